@@ -1,0 +1,201 @@
+package job
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"reflect"
+	"time"
+)
+
+// Definition is what the registry holds for one job: the job, and enough of its
+// past to say which slots there were before an edit.
+type Definition struct {
+	Job Job
+
+	// Since is when the current plan came into force; slots after it belong to
+	// it. Zero: the broker's timestamp of this very entry, which the writer
+	// cannot know (see Entry.Since).
+	Since time.Time
+
+	// Past holds the plans before the current one, oldest first, at most
+	// maxPast.
+	Past []PastPlan
+
+	// Superseded holds the hashes of contents that an edit replaced, oldest
+	// first, at most maxSuperseded. A start never applies one of them again: an
+	// old pod in a crash loop must not revert an edit.
+	Superseded []string
+
+	// Paused jobs have no slots. It is state beside the definition: no upsert
+	// touches it.
+	Paused bool
+
+	// Owner is "file", "code" or "operator"; Node is who wrote the entry.
+	Owner, Node string
+
+	// Nonce tells a writer its own write from another's.
+	Nonce string
+
+	Extra Extra
+}
+
+// PastPlan is a plan that was in force for slots after From, up to and including
+// To.
+type PastPlan struct {
+	Plan     Plan
+	From, To time.Time
+}
+
+const (
+	maxPast       = 20
+	maxSuperseded = 50
+)
+
+// Entry is a definition as it stands in the registry.
+type Entry struct {
+	Definition
+
+	// Revision is the entry's sequence in the registry's stream; it travels with
+	// every slot as Cronce-Job-Revision.
+	Revision uint64
+
+	// Time is the broker's timestamp of the entry.
+	Time time.Time
+}
+
+// Since is when the current plan came into force: slots after it belong to it.
+func (e Entry) Since() time.Time {
+	if e.Definition.Since.IsZero() {
+		return e.Time
+	}
+	return e.Definition.Since
+}
+
+// Plans returns every plan of the entry, oldest first; the last has a zero To.
+func (e Entry) Plans() []PastPlan {
+	return append(append([]PastPlan(nil), e.Past...), PastPlan{Plan: e.Job.Plan(), From: e.Since()})
+}
+
+// Hash is a digest of the job's content, the same for equal definitions.
+func (j Job) Hash() (string, error) {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// Change is what an upsert does to the registry.
+type Change int
+
+const (
+	// Unchanged: the entry has this content already; nothing is to be written.
+	Unchanged Change = iota
+	// Changed: the returned definition is to be written at the entry's revision.
+	Changed
+	// Superseded: this content was replaced by a later edit; nothing is to be
+	// written, and the caller should say so.
+	Superseded
+	// Held: an operator's edit stands over files and code until released.
+	Held
+)
+
+// Upsert computes what replaces old (nil: no entry) when job is applied by
+// owner on node. It is pure; a content that an edit replaced comes back only
+// with force.
+func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Change, error) {
+	j = j.WithDefaults()
+	hash, err := j.Hash()
+	if err != nil {
+		return Definition{}, Unchanged, err
+	}
+	if old == nil {
+		return Definition{Job: j, Owner: owner, Node: node}, Changed, nil
+	}
+	oldHash, err := old.Job.Hash()
+	switch {
+	case err != nil:
+		return Definition{}, Unchanged, err
+	case hash == oldHash:
+		return old.Definition, Unchanged, nil
+	case !force && old.Owner == "operator":
+		return old.Definition, Held, nil
+	}
+	next := old.Definition
+	next.Superseded = nil
+	for _, h := range old.Definition.Superseded {
+		if h == hash && !force {
+			return old.Definition, Superseded, nil
+		}
+		if h != hash {
+			next.Superseded = append(next.Superseded, h)
+		}
+	}
+	next.Superseded = last(append(next.Superseded, oldHash), maxSuperseded)
+	next.Job, next.Owner, next.Node = j, owner, node
+	next.Since = old.Since()
+	if !reflect.DeepEqual(old.Job.Plan().wire(), j.Plan().wire()) {
+		// The new plan begins with the broker's timestamp of the entry that
+		// brings it; the old one's To is that same instant, which the next
+		// reader fills in (see Decode).
+		next.Since = time.Time{}
+		next.Past = last(append(append([]PastPlan(nil), old.Past...), PastPlan{Plan: old.Job.Plan(), From: old.Since()}), maxPast)
+	}
+	return next, Changed, nil
+}
+
+func last[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
+
+type definitionWire struct {
+	V          int        `json:"v"`
+	Job        Job        `json:"job"`
+	Since      time.Time  `json:"since,omitzero"`
+	Past       []pastWire `json:"past,omitempty"`
+	Superseded []string   `json:"superseded,omitempty"`
+	Paused     bool       `json:"paused,omitempty"`
+	Owner      string     `json:"owner"`
+	Node       string     `json:"node"`
+	Nonce      string     `json:"nonce"`
+}
+
+type pastWire struct {
+	From time.Time `json:"from"`
+	Plan planWire  `json:"plan"`
+}
+
+// MarshalJSON writes the registry's value. The end of a past plan is not
+// written: it is the beginning of the next one.
+func (d Definition) MarshalJSON() ([]byte, error) {
+	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, d.Owner, d.Node, d.Nonce}
+	for _, p := range d.Past {
+		w.Past = append(w.Past, pastWire{p.From, p.Plan.wire()})
+	}
+	return encode(w, d.Extra)
+}
+
+// DecodeEntry reads a registry value with the revision and timestamp that the
+// broker gave it.
+func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
+	var w definitionWire
+	extra, err := decode("job definition", data, &w)
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition{
+		Job: w.Job, Since: w.Since, Superseded: w.Superseded, Paused: w.Paused,
+		Owner: w.Owner, Node: w.Node, Nonce: w.Nonce, Extra: extra,
+	}}
+	for _, p := range w.Past {
+		e.Past = append(e.Past, PastPlan{Plan: p.Plan.plan(), From: p.From})
+	}
+	for i := range e.Past {
+		if i+1 < len(e.Past) {
+			e.Past[i].To = e.Past[i+1].From
+		} else {
+			e.Past[i].To = e.Since()
+		}
+	}
+	return e, e.Job.Validate()
+}

@@ -1,0 +1,295 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Job is a name, a schedule, a payload and policies. The zero value of every
+// field but Name and Schedule is its default. A Job is plain data: nothing here
+// runs anything, and the registry on the broker holds just this.
+type Job struct {
+	// Name is the job's identity: 1 to 64 characters of A-Z a-z 0-9 _ -.
+	// Required.
+	Name string
+
+	// Schedule says when: five cron fields, six with seconds first, @hourly and
+	// the like, "@every 90s" or "@at 2027-01-01T00:00:00Z". Required.
+	Schedule string
+
+	// Timezone is an IANA name. Empty: UTC.
+	Timezone string
+
+	// Spread delays each slot's due time, not its instant, by a stable hash of
+	// the job's name below this. Whole seconds, at most 24 h. Zero: none.
+	Spread time.Duration
+
+	// From is the first instant that may be a slot, Until the first that may
+	// not any more. Zero: no bound.
+	From, Until time.Time
+
+	// Exclude takes slots away: dates ("2026-12-25", in the job's zone) or cron
+	// expressions (a slot that one of them matches is none).
+	Exclude []string
+
+	// DSTGap and DSTOverlap say what becomes of a wall time that does not
+	// exist, or comes twice. Empty: GapAfter, OverlapFirst.
+	DSTGap     GapPolicy
+	DSTOverlap RepeatPolicy
+
+	// Queue names the workers that may run the job. Empty: "default".
+	Queue string
+
+	// Payload is handed to the handler as it is: any JSON value, at most
+	// MaxPayload bytes. Nil: none.
+	Payload json.RawMessage
+
+	// Timeout bounds one attempt. Zero: none.
+	Timeout time.Duration
+
+	// Deadline is how long after its due time (for a caught-up slot: after its
+	// publication) a slot may still start for the first time. Zero: none.
+	Deadline time.Duration
+
+	Retry   Retry
+	Overlap Overlap
+	CatchUp CatchUp
+}
+
+const (
+	// DefaultQueue is the queue of jobs that name none.
+	DefaultQueue = "default"
+
+	// MaxPayload is the size limit of a payload, in bytes.
+	MaxPayload = 256 << 10
+
+	maxSpread = 24 * time.Hour
+)
+
+// GapPolicy says what becomes of a wall-clock slot whose time the clocks skip.
+type GapPolicy string
+
+const (
+	GapAfter GapPolicy = "after" // at the first instant after the gap
+	GapSkip  GapPolicy = "skip"  // not at all
+)
+
+// RepeatPolicy says at which occurrence of a repeated wall time a wall-clock
+// slot falls.
+type RepeatPolicy string
+
+const (
+	RepeatFirst  RepeatPolicy = "first"
+	RepeatSecond RepeatPolicy = "second"
+	RepeatBoth   RepeatPolicy = "both"
+)
+
+// Retry says how often and how soon a failed attempt is repeated.
+type Retry struct {
+	// Attempts counts all starts, the first included, and those of workers that
+	// died. Zero: 3. 1 is at-most-once: started at most one time.
+	Attempts int
+
+	// Backoff is the delay after the first failed attempt; it doubles, with
+	// jitter, up to MaxBackoff. Zero: 1 s and 1 min.
+	Backoff, MaxBackoff time.Duration
+}
+
+const (
+	DefaultAttempts   = 3
+	DefaultBackoff    = time.Second
+	DefaultMaxBackoff = time.Minute
+	maxAttempts       = 1000
+)
+
+// Overlap says what happens when a slot comes while an older one of the same
+// job has no outcome yet.
+type Overlap string
+
+// OverlapAllow lets slots of one job run beside each other. The other policies
+// of the design are not built yet and are refused.
+const OverlapAllow Overlap = "allow"
+
+// CatchUpPolicy says which missed slots still run.
+type CatchUpPolicy string
+
+const (
+	CatchUpLatest CatchUpPolicy = "latest" // the newest missed slot only
+	CatchUpAll    CatchUpPolicy = "all"    // each, at most Max, the newest: a flood if Max is large
+	CatchUpNone   CatchUpPolicy = "none"   // none
+)
+
+// CatchUp says what becomes of slots that nobody published in time.
+type CatchUp struct {
+	// Policy: empty is CatchUpLatest.
+	Policy CatchUpPolicy
+
+	// Within is how far back a missed slot may lie and still run. Zero, or more
+	// than the namespace's horizon: the horizon.
+	Within time.Duration
+
+	// Max bounds CatchUpAll. Zero: 100. At most 1,000.
+	Max int
+}
+
+const (
+	DefaultCatchUpMax = 100
+	maxCatchUpMax     = 1000
+)
+
+// WithDefaults returns the job with its empty fields filled.
+func (j Job) WithDefaults() Job {
+	def(&j.Timezone, "UTC")
+	def(&j.DSTGap, GapAfter)
+	def(&j.DSTOverlap, RepeatFirst)
+	def(&j.Queue, DefaultQueue)
+	def(&j.Retry.Attempts, DefaultAttempts)
+	def(&j.Retry.Backoff, DefaultBackoff)
+	def(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
+	def(&j.Overlap, OverlapAllow)
+	def(&j.CatchUp.Policy, CatchUpLatest)
+	def(&j.CatchUp.Max, DefaultCatchUpMax)
+	return j
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate checks every field and names all that are wrong, each with what would
+// be right. Its errors wrap ErrInvalid.
+func (j Job) Validate() error {
+	j = j.WithDefaults()
+	errs := []error{ValidateName("job", j.Name), ValidateName("queue", j.Queue)}
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
+		}
+	}
+	if _, err := ParseSchedule(j.Name, j.Plan()); err != nil {
+		errs = append(errs, err)
+	}
+	bad(len(j.Payload) > MaxPayload, "payload: %d bytes, at most %d", len(j.Payload), MaxPayload)
+	bad(len(j.Payload) > 0 && !json.Valid(j.Payload), "payload: it is not JSON")
+	bad(j.Timeout < 0, "timeout %v: must not be negative", j.Timeout)
+	bad(j.Deadline < 0, "deadline %v: must not be negative", j.Deadline)
+	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > maxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, maxAttempts)
+	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
+	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
+	bad(j.Overlap != OverlapAllow, "overlap %q: only %q is supported yet", j.Overlap, OverlapAllow)
+	switch j.CatchUp.Policy {
+	case CatchUpLatest, CatchUpAll, CatchUpNone:
+	default:
+		bad(true, "catch_up.policy %q: want latest, all or none", j.CatchUp.Policy)
+	}
+	bad(j.CatchUp.Within < 0, "catch_up.within %v: must not be negative", j.CatchUp.Within)
+	bad(j.CatchUp.Max < 1 || j.CatchUp.Max > maxCatchUpMax, "catch_up.max %d: 1 to %d", j.CatchUp.Max, maxCatchUpMax)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("job %q: %w", clip(j.Name), err)
+	}
+	return nil
+}
+
+// Plan is the part of a job that decides which slots exist. Two jobs of one name
+// with equal plans have the same slots.
+type Plan struct {
+	Schedule, Timezone string
+	Spread             time.Duration
+	From, Until        time.Time
+	Exclude            []string
+	DSTGap             GapPolicy
+	DSTOverlap         RepeatPolicy
+}
+
+// Plan returns the job's plan, defaults filled.
+func (j Job) Plan() Plan {
+	j = j.WithDefaults()
+	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap}
+}
+
+// jobWire is a Job as it stands in the registry. Durations are Go's ("1m30s"),
+// instants RFC 3339. Defaults are written out, so that a client in another
+// language needs no table of them.
+type jobWire struct {
+	Name       string          `json:"name"`
+	Queue      string          `json:"queue"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	Timeout    duration        `json:"timeout,omitempty"`
+	Deadline   duration        `json:"deadline,omitempty"`
+	Attempts   int             `json:"attempts"`
+	Backoff    duration        `json:"backoff"`
+	MaxBackoff duration        `json:"max_backoff"`
+	Overlap    Overlap         `json:"overlap"`
+	CatchUp    CatchUpPolicy   `json:"catch_up"`
+	Within     duration        `json:"catch_up_within,omitempty"`
+	Max        int             `json:"catch_up_max"`
+	Plan       planWire        `json:"plan"`
+}
+
+type planWire struct {
+	Schedule   string       `json:"schedule"`
+	Timezone   string       `json:"timezone"`
+	Spread     duration     `json:"spread,omitempty"`
+	From       time.Time    `json:"from,omitzero"`
+	Until      time.Time    `json:"until,omitzero"`
+	Exclude    []string     `json:"exclude,omitempty"`
+	DSTGap     GapPolicy    `json:"dst_gap"`
+	DSTOverlap RepeatPolicy `json:"dst_overlap"`
+}
+
+// MarshalJSON writes the job with its defaults filled.
+func (j Job) MarshalJSON() ([]byte, error) {
+	j = j.WithDefaults()
+	payload, err := compact(j.Payload)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(jobWire{
+		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
+		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap,
+		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Plan().wire(),
+	})
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (j *Job) UnmarshalJSON(data []byte) error {
+	var w jobWire
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	p := w.Plan.plan()
+	*j = Job{
+		Name: w.Name, Queue: w.Queue, Payload: w.Payload,
+		Timeout: time.Duration(w.Timeout), Deadline: time.Duration(w.Deadline),
+		Retry:    Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
+		Overlap:  w.Overlap,
+		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
+		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
+		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap,
+	}
+	return nil
+}
+
+func (p Plan) wire() planWire {
+	return planWire{p.Schedule, p.Timezone, duration(p.Spread), p.From, p.Until, p.Exclude, p.DSTGap, p.DSTOverlap}
+}
+
+func (w planWire) plan() Plan {
+	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap}
+}
+
+// compact makes equal payloads equal bytes, so that indentation is no edit.
+func compact(payload json.RawMessage) (json.RawMessage, error) {
+	if len(payload) == 0 {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	err := json.Compact(&b, payload)
+	return b.Bytes(), err
+}

@@ -1,0 +1,83 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Version is the format version of every value this program writes.
+const Version = 1
+
+// Extra holds the members of a stored object that this program has no field
+// for. They are kept when the object is written again, so that an older node
+// does not strip what a newer one stored.
+type Extra map[string]json.RawMessage
+
+// decode reads the object in data into the struct that dst points to and
+// returns the members left over. An unknown version is refused.
+func decode(what string, data []byte, dst any) (Extra, error) {
+	var head struct {
+		V int `json:"v"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrInvalid, what, err)
+	}
+	if head.V != Version {
+		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade it", ErrVersion, what, head.V, Version)
+	}
+	if err := json.Unmarshal(data, dst); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrInvalid, what, err)
+	}
+	var extra Extra
+	if err := json.Unmarshal(data, &extra); err != nil {
+		return nil, fmt.Errorf("%w %s: %w", ErrInvalid, what, err)
+	}
+	for _, name := range members(reflect.TypeOf(dst).Elem()) {
+		delete(extra, name)
+	}
+	if len(extra) == 0 {
+		return nil, nil
+	}
+	return extra, nil
+}
+
+// encode writes src with the extra members beside its own.
+func encode(src any, extra Extra) ([]byte, error) {
+	data, err := json.Marshal(src)
+	if err != nil || len(extra) == 0 {
+		return data, err
+	}
+	var all Extra
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	for name, value := range extra {
+		if _, own := all[name]; !own {
+			all[name] = value
+		}
+	}
+	return json.Marshal(all)
+}
+
+func members(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// duration is a time.Duration that stands in JSON as Go writes it: "1m30s".
+type duration time.Duration
+
+func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = duration(parsed)
+	return err
+}

@@ -1,0 +1,119 @@
+package job
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Headers of a slot message.
+const (
+	HeaderMsgID       = "Nats-Msg-Id"
+	HeaderSlot        = "Cronce-Slot"
+	HeaderJobRevision = "Cronce-Job-Revision"
+	HeaderNode        = "Cronce-Node"
+	HeaderDue         = "Cronce-Due"
+	HeaderCaughtUp    = "Cronce-Caught-Up"
+	HeaderMissed      = "Cronce-Missed"
+	HeaderMissedLast  = "Cronce-Missed-Last"
+)
+
+// Message is a slot as a producer publishes it and a worker receives it. The
+// body beside it is the job's payload as given.
+type Message struct {
+	Slot Slot
+
+	// JobRevision is the registry revision of the definition that the slot was
+	// computed from.
+	JobRevision uint64
+
+	// Node is the producer.
+	Node string
+
+	// Due is the slot's instant plus the job's spread. A triggered run is due
+	// when it is published: zero.
+	Due time.Time
+
+	// CaughtUp marks a slot that ran late by its catch-up policy: its start
+	// deadline counts from publication.
+	CaughtUp bool
+
+	// Missed is 0 for a slot to run, 1 for a slot that the catch-up policy left
+	// out, which the worker only records; for a range, how many slots it holds,
+	// the last of them at MissedLast.
+	Missed     int
+	MissedLast time.Time
+}
+
+// Header returns the message's headers. They are what a nats.Header is made of.
+func (m Message) Header() map[string][]string {
+	h := map[string][]string{
+		HeaderMsgID:       {m.Slot.ID()},
+		HeaderSlot:        {m.Slot.ID()},
+		HeaderJobRevision: {strconv.FormatUint(m.JobRevision, 10)},
+		HeaderNode:        {m.Node},
+	}
+	if !m.Due.IsZero() {
+		h[HeaderDue] = []string{m.Due.UTC().Format(time.RFC3339)}
+	}
+	if m.CaughtUp {
+		h[HeaderCaughtUp] = []string{"1"}
+	}
+	if m.Missed > 0 {
+		h[HeaderMissed] = []string{strconv.Itoa(m.Missed)}
+	}
+	if !m.MissedLast.IsZero() {
+		h[HeaderMissedLast] = []string{m.MissedLast.UTC().Format(time.RFC3339)}
+	}
+	return h
+}
+
+// ParseMessage reads the headers of a slot message. The slot's name comes from
+// Cronce-Slot, since a message offered again has a Msg-Id of its own. Its errors
+// wrap ErrInvalid.
+func ParseMessage(header map[string][]string) (Message, error) {
+	get := func(name string) string {
+		if v := header[name]; len(v) > 0 {
+			return strings.TrimSpace(v[0])
+		}
+		return ""
+	}
+	var m Message
+	id := get(HeaderSlot)
+	if id == "" {
+		id, _, _ = strings.Cut(get(HeaderMsgID), "/r")
+	}
+	var err error
+	if m.Slot, err = ParseSlotID(id); err != nil {
+		return Message{}, err
+	}
+	m.Node, m.CaughtUp = get(HeaderNode), get(HeaderCaughtUp) != ""
+	number := func(name string, dst *uint64) {
+		if v := get(name); v != "" && err == nil {
+			if *dst, err = strconv.ParseUint(v, 10, 64); err != nil {
+				err = fmt.Errorf("%w header %s %q: want a number", ErrInvalid, name, clip(v))
+			}
+		}
+	}
+	instant := func(name string, dst *time.Time) {
+		if v := get(name); v != "" && err == nil {
+			if *dst, err = time.Parse(time.RFC3339, v); err != nil {
+				err = fmt.Errorf("%w header %s %q: want an instant", ErrInvalid, name, clip(v))
+			}
+		}
+	}
+	var missed uint64
+	number(HeaderJobRevision, &m.JobRevision)
+	number(HeaderMissed, &missed)
+	instant(HeaderDue, &m.Due)
+	instant(HeaderMissedLast, &m.MissedLast)
+	if err != nil {
+		return Message{}, err
+	}
+	m.Missed = int(min(missed, 1<<31))
+	if m.Due.IsZero() {
+		m.Due = m.Slot.At
+	}
+	return m, nil
+}

@@ -1,0 +1,93 @@
+package job
+
+import "time"
+
+// NodeState is what a node's key says of it.
+type NodeState string
+
+const (
+	NodeAlive   NodeState = "alive"
+	NodeStopped NodeState = "stopped" // by its own word, at a clean end
+	NodeFenced  NodeState = "fenced"  // declared dead by another; for good
+)
+
+// Node is one incarnation of a process, as it stands in the nodes bucket under
+// its name. Its owner writes it at its last revision, every tenth of the lease;
+// anybody who has seen it stand still for a whole lease may write NodeFenced
+// over it, at that same revision. Whoever's write is won decides: a node that
+// was fenced can never write again.
+type Node struct {
+	Name  string
+	State NodeState
+
+	// Started is when the incarnation began.
+	Started time.Time
+
+	// Lease is how long the node's silence must last before it may be fenced.
+	Lease time.Duration
+
+	Producer, Worker bool
+	Queues           []string
+
+	// Handlers are the jobs it has handlers for.
+	Handlers []string
+
+	// Running is how many handlers it runs.
+	Running int
+
+	// ClockOffset is the broker's clock minus the node's, as it measured it;
+	// ClockError bounds the error of that.
+	ClockOffset, ClockError time.Duration
+
+	Tzdata, Version string
+
+	FencedBy string
+	FencedAt time.Time
+
+	Nonce string
+	Extra Extra
+}
+
+type nodeWire struct {
+	V           int       `json:"v"`
+	Name        string    `json:"node"`
+	State       NodeState `json:"state"`
+	Started     time.Time `json:"started"`
+	Lease       duration  `json:"lease"`
+	Producer    bool      `json:"producer"`
+	Worker      bool      `json:"worker"`
+	Queues      []string  `json:"queues,omitempty"`
+	Handlers    []string  `json:"handlers,omitempty"`
+	Running     int       `json:"running"`
+	ClockOffset duration  `json:"clock_offset"`
+	ClockError  duration  `json:"clock_error"`
+	Tzdata      string    `json:"tzdata"`
+	Version     string    `json:"version"`
+	FencedBy    string    `json:"fenced_by,omitempty"`
+	FencedAt    time.Time `json:"fenced_at,omitzero"`
+	Nonce       string    `json:"nonce"`
+}
+
+// MarshalJSON writes the nodes bucket's value.
+func (n Node) MarshalJSON() ([]byte, error) {
+	return encode(nodeWire{
+		Version, n.Name, n.State, n.Started.UTC(), duration(n.Lease), n.Producer, n.Worker, n.Queues, n.Handlers,
+		n.Running, duration(n.ClockOffset), duration(n.ClockError), n.Tzdata, n.Version,
+		n.FencedBy, n.FencedAt.UTC(), n.Nonce,
+	}, n.Extra)
+}
+
+// DecodeNode reads a value of the nodes bucket.
+func DecodeNode(data []byte) (Node, error) {
+	var w nodeWire
+	extra, err := decode("node record", data, &w)
+	if err != nil {
+		return Node{}, err
+	}
+	return Node{
+		Name: w.Name, State: w.State, Started: w.Started, Lease: time.Duration(w.Lease),
+		Producer: w.Producer, Worker: w.Worker, Queues: w.Queues, Handlers: w.Handlers, Running: w.Running,
+		ClockOffset: time.Duration(w.ClockOffset), ClockError: time.Duration(w.ClockError),
+		Tzdata: w.Tzdata, Version: w.Version, FencedBy: w.FencedBy, FencedAt: w.FencedAt, Nonce: w.Nonce, Extra: extra,
+	}, nil
+}

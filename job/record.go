@@ -1,0 +1,146 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// State is where a slot stands. Six of them are outcomes, and final.
+type State string
+
+const (
+	Pending   State = "pending"  // waits in the stream; never stored
+	Running   State = "running"  // claimed by Node
+	Retrying  State = "retrying" // an attempt failed; the next is due at RetryAt
+	Succeeded State = "succeeded"
+	Failed    State = "failed"    // attempts spent, or an error that no retry mends
+	Skipped   State = "skipped"   // another slot of the job was in its way
+	Missed    State = "missed"    // not published in time, and the catch-up policy left it out
+	Expired   State = "expired"   // older than the horizon, or past its start deadline, and never started
+	Cancelled State = "cancelled" // by an operator, or its job's plan no longer has it
+)
+
+// Final reports whether the state is an outcome.
+func (s State) Final() bool {
+	switch s {
+	case Succeeded, Failed, Skipped, Missed, Expired, Cancelled:
+		return true
+	}
+	return false
+}
+
+// Record is what the ledger keeps of one slot, under Slot.Key.
+//
+// Invariants:
+//   - It is only ever written by Create or by Update at the revision that the
+//     writer read or wrote: a won write is the claim, its revision the fence
+//     (invariant 3).
+//   - Once its state is final it never changes, but for an operator's retry
+//     (invariant 5).
+//   - While Running it belongs to Node: others write it only after they have
+//     fenced Node.
+//   - Attempt counts claims, so a worker that died spent one.
+type Record struct {
+	Slot  Slot
+	Queue string
+	State State
+
+	// Attempt is the number of claims so far, Attempts their history; the last
+	// of Attempts is the current one while Running.
+	Attempt  int
+	Attempts []Attempt
+
+	// Node owns the slot while Running; afterwards it is who wrote the outcome.
+	Node string
+
+	// Nonce is new with every write.
+	Nonce string
+
+	// JobRevision is the definition that the slot was published under.
+	JobRevision uint64
+
+	// Due is when the slot was to be published, Published when the broker
+	// stored it.
+	Due, Published time.Time
+
+	// RetryAt is when the next attempt is due; set while Retrying.
+	RetryAt time.Time
+
+	// Finished is when the outcome was written, by the writer's corrected clock.
+	Finished time.Time
+
+	// Error is the last attempt's error, or the reason of the outcome.
+	Error string
+
+	// Output is the first 4 KiB of what the last attempt wrote.
+	Output string
+
+	// Count and Last are set in the record of a range of missed slots, whose
+	// first is Slot.
+	Count int
+	Last  time.Time
+
+	Extra Extra
+}
+
+// Attempt is one claim of a slot and what came of it.
+type Attempt struct {
+	Number   int       `json:"attempt"`
+	Node     string    `json:"node"`
+	Fence    uint64    `json:"fence,omitempty"` // the claim's revision; known from the write after it
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished,omitzero"`
+	Error    string    `json:"error,omitempty"`
+}
+
+// MaxOutput is how much of a handler's output is kept in the record, in bytes.
+const MaxOutput = 4 << 10
+
+type recordWire struct {
+	V           int       `json:"v"`
+	ID          string    `json:"id"`
+	Queue       string    `json:"queue"`
+	State       State     `json:"state"`
+	Attempt     int       `json:"attempt"`
+	Attempts    []Attempt `json:"attempts,omitempty"`
+	Node        string    `json:"node"`
+	Nonce       string    `json:"nonce"`
+	JobRevision uint64    `json:"job_revision,omitempty"`
+	Due         time.Time `json:"due,omitzero"`
+	Published   time.Time `json:"published,omitzero"`
+	RetryAt     time.Time `json:"retry_at,omitzero"`
+	Finished    time.Time `json:"finished,omitzero"`
+	Error       string    `json:"error,omitempty"`
+	Output      string    `json:"output,omitempty"`
+	Count       int       `json:"count,omitempty"`
+	Last        time.Time `json:"last,omitzero"`
+}
+
+// MarshalJSON writes the ledger's value.
+func (r Record) MarshalJSON() ([]byte, error) {
+	return encode(recordWire{
+		Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.Node, r.Nonce, r.JobRevision,
+		r.Due.UTC(), r.Published.UTC(), r.RetryAt.UTC(), r.Finished.UTC(), r.Error, r.Output, r.Count, r.Last.UTC(),
+	}, r.Extra)
+}
+
+// DecodeRecord reads a ledger value.
+func DecodeRecord(data []byte) (Record, error) {
+	var w recordWire
+	extra, err := decode("slot record", data, &w)
+	if err != nil {
+		return Record{}, err
+	}
+	slot, err := ParseSlotID(w.ID)
+	if err != nil {
+		return Record{}, fmt.Errorf("slot record: %w", err)
+	}
+	return Record{
+		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts, Node: w.Node,
+		Nonce: w.Nonce, JobRevision: w.JobRevision, Due: w.Due, Published: w.Published, RetryAt: w.RetryAt,
+		Finished: w.Finished, Error: w.Error, Output: w.Output, Count: w.Count, Last: w.Last, Extra: extra,
+	}, nil
+}
+
+var _ json.Marshaler = Record{}

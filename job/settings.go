@@ -1,0 +1,107 @@
+package job
+
+import (
+	"fmt"
+	"time"
+)
+
+// Settings belong to a namespace, not to a node: they are stored on the broker
+// by whoever comes first, and every other node adopts them.
+type Settings struct {
+	// Lease is how long a silent node keeps what it claimed, and the AckWait of
+	// every queue. Zero: 20 s. At least 1 s; below 16 s a lease does not outlast
+	// a broker failover and suits a single server only.
+	Lease time.Duration
+
+	// Horizon is how old a slot may be and still run. Zero: 24 h.
+	Horizon time.Duration
+
+	// Retention is how long an outcome is remembered. Zero: 7 days. It must
+	// exceed Horizon plus an hour (invariant 7): a slot whose record is gone
+	// must be too old to run.
+	Retention time.Duration
+
+	// Duplicates is the slot stream's duplicate window. Zero: 2 min, which is
+	// also the least.
+	Duplicates time.Duration
+
+	// Replicas of every stream and bucket: 1 to 5. Zero: 3 on a cluster of
+	// three servers or more, else 1.
+	Replicas int
+
+	Extra Extra
+}
+
+const (
+	DefaultLease      = 20 * time.Second
+	DefaultHorizon    = 24 * time.Hour
+	DefaultRetention  = 7 * 24 * time.Hour
+	DefaultDuplicates = 2 * time.Minute
+	minLease          = time.Second
+	retentionSlack    = time.Hour
+)
+
+// WithDefaults fills the zero fields, except Replicas, whose default only a
+// server can tell.
+func (s Settings) WithDefaults() Settings {
+	if s.Lease == 0 {
+		s.Lease = DefaultLease
+	}
+	if s.Horizon == 0 {
+		s.Horizon = DefaultHorizon
+	}
+	if s.Retention == 0 {
+		s.Retention = max(DefaultRetention, s.Horizon+24*time.Hour)
+	}
+	if s.Duplicates == 0 {
+		s.Duplicates = DefaultDuplicates
+	}
+	return s
+}
+
+// Validate checks each field and the rules between them; zero fields are not
+// looked at, so that flags can be checked before the stored values are known.
+// Its errors wrap ErrInvalid.
+func (s Settings) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w settings: %s", ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case s.Lease != 0 && s.Lease < minLease:
+		return bad("lease %v: at least %v", s.Lease, minLease)
+	case s.Horizon < 0 || s.Horizon != 0 && s.Horizon < time.Minute:
+		return bad("horizon %v: at least 1m", s.Horizon)
+	case s.Duplicates != 0 && s.Duplicates < DefaultDuplicates:
+		return bad("duplicates %v: at least %v", s.Duplicates, DefaultDuplicates)
+	case s.Retention < 0, s.Retention != 0 && s.Horizon != 0 && s.Retention < s.Horizon+retentionSlack:
+		return bad("retention %v must exceed horizon %v by an hour or more: a forgotten slot would run again", s.Retention, s.Horizon)
+	case s.Replicas < 0 || s.Replicas > 5:
+		return bad("replicas %d: 1 to 5", s.Replicas)
+	}
+	return nil
+}
+
+type settingsWire struct {
+	V          int      `json:"v"`
+	Lease      duration `json:"lease"`
+	Horizon    duration `json:"horizon"`
+	Retention  duration `json:"retention"`
+	Duplicates duration `json:"duplicates"`
+	Replicas   int      `json:"replicas"`
+}
+
+// MarshalJSON writes the value of the key "settings".
+func (s Settings) MarshalJSON() ([]byte, error) {
+	return encode(settingsWire{
+		Version, duration(s.Lease), duration(s.Horizon), duration(s.Retention), duration(s.Duplicates), s.Replicas,
+	}, s.Extra)
+}
+
+// DecodeSettings reads the value of the key "settings".
+func DecodeSettings(data []byte) (Settings, error) {
+	var w settingsWire
+	extra, err := decode("settings", data, &w)
+	return Settings{
+		time.Duration(w.Lease), time.Duration(w.Horizon), time.Duration(w.Retention), time.Duration(w.Duplicates), w.Replicas, extra,
+	}, err
+}

@@ -1,0 +1,176 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	idLayout  = "2006-01-02T15:04:05Z"
+	keyLayout = "20060102T150405Z"
+
+	// MaxToken is the longest token of a triggered run, in bytes.
+	MaxToken = 128
+)
+
+// Slot is one planned run of one job: the job and its nominal instant, in UTC
+// and whole seconds. A triggered run has a Token in place of an instant; one of
+// the two is set, never both. Slots are comparable with == when At is in UTC
+// without a monotonic reading, as NewSlot and the parsers return it.
+type Slot struct {
+	Job   string
+	At    time.Time
+	Token string
+
+	// Range marks the slot as the first of a range of missed ones, which share
+	// one message and one record.
+	Range bool
+}
+
+// NewSlot is the slot of job at t, cut to whole seconds, in UTC.
+func NewSlot(job string, t time.Time) Slot {
+	return Slot{Job: job, At: time.Unix(t.Unix(), 0).UTC()}
+}
+
+// ID is the one name of the slot, the same on every node: Nats-Msg-Id, log
+// field, Idempotency-Key. "report:2026-11-21T07:00:00Z", "report:@TOKEN" for a
+// triggered run, "report:m.2026-11-21T07:00:00Z" for a range of missed slots.
+func (s Slot) ID() string {
+	if s.Token != "" {
+		return s.Job + ":@" + s.Token
+	}
+	if s.Range {
+		return s.Job + ":m." + s.At.UTC().Format(idLayout)
+	}
+	return s.Job + ":" + s.At.UTC().Format(idLayout)
+}
+
+func (s Slot) String() string { return s.ID() }
+
+// Key is the slot's key in the ledger: "report.20261121T070000Z", or
+// "report.t.TOKEN" with bytes outside [A-Za-z0-9_-] written =XX, because keys
+// know neither colons nor spaces, or "report.m.20261121T070000Z" for a range.
+func (s Slot) Key() string {
+	if s.Token != "" {
+		return s.Job + ".t." + escape(s.Token)
+	}
+	if s.Range {
+		return s.Job + ".m." + s.At.UTC().Format(keyLayout)
+	}
+	return s.Job + "." + s.At.UTC().Format(keyLayout)
+}
+
+// ParseSlotID is the inverse of Slot.ID. Its errors quote the input and say what
+// would be right; they wrap ErrInvalid.
+func ParseSlotID(id string) (Slot, error) {
+	name, rest, ok := strings.Cut(id, ":")
+	if !ok {
+		return Slot{}, fmt.Errorf("%w slot ID %q: want JOB:INSTANT like report:2026-11-21T07:00:00Z, or JOB:@TOKEN", ErrInvalid, clip(id))
+	}
+	if err := ValidateName("job", name); err != nil {
+		return Slot{}, fmt.Errorf("slot ID %q: %w", clip(id), err)
+	}
+	if token, triggered := strings.CutPrefix(rest, "@"); triggered {
+		if err := ValidateToken(token); err != nil {
+			return Slot{}, fmt.Errorf("slot ID %q: %w", clip(id), err)
+		}
+		return Slot{Job: name, Token: token}, nil
+	}
+	instant, isRange := strings.CutPrefix(rest, "m.")
+	at, err := time.Parse(idLayout, instant)
+	// Formatting back refuses what Parse is lenient about (fractions), so
+	// that a slot has one spelling only.
+	if err != nil || at.Format(idLayout) != instant {
+		return Slot{}, fmt.Errorf("%w slot ID %q: %q is not an instant in UTC and whole seconds, like 2026-11-21T07:00:00Z", ErrInvalid, clip(id), clip(rest))
+	}
+	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
+}
+
+// ParseSlotKey is the inverse of Slot.Key.
+func ParseSlotKey(key string) (Slot, error) {
+	name, rest, ok := strings.Cut(key, ".")
+	if !ok || ValidateName("job", name) != nil {
+		return Slot{}, fmt.Errorf("%w ledger key %q", ErrInvalid, clip(key))
+	}
+	if escaped, triggered := strings.CutPrefix(rest, "t."); triggered {
+		token, err := unescape(escaped)
+		if err == nil {
+			err = ValidateToken(token)
+		}
+		if err != nil {
+			return Slot{}, fmt.Errorf("%w ledger key %q: %w", ErrInvalid, clip(key), err)
+		}
+		return Slot{Job: name, Token: token}, nil
+	}
+	instant, isRange := strings.CutPrefix(rest, "m.")
+	at, err := time.Parse(keyLayout, instant)
+	if err != nil || at.Format(keyLayout) != instant {
+		return Slot{}, fmt.Errorf("%w ledger key %q: %q is not an instant like %s", ErrInvalid, clip(key), clip(rest), keyLayout)
+	}
+	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
+}
+
+// ValidateToken refuses what cannot name a triggered run: nothing, more than
+// MaxToken bytes, or bytes that a header cannot carry unchanged (controls, and
+// spaces at either end, which the protocol trims: two tokens would be one).
+func ValidateToken(token string) error {
+	switch {
+	case token == "":
+		return fmt.Errorf("%w token: it is empty", ErrInvalid)
+	case len(token) > MaxToken:
+		return fmt.Errorf("%w token %q: %d bytes, at most %d", ErrInvalid, clip(token), len(token), MaxToken)
+	case strings.TrimSpace(token) != token:
+		return fmt.Errorf("%w token %q: it begins or ends with a space", ErrInvalid, token)
+	}
+	for i := range len(token) {
+		if token[i] < ' ' || token[i] == 0x7f {
+			return fmt.Errorf("%w token %q: byte %d is a control character", ErrInvalid, token, i)
+		}
+	}
+	return nil
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+func escape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if plain(c) {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('=')
+		b.WriteByte(hexDigits[c>>4])
+		b.WriteByte(hexDigits[c&15])
+	}
+	return b.String()
+}
+
+func unescape(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '=' {
+			if !plain(s[i]) {
+				return "", fmt.Errorf("byte %q should be escaped", s[i])
+			}
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", fmt.Errorf("escape at the end is cut short")
+		}
+		hi, lo := strings.IndexByte(hexDigits, s[i+1]), strings.IndexByte(hexDigits, s[i+2])
+		if hi < 0 || lo < 0 || plain(byte(hi<<4|lo)) {
+			return "", fmt.Errorf("escape %q is not one that is ever written", s[i:i+3])
+		}
+		b.WriteByte(byte(hi<<4 | lo))
+		i += 2
+	}
+	return b.String(), nil
+}
+
+func plain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+}

@@ -1,0 +1,34 @@
+package job
+
+import "time"
+
+// Watermark says: every slot due up to Time has been published, by a producer
+// that knew the registry up to Revision. It moves forward only, in both
+// (invariant 2).
+type Watermark struct {
+	Time     time.Time
+	Revision uint64
+	Node     string
+	Nonce    string
+	Extra    Extra
+}
+
+type watermarkWire struct {
+	V        int       `json:"v"`
+	Time     time.Time `json:"time"`
+	Revision uint64    `json:"registry_revision"`
+	Node     string    `json:"node"`
+	Nonce    string    `json:"nonce"`
+}
+
+// MarshalJSON writes the value of the key "watermark".
+func (w Watermark) MarshalJSON() ([]byte, error) {
+	return encode(watermarkWire{Version, w.Time.UTC(), w.Revision, w.Node, w.Nonce}, w.Extra)
+}
+
+// DecodeWatermark reads the value of the key "watermark".
+func DecodeWatermark(data []byte) (Watermark, error) {
+	var w watermarkWire
+	extra, err := decode("watermark", data, &w)
+	return Watermark{w.Time, w.Revision, w.Node, w.Nonce, extra}, err
+}
