@@ -41,3 +41,50 @@ type NodeEvent struct {
 	Err   error
 	Ready bool
 }
+
+// EventKind says what happened to a slot. It is a token of the event's subject.
+type EventKind string
+
+// The exceptional kinds are also kept by the events stream; see Exceptional.
+const (
+	EventSucceeded EventKind = "succeeded"
+	EventRetrying  EventKind = "retrying"
+	EventFailed    EventKind = "failed"
+	EventSkipped   EventKind = "skipped"
+	EventMissed    EventKind = "missed"
+	EventExpired   EventKind = "expired"
+	EventCancelled EventKind = "cancelled"
+	EventFenced    EventKind = "fenced"   // a node was declared dead
+	EventTakeover  EventKind = "takeover" // a dead node's slot was claimed
+	EventRefused   EventKind = "refused"  // a completion came too late
+	EventAlert     EventKind = "alert"
+)
+
+// Exceptional lists the kinds that the events stream keeps, for the ledger's
+// retention.
+func Exceptional() []EventKind {
+	return []EventKind{
+		EventFenced, EventTakeover, EventRefused, EventFailed, EventMissed, EventSkipped, EventExpired, EventCancelled, EventAlert,
+	}
+}
+
+// Event is the body of a message on <namespace>.event.<kind>.<job>. Events are
+// told, not promised: the ledger is the truth.
+type Event struct {
+	V       int       `json:"v"`
+	Kind    EventKind `json:"kind"`
+	Time    time.Time `json:"time"`
+	Node    string    `json:"node"`
+	ID      string    `json:"id,omitempty"`
+	Job     string    `json:"job,omitempty"`
+	Attempt int       `json:"attempt,omitempty"`
+	Fence   uint64    `json:"fence,omitempty"`
+	Error   string    `json:"error,omitempty"`
+
+	// Peer is the other node: the one that was fenced, or whose slot was taken
+	// over.
+	Peer string `json:"peer,omitempty"`
+}
+
+// NoJob is the last token of the subject of an event that is about no job.
+const NoJob = "_"

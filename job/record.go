@@ -51,6 +51,10 @@ type Record struct {
 	Attempt  int
 	Attempts []Attempt
 
+	// MaxAttempts is the job's retry.attempts at the first claim: a slot keeps
+	// it, so that no edit makes an at-most-once slot start twice.
+	MaxAttempts int
+
 	// Node owns the slot while Running; afterwards it is who wrote the outcome.
 	Node string
 
@@ -104,6 +108,7 @@ type recordWire struct {
 	State       State     `json:"state"`
 	Attempt     int       `json:"attempt"`
 	Attempts    []Attempt `json:"attempts,omitempty"`
+	MaxAttempts int       `json:"max_attempts,omitempty"`
 	Node        string    `json:"node"`
 	Nonce       string    `json:"nonce"`
 	JobRevision uint64    `json:"job_revision,omitempty"`
@@ -120,7 +125,7 @@ type recordWire struct {
 // MarshalJSON writes the ledger's value.
 func (r Record) MarshalJSON() ([]byte, error) {
 	return encode(recordWire{
-		Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.Node, r.Nonce, r.JobRevision,
+		Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.Node, r.Nonce, r.JobRevision,
 		r.Due.UTC(), r.Published.UTC(), r.RetryAt.UTC(), r.Finished.UTC(), r.Error, r.Output, r.Count, r.Last.UTC(),
 	}, r.Extra)
 }
@@ -137,8 +142,8 @@ func DecodeRecord(data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("slot record: %w", err)
 	}
 	return Record{
-		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts, Node: w.Node,
-		Nonce: w.Nonce, JobRevision: w.JobRevision, Due: w.Due, Published: w.Published, RetryAt: w.RetryAt,
+		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
+		MaxAttempts: w.MaxAttempts, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision, Due: w.Due, Published: w.Published, RetryAt: w.RetryAt,
 		Finished: w.Finished, Error: w.Error, Output: w.Output, Count: w.Count, Last: w.Last, Extra: extra,
 	}, nil
 }

@@ -1,0 +1,328 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Delivery is a slot message as the broker handed it to a worker.
+type Delivery struct {
+	Message
+	Queue string
+
+	// Published is when the broker stored the message, by its clock.
+	Published time.Time
+
+	// Count is how often the broker has delivered it, this time included.
+	Count int
+}
+
+// View is what a worker knows when it decides about a delivery. It holds reads
+// and hints only: whatever they say, a handler starts after a won write
+// (invariant 3).
+type View struct {
+	// Now is the broker's clock as well as the worker knows it.
+	Now time.Time
+
+	// Self is the worker's incarnation.
+	Self string
+
+	Horizon time.Duration
+
+	// Record is the slot's record, nil for none, and Revision the key's.
+	Record   *Record
+	Revision uint64
+
+	// OwnerDead says that the record's node was proved dead: fenced, or stopped
+	// by its own word.
+	OwnerDead bool
+
+	// Entry is the job's definition, at least as new as the message's; nil when
+	// the job was deleted, as read at the registry's leader.
+	Entry *Entry
+
+	// Handles says that this worker has a handler for the job.
+	Handles bool
+}
+
+// Action is what a worker does next with a delivery.
+type Action int
+
+const (
+	// Ack: the slot has its outcome; the message can go.
+	Ack Action = iota
+	// Later: give the message back for Step.Delay.
+	Later
+	// Prove: ask whether the record's node is dead, then decide again.
+	Prove
+	// Start: write Step.Record at the view's revision; if that is won, start the
+	// handler.
+	Start
+	// End: write Step.Record, an outcome, at the view's revision; then Ack.
+	End
+)
+
+// Step is a decision of Decide.
+type Step struct {
+	Action Action
+	Delay  time.Duration
+	Record Record
+}
+
+// Decide says what a worker does with a delivered slot. It is the whole of the
+// claim rules, and pure. The caller has made sure that this process owes the
+// slot nothing: a slot in its table of obligations is not decided about.
+func Decide(d Delivery, v View) Step {
+	switch {
+	case v.Record == nil:
+		return first(d, v)
+	case v.Record.State.Final():
+		return Step{Action: Ack}
+	case v.Record.State == Retrying:
+		return retry(d, v)
+	case v.Record.Node == v.Self:
+		// A claim of ours that the table of obligations does not know never
+		// started a handler: it is adopted, and the attempt not counted again.
+		if !v.Handles {
+			return unhandled(d)
+		}
+		return claim(d, v, v.Record.Attempt)
+	case !v.OwnerDead:
+		return Step{Action: Prove}
+	default:
+		return takeOver(d, v)
+	}
+}
+
+// first decides about a slot without a record.
+func first(d Delivery, v View) Step {
+	switch {
+	case d.Missed > 0:
+		return end(d, v, Missed, "not published in time, and left out by the catch-up policy")
+	case tooOld(d, v):
+		return end(d, v, Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
+	case v.Entry == nil:
+		return end(d, v, Cancelled, "job deleted")
+	case early(d, v) > 0:
+		return Step{Action: Later, Delay: early(d, v)}
+	case !belongs(d, *v.Entry):
+		return end(d, v, Cancelled, "definition changed")
+	case pastDeadline(d, v):
+		return end(d, v, Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
+	case !v.Handles:
+		return unhandled(d)
+	default:
+		return claim(d, v, 1)
+	}
+}
+
+// retry decides about a slot whose last attempt failed.
+func retry(d Delivery, v View) Step {
+	wait := v.Record.RetryAt.Sub(v.Now)
+	switch {
+	case tooOld(d, v):
+		return end(d, v, Failed, fmt.Sprintf("retries end at the horizon of %v; last error: %s", v.Horizon, v.Record.Error))
+	case wait > 0:
+		return Step{Action: Later, Delay: wait}
+	case !v.Handles:
+		return unhandled(d)
+	default:
+		return claim(d, v, v.Record.Attempt+1)
+	}
+}
+
+// takeOver decides about a slot whose worker was proved dead in the middle.
+func takeOver(d Delivery, v View) Step {
+	died := *v.Record
+	died.Attempts = slices.Clone(died.Attempts)
+	died.Error = fmt.Sprintf("worker %s died", died.Node)
+	closeAttempt(&died, v.Revision, v.Now)
+	v.Record = &died
+	switch {
+	case died.Attempt >= died.MaxAttempts:
+		return end(d, v, Failed, died.Error+spent(died))
+	case tooOld(d, v):
+		return end(d, v, Failed, fmt.Sprintf("%s; retries end at the horizon of %v", died.Error, v.Horizon))
+	case !v.Handles:
+		return unhandled(d)
+	default:
+		return claim(d, v, died.Attempt+1)
+	}
+}
+
+// tooOld: invariant 7. A slot beyond the horizon may have lost its record to the
+// ledger's retention, so it is never run.
+func tooOld(d Delivery, v View) bool {
+	at := d.Slot.At
+	if at.IsZero() {
+		at = d.Published
+	}
+	return v.Now.Sub(at) > v.Horizon
+}
+
+// early is how long a slot must still wait that the broker stored before its due
+// time: it came from a fast clock.
+func early(d Delivery, v View) time.Duration {
+	if d.Published.Before(d.Due) {
+		return d.Due.Sub(v.Now)
+	}
+	return 0
+}
+
+// belongs reports whether the slot is of the plan that was in force at its
+// instant. A message computed from this very definition, or from one that is
+// newer than what is known, is believed.
+func belongs(d Delivery, e Entry) bool {
+	if d.Slot.Token != "" || d.JobRevision >= e.Revision {
+		return true
+	}
+	for _, p := range e.Plans() {
+		if d.Slot.At.After(p.From) && (p.To.IsZero() || !d.Slot.At.After(p.To)) {
+			s, err := ParseSchedule(e.Job.Name, p.Plan)
+			return err == nil && s.Includes(d.Slot.At)
+		}
+	}
+	return false
+}
+
+func pastDeadline(d Delivery, v View) bool {
+	if v.Entry.Job.Deadline == 0 {
+		return false
+	}
+	from := d.Due
+	if d.CaughtUp || from.IsZero() {
+		from = d.Published
+	}
+	return v.Now.Sub(from) > v.Entry.Job.Deadline
+}
+
+// unhandled gives a slot back for a worker that has a handler: soon at first,
+// since a rolling upgrade may bring one, then once a minute.
+func unhandled(d Delivery) Step {
+	return Step{Action: Later, Delay: min(time.Second<<min(d.Count, 10), time.Minute)}
+}
+
+// claim is the record that makes the worker the slot's owner, once written.
+func claim(d Delivery, v View, attempt int) Step {
+	r := record(d, v)
+	if r.MaxAttempts == 0 {
+		r.MaxAttempts = DefaultAttempts
+		if v.Entry != nil {
+			r.MaxAttempts = v.Entry.Job.WithDefaults().Retry.Attempts
+		}
+	}
+	if attempt == r.Attempt && len(r.Attempts) > 0 {
+		r.Attempts = r.Attempts[:len(r.Attempts)-1]
+	}
+	r.State, r.Node, r.Attempt, r.RetryAt = Running, v.Self, attempt, time.Time{}
+	r.Attempts = last(append(r.Attempts, Attempt{Number: attempt, Node: v.Self, Started: v.Now.UTC()}), maxHistory)
+	return Step{Action: Start, Record: r}
+}
+
+// end is the record of an outcome without a run.
+func end(d Delivery, v View, outcome State, reason string) Step {
+	r := record(d, v)
+	r.State, r.Node, r.Error, r.Finished, r.RetryAt = outcome, v.Self, clipError(reason), v.Now.UTC(), time.Time{}
+	return Step{Action: End, Record: r}
+}
+
+// record is the slot's record, a new one when there is none.
+func record(d Delivery, v View) Record {
+	if v.Record != nil {
+		r := *v.Record
+		r.Attempts = slices.Clone(r.Attempts)
+		return r
+	}
+	r := Record{
+		Slot: d.Slot, Queue: d.Queue, JobRevision: d.JobRevision,
+		Due: d.Due.UTC(), Published: d.Published.UTC(),
+	}
+	if d.Slot.Range {
+		r.Count, r.Last = d.Missed, d.MissedLast
+	}
+	return r
+}
+
+// Result is how one attempt ended.
+type Result struct {
+	// Err is the handler's; nil is success.
+	Err error
+
+	// Stopped says that the worker ended the attempt because it stops: the next
+	// one need not wait.
+	Stopped bool
+
+	// Output is what the handler wrote, at most MaxOutput bytes of it.
+	Output string
+
+	// Backoff is the delay before the next attempt, unless Err asks for its own.
+	Backoff time.Duration
+}
+
+// Complete is the record that ends the attempt which claimed r at fence.
+func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res Result) Record {
+	r.Attempts = slices.Clone(r.Attempts)
+	r.Error, r.Output = "", strings.ToValidUTF8(res.Output, "\uFFFD")
+	if res.Err != nil {
+		r.Error = clipError(res.Err.Error())
+	}
+	closeAttempt(&r, fence, now)
+	if res.Err == nil {
+		r.State, r.Finished = Succeeded, now.UTC()
+		return r
+	}
+	delay := res.Backoff
+	if asked, ok := RetryDelay(res.Err); ok {
+		delay = asked
+	}
+	if res.Stopped {
+		delay = 0
+	}
+	start := r.Slot.At
+	if start.IsZero() {
+		start = r.Published
+	}
+	switch {
+	case IsPermanent(res.Err):
+	case r.Attempt >= r.MaxAttempts:
+		r.Error += spent(r)
+	case now.Add(delay).Sub(start) > horizon:
+		r.Error += fmt.Sprintf(" (retries end at the horizon of %v)", horizon)
+	default:
+		r.State, r.RetryAt = Retrying, now.Add(delay).UTC()
+		return r
+	}
+	r.State, r.Finished = Failed, now.UTC()
+	return r
+}
+
+func closeAttempt(r *Record, fence uint64, now time.Time) {
+	if n := len(r.Attempts); n > 0 {
+		a := &r.Attempts[n-1]
+		a.Fence, a.Finished, a.Error = fence, now.UTC(), r.Error
+	}
+}
+
+func spent(r Record) string {
+	if r.MaxAttempts == 1 {
+		return " (its one attempt is spent)"
+	}
+	return fmt.Sprintf(" (all %d attempts are spent)", r.MaxAttempts)
+}
+
+const (
+	// maxHistory bounds the attempts kept in a record, the newest, so that it
+	// never outgrows a message.
+	maxHistory    = 200
+	maxErrorBytes = 2 << 10
+)
+
+func clipError(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) > maxErrorBytes {
+		s = strings.ToValidUTF8(s[:maxErrorBytes], "") + "..."
+	}
+	return s
+}
