@@ -1,0 +1,129 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+)
+
+// bucket is one KV bucket: the stream KV_<name> with a subject per key.
+type bucket struct {
+	wire
+	name string
+}
+
+func (b bucket) stream() string            { return "KV_" + b.name }
+func (b bucket) subject(key string) string { return "$KV." + b.name + "." + key }
+func (b bucket) key(subject string) string { return strings.TrimPrefix(subject, "$KV."+b.name+".") }
+
+var keyPattern = regexp.MustCompile(`^[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*$`)
+
+func (b bucket) check(key string) error {
+	if keyPattern.MatchString(key) {
+		return nil
+	}
+	return fmt.Errorf("%w key %q of bucket %s: want letters, digits and - / _ = with single dots between", job.ErrInvalid, key, b.name)
+}
+
+// read asks the stream's leader for the key's value until it is answered or ctx
+// ends. Nothing there is ErrNotFound, with the revision of the marker that
+// stands there, or 0.
+func (b bucket) read(ctx context.Context, key string) (entry, error) {
+	if err := b.check(key); err != nil {
+		return entry{}, err
+	}
+	began, pause := time.Now(), newPause()
+	for {
+		e, err := b.last(ctx, b.stream(), b.subject(key))
+		switch {
+		case err == nil && !e.gone():
+			return e, nil
+		case err == nil, errors.Is(err, errNothing):
+			return entry{revision: e.revision}, fmt.Errorf("%s/%s: %w", b.name, key, job.ErrNotFound)
+		case classify(err) != unanswered:
+			return entry{}, fmt.Errorf("read %s/%s: %w", b.name, key, err)
+		case !wait(ctx, pause.NextBackOff()):
+			return entry{}, fmt.Errorf("read %s/%s: %w (after %v): %w", b.name, key, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}
+
+// write stores value under key at revision.
+func (b bucket) write(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return b.send(ctx, key, &nats.Msg{Data: value}, revision)
+}
+
+// remove puts a marker where the key's value stands at revision.
+func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
+	marker := &nats.Msg{Header: nats.Header{headerOperation: {"DEL"}, headerNonce: {nuid.Next()}}}
+	_, err := b.send(ctx, key, marker, revision)
+	return err
+}
+
+func (b bucket) send(ctx context.Context, key string, m *nats.Msg, revision uint64) (uint64, error) {
+	if err := b.check(key); err != nil {
+		return 0, err
+	}
+	// A raw publish is not prefixed by the client; over a leaf node, or from
+	// another account, the bare subject leads nowhere.
+	m.Subject = b.subject(key)
+	if b.prefix != defaultPrefix {
+		m.Subject = b.prefix + m.Subject
+	}
+	return write(ctx, keyAsker{b, key}, b.name+"/"+key, m, revision)
+}
+
+// keyAsker asks the broker about one key.
+type keyAsker struct {
+	bucket
+	key string
+}
+
+func (k keyAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
+	return k.publish(ctx, k.stream(), m, revision)
+}
+
+func (k keyAsker) get(ctx context.Context) (entry, error) {
+	return k.last(ctx, k.stream(), k.subject(k.key))
+}
+
+// all passes over what is stored under keys that match filter ("*.>"-like, in
+// stream order, markers included): once, and as of the time when each batch is
+// read. since leaves out what was written before it. It stops at the first error.
+func (w wire) all(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		from, pause := uint64(1), newPause()
+		for {
+			found, more, err := w.batch(ctx, stream, filter, from, since, batchSize)
+			if err != nil {
+				if classify(err) == unanswered && wait(ctx, pause.NextBackOff()) {
+					continue
+				}
+				yield(entry{}, fmt.Errorf("list %s: %w: %w", stream, job.ErrUnknown, err))
+				return
+			}
+			pause.Reset()
+			for _, e := range found {
+				if !yield(e, nil) {
+					return
+				}
+				from, since = e.revision+1, time.Time{}
+			}
+			if !more || len(found) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// batchSize is how many entries are asked for at once: at 500 bytes a record,
+// half a megabyte.
+const batchSize = 1000

@@ -1,0 +1,95 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Jobs is the registry: one definition per job. Its methods are safe for
+// concurrent use.
+type Jobs struct{ s *Store }
+
+var zeroTime time.Time
+
+func (j *Jobs) bucket() bucket { return j.s.bucket("jobs") }
+
+// Read returns the job's entry and its revision, as the stream's leader has it.
+// Errors are those of Ledger.Read.
+func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error) {
+	e, err := j.bucket().read(ctx, name)
+	if err != nil {
+		return job.Entry{}, e.revision, err
+	}
+	d, err := j.decode(e)
+	return d, e.revision, err
+}
+
+// Write stores the definition if revision is the last one of its job: 0
+// creates. Errors are those of Ledger.Write.
+func (j *Jobs) Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+	return j.bucket().encode(ctx, d.Job.Name, d.Nonce, d, revision)
+}
+
+// Delete removes the job if revision is the last one of it. Errors are those of
+// Ledger.Write.
+func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
+	return j.bucket().remove(ctx, name, revision)
+}
+
+// List returns the entries, oldest write first. Those that cannot be read are
+// left out and named by the error, beside which the others are returned.
+func (j *Jobs) List(ctx context.Context) ([]job.Entry, error) {
+	var entries []job.Entry
+	var bad []error
+	b := j.bucket()
+	for e, err := range b.all(ctx, b.stream(), b.subject(">"), zeroTime) {
+		if err != nil {
+			return nil, err
+		}
+		if e.gone() {
+			continue
+		}
+		d, err := j.decode(e)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		entries = append(entries, d)
+	}
+	return entries, errors.Join(bad...)
+}
+
+// Watch calls f for every job that is stored, then once with Ready, then for
+// every change, one call at a time in the broker's order, until ctx ends (nil)
+// or the bucket is gone (an error). Of several writes in quick succession, or
+// while the broker is away, it may show the last only.
+func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
+	return j.s.watch(ctx, j.bucket(), func(c change) {
+		ev := job.RegistryEvent{Name: c.key, Revision: c.revision, Time: c.time}
+		switch c.kind {
+		case ready:
+			ev.Ready = true
+		case removed:
+			ev.Deleted = true
+		default:
+			ev.Entry, ev.Err = j.decode(c.entry)
+		}
+		f(ev)
+	})
+}
+
+func (j *Jobs) decode(e entry) (job.Entry, error) {
+	b := j.bucket()
+	d, err := job.DecodeEntry(e.data, e.revision, e.time)
+	if err == nil && d.Job.Name != b.key(e.subject) {
+		err = fmt.Errorf("%w job definition: it names %q", job.ErrInvalid, d.Job.Name)
+	}
+	if err != nil {
+		return job.Entry{}, fmt.Errorf("%s/%s: %w", b.name, b.key(e.subject), err)
+	}
+	return d, nil
+}

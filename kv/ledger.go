@@ -1,0 +1,106 @@
+package kv
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Ledger keeps one record per slot: what became of it. Its methods are safe for
+// concurrent use.
+type Ledger struct{ b bucket }
+
+// LedgerEntry is a record as it stands in the ledger.
+type LedgerEntry struct {
+	job.Record
+
+	// Revision is the fence of the record's last write, Time the broker's
+	// timestamp of it.
+	Revision uint64
+	Time     time.Time
+}
+
+// ListFilter narrows Ledger.List. Its zero value takes everything.
+type ListFilter struct {
+	// Job takes the records of one job. Empty: of all.
+	Job string
+
+	// Since takes the records last written at it or later. Zero: all.
+	Since time.Time
+}
+
+// Read returns the slot's record and its revision, as the stream's leader has
+// it. It asks until it is answered or ctx ends: then the error wraps
+// job.ErrUnknown. No record is job.ErrNotFound, and the revision then is that of
+// the marker that stands in its place, or 0: what Write wants for a first record.
+func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
+	e, err := l.b.read(ctx, slot.Key())
+	if err != nil {
+		return job.Record{}, e.revision, err
+	}
+	r, err := l.decode(e)
+	return r, e.revision, err
+}
+
+// Write stores the record if revision is the last one of its slot: 0 creates.
+// It returns the new revision. Somebody else's write is job.ErrConflict; no
+// answer until ctx ends is job.ErrUnknown, which only the same record (the same
+// Nonce) written again at the same revision settles. The record needs a Nonce
+// that no other write has.
+func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
+	return l.b.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
+}
+
+// List passes over the records, oldest write first. It is a hint, as every read
+// is: the newest writes may be missing. A record that cannot be read comes with
+// an error that wraps job.ErrVersion or job.ErrInvalid and does not end the pass;
+// any other error does.
+func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error] {
+	return func(yield func(LedgerEntry, error) bool) {
+		filter := ">"
+		if f.Job != "" {
+			if err := job.ValidateName("job", f.Job); err != nil {
+				yield(LedgerEntry{}, err)
+				return
+			}
+			filter = f.Job + ".>"
+		}
+		for e, err := range l.b.all(ctx, l.b.stream(), l.b.subject(filter), f.Since) {
+			if err != nil {
+				yield(LedgerEntry{}, err)
+				return
+			}
+			if e.gone() {
+				continue
+			}
+			r, err := l.decode(e)
+			if !yield(LedgerEntry{r, e.revision, e.time}, err) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Ledger) decode(e entry) (job.Record, error) {
+	r, err := job.DecodeRecord(e.data)
+	if err != nil {
+		return r, fmt.Errorf("%s/%s: %w", l.b.name, l.b.key(e.subject), err)
+	}
+	return r, nil
+}
+
+// encode writes a value that carries its own nonce.
+func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+	if nonce == "" {
+		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, b.name, key)
+	}
+	data, err := value.MarshalJSON()
+	if err != nil {
+		return 0, fmt.Errorf("encode %s/%s: %w", b.name, key, err)
+	}
+	return b.write(ctx, key, data, revision)
+}

@@ -1,0 +1,78 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Nodes keeps one record per process incarnation. Its methods are safe for
+// concurrent use.
+type Nodes struct{ s *Store }
+
+func (n *Nodes) bucket() bucket { return n.s.bucket("nodes") }
+
+// Read returns the node's record and its revision, as the stream's leader has
+// it. Errors are those of Ledger.Read.
+func (n *Nodes) Read(ctx context.Context, name string) (job.Node, uint64, error) {
+	e, err := n.bucket().read(ctx, name)
+	if err != nil {
+		return job.Node{}, e.revision, err
+	}
+	ev := n.event(e)
+	return ev.Node, e.revision, ev.Err
+}
+
+// Write stores the node's record if revision is the last one: a heartbeat, or a
+// fence. Errors are those of Ledger.Write.
+func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint64, error) {
+	return n.bucket().encode(ctx, node.Name, node.Nonce, node, revision)
+}
+
+// List returns every node whose record has not been collected yet, the one that
+// was silent for longest first. A record that cannot be read has Err set.
+func (n *Nodes) List(ctx context.Context) ([]job.NodeEvent, error) {
+	var nodes []job.NodeEvent
+	b := n.bucket()
+	for e, err := range b.all(ctx, b.stream(), b.subject(">"), zeroTime) {
+		if err != nil {
+			return nil, err
+		}
+		if !e.gone() {
+			nodes = append(nodes, n.event(e))
+		}
+	}
+	return nodes, nil
+}
+
+// Watch calls f for every node that is stored, then once with Ready, then for
+// every change, one call at a time in the broker's order, until ctx ends (nil)
+// or the bucket is gone (an error). Of several writes in quick succession, or
+// while the broker is away, it may show the last only; that a record was
+// collected comes as Gone.
+func (n *Nodes) Watch(ctx context.Context, f func(job.NodeEvent)) error {
+	return n.s.watch(ctx, n.bucket(), func(c change) {
+		switch c.kind {
+		case ready:
+			f(job.NodeEvent{Ready: true, Revision: c.revision})
+		case removed:
+			f(job.NodeEvent{Name: c.key, Revision: c.revision, Time: c.time, Gone: true})
+		default:
+			f(n.event(c.entry))
+		}
+	})
+}
+
+func (n *Nodes) event(e entry) job.NodeEvent {
+	b := n.bucket()
+	ev := job.NodeEvent{Name: b.key(e.subject), Revision: e.revision, Time: e.time}
+	ev.Node, ev.Err = job.DecodeNode(e.data)
+	if ev.Err == nil && ev.Node.Name != ev.Name {
+		ev.Err = fmt.Errorf("%w node record: it names %q", job.ErrInvalid, ev.Node.Name)
+	}
+	if ev.Err != nil {
+		ev.Node, ev.Err = job.Node{}, fmt.Errorf("%s/%s: %w", b.name, ev.Name, ev.Err)
+	}
+	return ev
+}

@@ -1,0 +1,138 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Slots is the stream of slots to run. Its methods are safe for concurrent use.
+type Slots struct{ s *Store }
+
+const (
+	// publishTimeout is how long an asynchronous publish may go unanswered.
+	publishTimeout = 5 * time.Second
+
+	// maxPublishing bounds how many publishes may be unanswered at once; one
+	// more waits for its place, for as long as one may go unanswered.
+	maxPublishing = 16_384
+)
+
+// asyncClient is a client of our own for asynchronous publishing: its limits
+// are the client's, and the caller's may have none that suit slots.
+func (w wire) asyncClient() (jetstream.JetStream, error) {
+	opts := []jetstream.JetStreamOpt{
+		jetstream.WithPublishAsyncMaxPending(maxPublishing),
+		jetstream.WithPublishAsyncTimeout(publishTimeout),
+	}
+	switch o := w.js.Options(); {
+	case o.Domain != "":
+		return jetstream.NewWithDomain(w.conn(), o.Domain, opts...)
+	case o.APIPrefix != "":
+		return jetstream.NewWithAPIPrefix(w.conn(), o.APIPrefix, opts...)
+	}
+	return jetstream.New(w.conn(), opts...)
+}
+
+// Publish sends a slot's message on its way, with the slot's ID as its message
+// ID, and returns without waiting. The returned function waits for the answer:
+// duplicate says that the stream has had the slot already. An error that wraps
+// job.ErrUnknown is settled by publishing the same message again; that includes
+// a copy of another producer in flight.
+func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
+	if err := job.ValidateName("queue", queue); err != nil {
+		return nil, err
+	}
+	msg := &nats.Msg{Subject: l.subject(queue, m.Slot.Job), Header: m.Header(), Data: payload}
+	future, err := l.s.async.PublishMsgAsync(msg, jetstream.WithExpectStream(l.s.slotStream()), jetstream.WithStallWait(publishTimeout))
+	if err != nil {
+		return nil, l.failed(m.Slot, err)
+	}
+	return func(ctx context.Context) (bool, error) {
+		select {
+		case ack := <-future.Ok():
+			if want := l.s.js.Options().Domain; want != "" && ack.Domain != want {
+				return false, fmt.Errorf("publish %s: stored in domain %q, not %q: two streams listen on %s", m.Slot, ack.Domain, want, msg.Subject)
+			}
+			return ack.Duplicate, nil
+		case err := <-future.Err():
+			return false, l.failed(m.Slot, err)
+		case <-ctx.Done():
+			return false, l.failed(m.Slot, context.Cause(ctx))
+		}
+	}, nil
+}
+
+func (l *Slots) failed(slot job.Slot, err error) error {
+	if classify(err) == unanswered {
+		return fmt.Errorf("publish %s: %w: %w", slot, job.ErrUnknown, err)
+	}
+	return fmt.Errorf("publish %s: %w", slot, err)
+}
+
+// Connected reports whether there is a connection to publish on now.
+func (l *Slots) Connected() bool { return l.s.conn().IsConnected() }
+
+func (l *Slots) subject(queue, job string) string {
+	return l.s.namespace + ".slot." + queue + "." + job
+}
+
+// WaitingFilter narrows Slots.Waiting. Its zero value takes everything.
+type WaitingFilter struct{ Queue, Job string }
+
+// WaitingSlot is a message in the stream: a slot that has no outcome yet.
+type WaitingSlot struct {
+	job.Message
+	Queue string
+
+	// Sequence is the message's place in the stream, Published the broker's
+	// timestamp of it.
+	Sequence  uint64
+	Published time.Time
+}
+
+// Waiting passes over the messages in the stream, oldest first. A message that
+// cannot be read comes with an error that wraps job.ErrInvalid and does not end
+// the pass; any other error does.
+func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
+	return func(yield func(WaitingSlot, error) bool) {
+		for _, name := range []string{f.Queue, f.Job} {
+			if err := job.ValidateName("queue or job", name); name != "" && err != nil {
+				yield(WaitingSlot{}, err)
+				return
+			}
+		}
+		filter := l.subject(anyIfEmpty(f.Queue), anyIfEmpty(f.Job))
+		for e, err := range l.s.all(ctx, l.s.slotStream(), filter, time.Time{}) {
+			if err != nil {
+				yield(WaitingSlot{}, err)
+				return
+			}
+			tokens := strings.Split(e.subject, ".") // namespace, "slot", queue, job
+			w := WaitingSlot{Queue: tokens[2], Sequence: e.revision, Published: e.time}
+			w.Message, err = job.ParseMessage(e.header)
+			if err == nil && w.Slot.Job != tokens[3] {
+				err = fmt.Errorf("%w slot message: it names job %q", job.ErrInvalid, w.Slot.Job)
+			}
+			if err != nil {
+				err = fmt.Errorf("message %d on %s: %w", e.revision, e.subject, err)
+			}
+			if !yield(w, err) {
+				return
+			}
+		}
+	}
+}
+
+func anyIfEmpty(token string) string {
+	if token == "" {
+		return "*"
+	}
+	return token
+}

@@ -1,0 +1,100 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// DefaultNamespace is the namespace of Options that name none.
+const DefaultNamespace = "cronce"
+
+// Options say which namespace to open, and as what.
+type Options struct {
+	// Namespace begins all names on the broker, so that several can share an
+	// account. Empty: DefaultNamespace.
+	Namespace string
+
+	// Want are the settings that the caller insists on. Open adopts what is
+	// stored for every zero field, or its default when nothing is stored yet;
+	// Setup keeps it.
+	Want job.Settings
+
+	// ReadOnly has Open create nothing: a namespace that is not set up is
+	// job.ErrNotFound.
+	ReadOnly bool
+
+	// Logger takes what goes on without a caller to tell. Nil: nothing is
+	// logged.
+	Logger *slog.Logger
+}
+
+// Store is one namespace on the broker. It and its parts are safe for
+// concurrent use; it owns no goroutine and needs no closing.
+type Store struct {
+	wire
+	async     jetstream.JetStream // publishes slots
+	namespace string
+	settings  job.Settings
+	log       *slog.Logger
+}
+
+func newStore(js jetstream.JetStream, o Options) (*Store, error) {
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	err := errors.Join(job.ValidateName("namespace", o.Namespace), o.Want.Validate())
+	if err != nil {
+		return nil, err
+	}
+	w := newWire(js)
+	async, err := w.asyncClient()
+	if err != nil {
+		return nil, fmt.Errorf("jetstream client: %w", err)
+	}
+	return &Store{wire: w, async: async, namespace: o.Namespace, log: o.Logger}, nil
+}
+
+// Settings are those of the namespace, as they were stored when it was opened.
+func (s *Store) Settings() job.Settings { return s.settings }
+
+// Namespace is the one that was opened.
+func (s *Store) Namespace() string { return s.namespace }
+
+// Ledger keeps what became of each slot.
+func (s *Store) Ledger() *Ledger { return &Ledger{s.bucket("ledger")} }
+
+// Jobs is the registry.
+func (s *Store) Jobs() *Jobs { return &Jobs{s} }
+
+// Nodes keeps who is alive.
+func (s *Store) Nodes() *Nodes { return &Nodes{s} }
+
+// Watermark keeps up to when every slot was published.
+func (s *Store) Watermark() *Watermark { return &Watermark{s.bucket("state")} }
+
+// Slots is the stream of slots to run.
+func (s *Store) Slots() *Slots { return &Slots{s} }
+
+func (s *Store) bucket(what string) bucket { return bucket{s.wire, s.namespace + "_" + what} }
+
+func (s *Store) slotStream() string { return s.namespace + "_slots" }
+
+// EventSubject is the subject on which events of one kind about one job (or
+// node) are published. Kinds and names are single tokens.
+func (s *Store) EventSubject(kind, job string) string {
+	return s.namespace + ".event." + kind + "." + job
+}
+
+// Emit publishes an event. It is core NATS: whoever listens hears it, and the
+// stream <namespace>_events keeps the exceptional kinds; nothing waits for either,
+// and nothing may depend on it.
+func (s *Store) Emit(kind, job string, data []byte) error {
+	return s.conn().Publish(s.EventSubject(kind, job), data)
+}
