@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// app is one execution of the program: its streams, its environment and what
+// the global flags say. Commands get everything from here.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(name string) string
+	now            func() time.Time
+
+	// log writes to stderr, always. Set before a command runs.
+	log *slog.Logger
+
+	server, context, creds string
+	namespace, store       string
+	output                 string
+	logFormat, logLevel    string
+}
+
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
+func (a *app) addGlobalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.server, "server", "", "NATS server `URL` [CRONCE_SERVER]")
+	f.StringVar(&a.context, "context", "", "`name` of a NATS context, as the nats CLI keeps them [CRONCE_CONTEXT]")
+	f.StringVar(&a.creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
+	f.StringVar(&a.namespace, "namespace", "", "`name` that everything on the broker begins with (default \"cronce\") [CRONCE_NAMESPACE]")
+	f.StringVar(&a.store, "store", "", "`directory` of the embedded server's files (default: in the user's data directory) [CRONCE_STORE]")
+	f.StringVarP(&a.output, "output", "o", outputText, "what to print: text, or json (JSON Lines)")
+	f.StringVar(&a.logFormat, "log-format", outputText, "logs on stderr as text or json")
+	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
+	fixed := func(values ...string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
+	for flag, values := range map[string]cobra.CompletionFunc{
+		"output":     fixed(outputText, outputJSON),
+		"log-format": fixed(outputText, outputJSON),
+		"log-level":  fixed("debug", "info", "warn", "error"),
+		"server":     cobra.NoFileCompletions,
+		"context":    cobra.NoFileCompletions,
+		"namespace":  cobra.NoFileCompletions,
+	} {
+		// It fails only for a flag that does not exist.
+		_ = root.RegisterFlagCompletionFunc(flag, values)
+	}
+}
+
+// setUp completes the flags from the environment and checks them. A flag given
+// on the command line wins over the environment, and --context also over
+// CRONCE_SERVER: who names a context does not mean the usual server.
+func (a *app) setUp() error {
+	if a.server != "" && a.context != "" {
+		return usage(errors.New("--server and --context exclude each other"))
+	}
+	if a.server == "" && a.context == "" {
+		a.server = a.getenv("CRONCE_SERVER")
+		if a.server == "" {
+			a.context = a.getenv("CRONCE_CONTEXT")
+		}
+	}
+	fill := func(flag *string, variable, fallback string) {
+		if *flag == "" {
+			*flag = a.getenv(variable)
+		}
+		if *flag == "" {
+			*flag = fallback
+		}
+	}
+	fill(&a.creds, "CRONCE_CREDS", "")
+	fill(&a.namespace, "CRONCE_NAMESPACE", "cronce")
+	fill(&a.store, "CRONCE_STORE", "")
+	if err := job.ValidateName("namespace", a.namespace); err != nil {
+		return usage(err)
+	}
+	if err := oneOf("--output", a.output, outputText, outputJSON); err != nil {
+		return err
+	}
+	return a.setUpLog()
+}
+
+func oneOf(flag, value string, allowed ...string) error {
+	for _, v := range allowed {
+		if value == v {
+			return nil
+		}
+	}
+	return usage(fmt.Errorf("invalid %s %q: want %s", flag, value, strings.Join(allowed, ", ")))
+}
+
+func (a *app) setUpLog() error {
+	if err := oneOf("--log-format", a.logFormat, outputText, outputJSON); err != nil {
+		return err
+	}
+	if err := oneOf("--log-level", a.logLevel, "debug", "info", "warn", "error"); err != nil {
+		return err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return usage(err)
+	}
+	var handler slog.Handler
+	if a.logFormat == outputJSON {
+		handler = slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level})
+	} else {
+		handler = tint.NewHandler(a.stderr, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colour()})
+	}
+	a.log = slog.New(handler)
+	return nil
+}
+
+// colour reports whether logs may carry colours: only for a person at a terminal
+// who did not set NO_COLOR. Of the Windows consoles only the newer one knows the
+// escape sequences without being asked.
+func (a *app) colour() bool {
+	if a.getenv("NO_COLOR") != "" || a.getenv("TERM") == "dumb" {
+		return false
+	}
+	if runtime.GOOS == "windows" && a.getenv("WT_SESSION") == "" {
+		return false
+	}
+	f, ok := a.stderr.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// execute runs one command line and returns its exit status.
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, now: time.Now}
+	return a.execute(ctx, args)
+}
+
+func (a *app) execute(ctx context.Context, args []string) int {
+	root := newRootCommand(a)
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !brokenPipe(err) {
+		fmt.Fprintln(a.stderr, "cronce:", strings.TrimRight(err.Error(), "\n"))
+	}
+	return exitCode(err)
+}
+
+const rootLong = `Cronce runs scheduled jobs on any number of machines, without a leader: every
+process computes every slot (a job and its planned instant), and NATS JetStream
+folds the copies, so that each slot runs once and has one recorded outcome.
+
+Start the same command in three terminals and you have a fleet of three:
+
+  cronce run -f jobs.yaml
+
+With no --server, no NATS_URL and no selected NATS context it joins the server on
+127.0.0.1:4222, or embeds one there.
+
+Exit status: 0 done, 1 failed (the server or the environment), 2 wrong usage or
+configuration, 3 a check found something, 130 after a second TERM or Ctrl-C.`
+
+func newRootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "cronce",
+		Short:         "Run every slot of every job once, without a leader",
+		Long:          rootLong,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		// Without Args and RunE cobra would answer a wrong command itself, on
+		// four lines.
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return a.setUp()
+		},
+	}
+	root.SetVersionTemplate(fmt.Sprintf("cronce {{.Version}} (%s, %s/%s)\n", runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return try(usage(err), cmd.CommandPath()+" --help")
+	})
+	a.addGlobalFlags(root)
+	root.AddCommand(
+		newServerCommand(a),
+	)
+	return root
+}
+
+// newGroup is a command that only holds others, like "job" and "slot".
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return try(usage(fmt.Errorf("%q needs a command", cmd.CommandPath())), cmd.CommandPath()+" --help")
+		},
+	}
+	group.AddCommand(commands...)
+	return group
+}
+
+// noSuchCommand refuses arguments where a command's name is expected, and guesses
+// which was meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := cmd.CommandPath() + " --help"
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
+		hint = cmd.CommandPath() + " " + strings.Join(close, " or ")
+	}
+	return try(usage(fmt.Errorf("unknown command %q", cmd.CommandPath()+" "+args[0])), hint)
+}
+
+// arguments makes the errors of a cobra argument check wrong usage.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		return try(usage(check(cmd, args)), cmd.CommandPath()+" --help")
+	}
+}
+
+// version is the module's version as the Go command stamped it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,36 @@
+// Package embed runs a NATS server with JetStream inside the process, for those
+// who have none: the same command in three terminals is a fleet of three.
+//
+// JoinOrStart joins the server that answers on the address, or starts one. Of any
+// number of processes that start at once on one store exactly one serves: the one
+// that holds the lock on the store. The others join it as its members, and when
+// it goes, by a clean stop or by KILL, one of them takes the lock, opens the same
+// files and listens on the same port. Their connections, its own included, go
+// over TCP and simply reconnect.
+//
+// # Whose server is it
+//
+// A server of ours is called cronce-RANDOM, new at every start, and its process
+// writes that name into the lock file of its store before it listens. A process
+// that reads the same name in the INFO of the server and in the lock file of its
+// own store knows that both mean the same files, and only then may it take over.
+// In every other case (a nats-server that somebody else started, a cronce server
+// on another store) it never serves on that address: when the server goes, it
+// waits for it to come back. Answering there with other files, or with none,
+// would look like a restart that lost everything.
+//
+// # Decisions
+//
+//   - The lock is flock (LockFileEx on Windows): the kernel releases it with the
+//     process, however that ends. Rejected: a PID file, which a crash leaves
+//     behind; the port alone, which does not protect the store from a second
+//     server on another port.
+//   - The lock is released last, after the server has closed its files, and taken
+//     first. A process that is stopped (SIGSTOP) keeps lock and port: nobody can
+//     take over from it, as nobody could from a frozen external server.
+//   - A member holds one idle connection to the server and learns of its end from
+//     the kernel. Rejected: polling, which costs something all day.
+//   - Every write is synced (SyncAlways): all that Cronce promises stands on
+//     acknowledged writes surviving. JetStream's default syncs every two minutes.
+//   - Loopback by default, because the embedded server asks nobody who he is.
+package embed

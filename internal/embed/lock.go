@@ -1,0 +1,133 @@
+package embed
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+const lockName = "cronce.lock"
+
+// holder is what the lock file says about the process that holds the lock. It is
+// for people, and for members to recognise their server (see the package's
+// comment); the lock itself is the kernel's.
+type holder struct {
+	PID    int    `json:"pid"`
+	Listen string `json:"listen"`
+	Server string `json:"server"`
+}
+
+// lockedError says that another process holds the lock.
+type lockedError struct {
+	store string
+	holder
+}
+
+func (e *lockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("store %s is in use by another process", e.store)
+	}
+	return fmt.Sprintf("store %s is in use by process %d, which serves on %s", e.store, e.PID, e.Listen)
+}
+
+// errHeld is what tryLock answers when another process holds the lock.
+var errHeld = errors.New("lock is held")
+
+// storeLock is the held lock on a store.
+type storeLock struct {
+	file *os.File
+	// fresh says that the store's directory did not exist before.
+	fresh bool
+}
+
+// lockStore creates the store's directory when absent and takes its lock. The
+// error is a *lockedError when another process has it.
+func lockStore(store string) (*storeLock, error) {
+	_, err := os.Stat(store)
+	fresh := errors.Is(err, os.ErrNotExist)
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		return nil, storeError(store, err)
+	}
+	path := filepath.Join(store, lockName)
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, storeError(store, err)
+		}
+		if err := tryLock(f); err != nil {
+			f.Close()
+			if errors.Is(err, errHeld) {
+				h, _ := readHolder(store)
+				return nil, &lockedError{store, h}
+			}
+			return nil, storeError(store, fmt.Errorf("lock %s: %w", path, err))
+		}
+		// A process that gave up may have removed the file between our open and
+		// our lock; then this is a lock on nothing.
+		if sameFile(f, path) {
+			return &storeLock{f, fresh}, nil
+		}
+		f.Close()
+	}
+}
+
+func storeError(store string, err error) error {
+	return fmt.Errorf("cannot use store %s: %w; name another one with --store DIR", store, err)
+}
+
+func sameFile(f *os.File, path string) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, named)
+}
+
+// describe writes who holds the lock.
+func (l *storeLock) describe(h holder) error {
+	data, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err = l.file.WriteAt(append(data, '\n'), 0)
+	return err
+}
+
+// release gives the lock up.
+func (l *storeLock) release() error { return l.file.Close() }
+
+// discard gives the lock up and takes a store that was created for nothing away
+// again. What is not empty stays.
+func (l *storeLock) discard() {
+	if l.fresh {
+		os.Remove(l.file.Name())
+	}
+	l.file.Close()
+	if l.fresh {
+		os.Remove(filepath.Dir(l.file.Name()))
+	}
+}
+
+// readHolder reads who holds, or last held, the store's lock. Right after the
+// lock was taken the file may still be empty.
+func readHolder(store string) (holder, error) {
+	f, err := os.Open(filepath.Join(store, lockName))
+	if err != nil {
+		return holder{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return holder{}, err
+	}
+	var h holder
+	err = json.Unmarshal(data, &h)
+	return h, err
+}

@@ -1,0 +1,19 @@
+package embed
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// tryLock locks one byte far behind the end of the file: a lock on Windows is
+// mandatory, and others want to read who holds it.
+func tryLock(f *os.File) error {
+	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
+	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1})
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return errHeld
+	}
+	return err
+}

@@ -1,0 +1,36 @@
+package embed
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// bridge is the server's logger. Notices are for people who debug; and what the
+// server calls fatal, it goes on after: the first one is why a start failed.
+type bridge struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	first string
+}
+
+func (b *bridge) Noticef(format string, v ...any) { b.log.Debug(fmt.Sprintf(format, v...)) }
+func (b *bridge) Debugf(format string, v ...any)  { b.log.Debug(fmt.Sprintf(format, v...)) }
+func (b *bridge) Tracef(format string, v ...any)  { b.log.Debug(fmt.Sprintf(format, v...)) }
+func (b *bridge) Warnf(format string, v ...any)   { b.log.Warn(fmt.Sprintf(format, v...)) }
+func (b *bridge) Errorf(format string, v ...any)  { b.log.Error(fmt.Sprintf(format, v...)) }
+
+func (b *bridge) Fatalf(format string, v ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.first == "" {
+		b.first = fmt.Sprintf(format, v...)
+	}
+}
+
+func (b *bridge) fatal() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.first
+}

@@ -1,0 +1,78 @@
+package embed
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// namePrefix begins the name of every server of ours.
+const namePrefix = "cronce-"
+
+// probeTimeout is how long a server may take to say who it is.
+const probeTimeout = time.Second
+
+// info is what a NATS server says first, to everybody.
+type info struct {
+	Name string `json:"server_name"`
+}
+
+var (
+	// errAbsent: nobody listens there.
+	errAbsent = errors.New("nothing answers")
+	// errNotNATS: what answers is something else.
+	errNotNATS = errors.New("not a NATS server")
+	// errUnclear: somebody accepted the connection and closed it, or said
+	// nothing. A server that is just stopping looks like this, a frozen one too.
+	errUnclear = errors.New("no answer")
+)
+
+// probe asks who serves on addr. Every error wraps one of the three above.
+func probe(ctx context.Context, addr string) (info, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	switch {
+	case refused(err):
+		return info{}, fmt.Errorf("%w on %s", errAbsent, addr)
+	case err != nil:
+		return info{}, fmt.Errorf("%w on %s: %w", errUnclear, addr, err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	const most = 64 << 10
+	line, err := bufio.NewReader(io.LimitReader(conn, most)).ReadBytes('\n')
+	greeting := []byte("INFO ")
+	if n := min(len(line), len(greeting)); !bytes.Equal(line[:n], greeting[:n]) {
+		return info{}, fmt.Errorf("%w on %s", errNotNATS, addr)
+	}
+	if err != nil {
+		return info{}, fmt.Errorf("%w on %s: %w", errUnclear, addr, err)
+	}
+	var in info
+	if err := json.Unmarshal(line[len(greeting):], &in); err != nil {
+		return info{}, fmt.Errorf("%w on %s", errNotNATS, addr)
+	}
+	return in, nil
+}
+
+// refused reports whether err says that nobody listens.
+func refused(err error) bool {
+	const windowsRefused = syscall.Errno(10061)
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, windowsRefused)
+}
+
+// inUse reports whether err says that an address is taken.
+func inUse(err error) bool {
+	const windowsInUse = syscall.Errno(10048)
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, windowsInUse)
+}

@@ -1,0 +1,142 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nuid"
+)
+
+// readyTimeout is how long a server that has opened its files may take to listen.
+const readyTimeout = 10 * time.Second
+
+// Server is an embedded server that this process runs.
+type Server struct {
+	cfg  Config
+	nats *server.Server
+	lock *storeLock
+}
+
+// Start runs a server on cfg.Listen with the files in cfg.Store. It joins
+// nothing: an address or a store that is in use is an error that says by whom.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	in, err := probe(ctx, cfg.Listen)
+	switch {
+	case err == nil:
+		return nil, fmt.Errorf("a NATS server (%s) already answers on %s", in.Name, cfg.Listen)
+	case !errors.Is(err, errAbsent):
+		return nil, taken(cfg.Listen, err)
+	}
+	return start(cfg)
+}
+
+// taken words what probe found on an address that we want.
+func taken(addr string, err error) error {
+	if errors.Is(err, errNotNATS) {
+		return fmt.Errorf("%s is in use by something that is not a NATS server", addr)
+	}
+	return fmt.Errorf("%s is in use by something that does not answer like a NATS server: %w", addr, err)
+}
+
+// start takes the lock and serves. The error is a *lockedError when another
+// process has the store, and answers to inUse when the address is taken. Nothing
+// is left behind that was not there before, up to the point where the server
+// opens its files.
+func start(cfg Config) (*Server, error) {
+	lock, err := lockStore(cfg.Store)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Listen, err = canListen(cfg.Listen); err != nil {
+		lock.discard()
+		return nil, fmt.Errorf("cannot listen on %s: %w", cfg.Listen, err)
+	}
+	name := namePrefix + nuid.Next()
+	if err := lock.describe(holder{os.Getpid(), cfg.Listen, name}); err != nil {
+		lock.discard()
+		return nil, storeError(cfg.Store, err)
+	}
+	ns, err := serve(cfg, name)
+	if err != nil {
+		lock.discard()
+		return nil, err
+	}
+	return &Server{cfg, ns, lock}, nil
+}
+
+// canListen finds out early whether the address can be had, since the server
+// would only find out after opening its files, and resolves port 0.
+func canListen(addr string) (string, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return addr, err
+	}
+	host, port, _ := net.SplitHostPort(addr)
+	if port == "0" {
+		port = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	}
+	return net.JoinHostPort(host, port), l.Close()
+}
+
+func serve(cfg Config, name string) (*server.Server, error) {
+	host, portText, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := server.NewServer(&server.Options{
+		ServerName: name,
+		Host:       host,
+		Port:       port,
+		JetStream:  true,
+		StoreDir:   cfg.Store,
+		SyncAlways: true,
+		NoSigs:     true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("embedded server: %w", err)
+	}
+	log := &bridge{log: cfg.Logger.With("from", "nats-server")}
+	ns.SetLoggerV2(log, false, false, false)
+	ns.Start()
+	if reason := log.fatal(); reason != "" {
+		stop(ns)
+		return nil, fmt.Errorf("embedded server with store %s: %s", cfg.Store, reason)
+	}
+	if !ns.ReadyForConnections(readyTimeout) {
+		stop(ns)
+		return nil, fmt.Errorf("embedded server: not ready after %v", readyTimeout)
+	}
+	return ns, nil
+}
+
+func stop(ns *server.Server) {
+	ns.Shutdown()
+	ns.WaitForShutdown()
+}
+
+// URL is where clients connect.
+func (s *Server) URL() string { return "nats://" + s.cfg.Listen }
+
+// Store is the directory of the server's files.
+func (s *Server) Store() string { return s.cfg.Store }
+
+// Close stops serving, and releases the store last: whoever takes it over finds
+// its files closed.
+func (s *Server) Close() error {
+	stop(s.nats)
+	return s.lock.release()
+}
