@@ -1,0 +1,224 @@
+// Package natstest runs real JetStream servers inside a test: one, or a cluster
+// of three, on loopback and on ports of their own choosing. Only tests import
+// it.
+package natstest
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Server is one nats-server with JetStream, ended with its test.
+type Server struct {
+	t    testing.TB
+	opts server.Options
+	*server.Server
+}
+
+// Run starts a server that keeps its files in a folder of the test's.
+func Run(t testing.TB, edit ...func(*server.Options)) *Server {
+	t.Helper()
+	o := server.Options{ServerName: "single", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir()}
+	for _, f := range edit {
+		f(&o)
+	}
+	s := start(t, o)
+	// A restart has to be found where the clients look for it.
+	s.opts.Port = s.port()
+	return s
+}
+
+func start(t testing.TB, o server.Options) *Server {
+	t.Helper()
+	o.NoSigs, o.NoLog = true, true
+	s := &Server{t: t, opts: o}
+	s.boot()
+	t.Cleanup(func() { s.Stop() })
+	return s
+}
+
+func (s *Server) boot() {
+	s.t.Helper()
+	o := s.opts
+	running, err := server.NewServer(&o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	running.Start()
+	if !running.ReadyForConnections(10 * time.Second) {
+		s.t.Fatalf("nats-server %s does not come up", o.ServerName)
+	}
+	s.Server = running
+}
+
+// Stop ends the server and waits for it.
+func (s *Server) Stop() {
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// Restart stops the server and starts it again on the same port and files.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.boot()
+}
+
+// Start starts a stopped server again on the same port and files.
+func (s *Server) Start() {
+	s.t.Helper()
+	s.boot()
+}
+
+func (s *Server) port() int { return s.Addr().(*net.TCPAddr).Port }
+
+// Conn connects a client that reconnects quickly and for ever.
+func (s *Server) Conn(opts ...nats.Option) *nats.Conn {
+	s.t.Helper()
+	return Connect(s.t, s.ClientURL(), opts...)
+}
+
+// JetStream is a client on a connection of its own.
+func (s *Server) JetStream(opts ...nats.Option) jetstream.JetStream {
+	s.t.Helper()
+	return JetStream(s.t, s.Conn(opts...))
+}
+
+// Connect connects a client that reconnects quickly and for ever, and is closed
+// with the test.
+func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	all := append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0)}, opts...)
+	nc, err := nats.Connect(url, all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// JetStream is a client on nc.
+func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// Cluster is three servers.
+type Cluster struct {
+	t       testing.TB
+	Servers []*Server
+}
+
+// RunCluster starts three servers and waits until they have a leader that knows
+// all of them. It takes half a second: tests should share one, in namespaces of
+// their own.
+func RunCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	dir, routes := t.TempDir(), freePorts(t, 3)
+	for i, route := range routes {
+		o := server.Options{
+			ServerName: fmt.Sprintf("n%d", i+1),
+			// Not DontListen: the routes wait for the client listener.
+			Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			JetStream: true, StoreDir: filepath.Join(dir, strconv.Itoa(i+1)),
+			Cluster: server.ClusterOpts{Name: "cronce-test", Host: "127.0.0.1", Port: route},
+		}
+		for _, port := range routes {
+			o.Routes = append(o.Routes, server.RoutesFromStr(fmt.Sprintf("nats-route://127.0.0.1:%d", port))...)
+		}
+		s := start(t, o)
+		s.opts.Port = s.port()
+		c.Servers = append(c.Servers, s)
+	}
+	c.WaitReady()
+	return c
+}
+
+// WaitReady waits until the cluster has a leader that knows all servers.
+func (c *Cluster) WaitReady() {
+	c.t.Helper()
+	Eventually(c.t, 30*time.Second, "a meta leader with three peers", func() bool {
+		for _, s := range c.Servers {
+			if s.Running() && s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(c.Servers) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Leader is the server that leads stream, in the global account.
+func (c *Cluster) Leader(stream string) *Server {
+	c.t.Helper()
+	var leader *Server
+	Eventually(c.t, 30*time.Second, "a leader of stream "+stream, func() bool {
+		for _, s := range c.Servers {
+			if s.Running() && s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+				leader = s
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// URL names all servers.
+func (c *Cluster) URL() string {
+	var urls string
+	for _, s := range c.Servers {
+		urls += "," + s.ClientURL()
+	}
+	return urls[1:]
+}
+
+// JetStream is a client on a connection of its own to any of the servers.
+func (c *Cluster) JetStream(opts ...nats.Option) jetstream.JetStream {
+	c.t.Helper()
+	return JetStream(c.t, Connect(c.t, c.URL(), opts...))
+}
+
+// freePorts finds ports for the routes, which each server must know of the
+// others before any of them runs.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports
+}
+
+// Eventually polls until done reports true, and fails the test, naming what it
+// waited for, when that takes longer than limit.
+func Eventually(t testing.TB, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited %v for %s", limit, what)
+		}
+	}
+}
