@@ -1,0 +1,131 @@
+package config
+
+import (
+	"net/url"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// This file knows the parts of the format that are not built yet. Their shape is
+// checked, so that nonsense is called nonsense, and then they are refused: a
+// file that asks for a policy must not run without it. A part that is built
+// moves from here to job.go or action.go.
+
+func (j *jobDecoder) later(v value) {
+	if v.kind != broken {
+		j.fail(v.at, "%s is not supported yet", v.label)
+	}
+}
+
+// check calls later unless reading v reported something.
+func (j *jobDecoder) check(v value, read func()) {
+	before := len(j.errs)
+	read()
+	if len(j.errs) == before {
+		j.later(v)
+	}
+}
+
+func (j *jobDecoder) overlap(v value) {
+	s, ok := j.oneOf(v, string(job.OverlapAllow), "skip", "queue", "latest", "replace")
+	if ok && s != string(job.OverlapAllow) {
+		j.fail(v.at, "overlap %q is not supported yet: want allow", s)
+	} else if ok {
+		j.try(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
+	}
+}
+
+func (j *jobDecoder) onLeaseLost(v value) {
+	if s, ok := j.oneOf(v, "cancel", "finish"); ok && s != "cancel" {
+		j.fail(v.at, "on_lease_lost %q is not supported yet: want cancel", s)
+	}
+}
+
+func (j *jobDecoder) countLater(v value) {
+	j.check(v, func() { j.count(v) })
+}
+
+func (j *jobDecoder) on(v value) {
+	j.check(v, func() {
+		if j.object(v, []field{{"stream", j.anyText("ORDERS")}, {"subject", j.anyText("orders.paid")}}) {
+			j.needs(v, "stream", "subject")
+		}
+	})
+}
+
+func (j *jobDecoder) after(v value) {
+	j.check(v, func() {
+		j.list(v, "a list of job names, like [extract]", func(item value) {
+			if s, ok := j.text(item, "extract"); ok {
+				if err := job.ValidateName("job", s); err != nil {
+					j.fail(item.at, "%s: %s", item.label, complaints(err)[0])
+				}
+			}
+		})
+	})
+}
+
+// alert is on_failure or on_missed: a webhook or a NATS subject.
+func (j *jobDecoder) alert(v value) {
+	j.check(v, func() {
+		known := j.object(v, []field{{"http", j.httpShape}, {"nats", j.natsShape}})
+		if known && (v.member("http") == nil) == (v.member("nats") == nil) {
+			j.fail(v.at, "%s: want either http or nats", v.label)
+		}
+	})
+}
+
+func (j *jobDecoder) http(v value) { j.check(v, func() { j.httpShape(v) }) }
+func (j *jobDecoder) nats(v value) { j.check(v, func() { j.natsShape(v) }) }
+
+func (j *jobDecoder) httpShape(v value) {
+	known := j.object(v, []field{
+		{"url", j.anyURL},
+		{"method", j.anyText("POST")},
+		{"timeout", func(v value) { j.duration(v) }},
+		{"ready", j.anyURL},
+		{"headers", func(v value) {
+			if j.want(v, mapping, "a mapping of names to text") {
+				for _, m := range v.members {
+					j.anyText("text/plain")(value{m.value, v.label + "." + m.name})
+				}
+			}
+		}},
+	})
+	if known {
+		j.needs(v, "url")
+	}
+}
+
+func (j *jobDecoder) natsShape(v value) {
+	known := j.object(v, []field{
+		{"subject", j.anyText("svc.report")},
+		{"timeout", func(v value) { j.duration(v) }},
+	})
+	if known {
+		j.needs(v, "subject")
+	}
+}
+
+func (j *jobDecoder) needs(v value, names ...string) {
+	for _, name := range names {
+		if v.member(name) == nil {
+			j.fail(v.at, "%s: no %s", v.label, name)
+		}
+	}
+}
+
+func (j *jobDecoder) anyText(example string) func(value) {
+	return func(v value) { j.text(v, example) }
+}
+
+func (j *jobDecoder) anyURL(v value) {
+	const example = "http://127.0.0.1:8080/jobs/report"
+	s, ok := j.text(v, example)
+	if !ok {
+		return
+	}
+	if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		j.fail(v.at, "%s %q: want a URL like %s", v.label, clip(s), example)
+	}
+}
