@@ -1,0 +1,139 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// attempt runs the handler of a slot that was claimed at fence, and records what
+// came of it.
+func (c *Consumer) attempt(j job.Job, rec job.Record, fence uint64, payload []byte) verdict {
+	handler := c.cfg.Handler(rec.Slot.Job)
+	// Between the won write and here the process may have slept (invariant 4).
+	if !c.cfg.Node.Trusted() || handler == nil {
+		return silent()
+	}
+	ctx, cancel := c.handlerContext(j.Timeout)
+	defer cancel()
+	var out output
+	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
+	log.Debug("slot started", "fence", fence)
+	err := call(ctx, handler, job.Run{
+		Slot: rec.Slot, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
+		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace,
+		Payload: payload, Output: &out,
+	})
+	stopped := errors.Is(context.Cause(ctx), job.ErrStopping)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	end := job.Complete(rec, fence, c.cfg.Now(), c.cfg.Horizon, job.Result{
+		Err: err, Stopped: stopped, Output: out.String(), Backoff: delay(j.Retry, rec.Attempt),
+	})
+	return c.complete(end, fence)
+}
+
+// handlerContext ends with the node, when the consumer's grace is over, or after
+// the job's timeout; its cause says which.
+func (c *Consumer) handlerContext(timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout > 0 {
+		return context.WithTimeoutCause(c.ended, timeout, fmt.Errorf("%w of %v", job.ErrTimeout, timeout))
+	}
+	return context.WithCancel(c.ended)
+}
+
+// call turns a panic into a failed attempt with its stack.
+func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return h(ctx, run)
+}
+
+// complete writes the end of an attempt at the revision of its claim, until it is
+// answered. Only then is the message answered (invariant 6). A conflict means
+// that the claim was lost: the attempt's end is refused, and nothing is sent.
+func (c *Consumer) complete(end job.Record, fence uint64) verdict {
+	ctx := c.cfg.Node.Context()
+	end.Nonce = c.cfg.Table.nonce(c.cfg.Node.Name())
+	retry := newBackoff()
+	for {
+		if ctx.Err() != nil {
+			return c.refused(end, fence, context.Cause(ctx))
+		}
+		revision, err := c.cfg.Ledger.Write(ctx, end, fence)
+		switch {
+		case err == nil:
+			c.emit(end, revision)
+			if end.State == job.Retrying {
+				return after(end.RetryAt.Sub(c.cfg.Now()))
+			}
+			return done()
+		case errors.Is(err, job.ErrConflict):
+			return c.refused(end, fence, err)
+		}
+		// Unknown ends with the node's context. Anything else, a full bucket say,
+		// may pass: a completion that cannot be written does not ack.
+		if ctx.Err() == nil {
+			c.cfg.Logger.Error("outcome cannot be recorded; trying again", "slot", end.Slot.ID(), "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry.NextBackOff()):
+		}
+	}
+}
+
+func (c *Consumer) refused(end job.Record, fence uint64, why error) verdict {
+	c.cfg.Logger.Warn("completion refused: the claim was lost", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", why)
+	end.Error = why.Error()
+	c.emitKind(job.EventRefused, end, fence, "")
+	return silent()
+}
+
+// delay is the backoff after the n-th attempt: doubling, with jitter, at most
+// the job's max_backoff.
+func delay(r job.Retry, n int) time.Duration {
+	b := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(r.Backoff),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(r.MaxBackoff),
+		backoff.WithRandomizationFactor(0.2),
+		backoff.WithMaxElapsedTime(0),
+	)
+	const doublings = 32 // from any backoff to any sensible max_backoff
+	for range min(n, doublings) - 1 {
+		b.NextBackOff()
+	}
+	return min(b.NextBackOff(), r.MaxBackoff)
+}
+
+// output keeps the first job.MaxOutput bytes and takes the rest in silence. It is
+// safe for concurrent use: a handler may leave writers behind.
+type output struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kept = append(o.kept, p[:min(len(p), job.MaxOutput-len(o.kept))]...)
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.kept)
+}

@@ -1,0 +1,199 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Ledger is where slots are written down. kv.Ledger satisfies it.
+type Ledger interface {
+	// Read returns the record as the leader has it; job.ErrNotFound, with the
+	// revision to write over, when there is none.
+	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
+
+	// Write stores the record if revision is still the key's last one, 0 for
+	// none, and returns its own. It repeats itself until it is answered or ctx
+	// ends: job.ErrConflict is a definite no, job.ErrUnknown is not.
+	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
+}
+
+// Registry knows the jobs' definitions.
+type Registry interface {
+	// Lookup returns the definition as of registry revision atLeast or later.
+	// job.ErrNotFound means that the job is deleted, as its leader says; any
+	// other error, that it cannot be said now.
+	Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error)
+}
+
+// Node is the incarnation that the consumer works for.
+type Node interface {
+	Name() string
+
+	// Context ends, with a cause, when the node may not act any more.
+	Context() context.Context
+
+	// Trusted reports whether it may act right now.
+	Trusted() bool
+
+	// Dead proves another node dead, or says when to ask again.
+	Dead(ctx context.Context, name string) (dead bool, wait time.Duration, err error)
+}
+
+// Source hands out the queue's messages. jetstream.Consumer satisfies it.
+type Source interface {
+	Fetch(batch int, opts ...jetstream.FetchOpt) (jetstream.MessageBatch, error)
+}
+
+// Config of a Consumer. All fields are required but those with a default.
+type Config struct {
+	Namespace, Queue string
+	Node             Node
+	Ledger           Ledger
+	Registry         Registry
+
+	// Open returns the queue's source; it is asked again when the source fails,
+	// since somebody may have deleted what it stands for.
+	Open func(ctx context.Context) (Source, error)
+
+	// Handler returns the handler of a job, nil when there is none here.
+	Handler func(name string) job.Handler
+
+	// Table holds what this process owes; shared by all its consumers.
+	Table *Table
+
+	// Emit tells an event. It must not block. Default: nobody is told.
+	Emit func(job.Event)
+
+	// Now is the broker's clock.
+	Now func() time.Time
+
+	Lease, Horizon time.Duration
+
+	// Concurrency is how many handlers of this queue run at once here. Default
+	// 16.
+	Concurrency int
+
+	// Grace is how long handlers may go on after the consumer was told to stop.
+	// Default 25 s; negative: not at all.
+	Grace time.Duration
+
+	// Logger: default none.
+	Logger *slog.Logger
+}
+
+const (
+	// DefaultConcurrency and DefaultGrace are Config's.
+	DefaultConcurrency = 16
+	DefaultGrace       = 25 * time.Second
+
+	// linger is how long a handler whose context has ended may take to return
+	// before the consumer goes without it. It is left in the table: its slot
+	// stays claimed until the node falls silent.
+	linger = 5 * time.Second
+)
+
+// Consumer works on one queue for one incarnation.
+type Consumer struct {
+	cfg    Config
+	places *places
+	held   *held
+
+	// stopping is closed when no new slot may be started.
+	stopping chan struct{}
+	// ended is the parent of handler contexts: it ends with the node, or when
+	// the grace period is over.
+	ended context.Context
+	end   context.CancelCauseFunc
+
+	slots sync.WaitGroup
+}
+
+// New returns a consumer; see Run.
+func New(cfg Config) *Consumer {
+	if cfg.Concurrency == 0 {
+		cfg.Concurrency = DefaultConcurrency
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = DefaultGrace
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Emit == nil {
+		cfg.Emit = func(job.Event) {}
+	}
+	c := &Consumer{cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(), stopping: make(chan struct{})}
+	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
+	return c
+}
+
+// Run takes slots until ctx ends, then stops in order: it asks for no more, gives
+// back what comes, lets handlers use their grace, cancels them, waits for them;
+// what they did not finish is recorded and given back for others. It returns nil
+// after that, and the cause at once when the node's context ends: then nothing
+// may be written any more. It owns its goroutines, except those of handlers that
+// ignore their context.
+func (c *Consumer) Run(ctx context.Context) error {
+	defer c.end(job.ErrStopping)
+	node := c.cfg.Node.Context()
+	var loops sync.WaitGroup
+	working, stop := context.WithCancel(node)
+	defer func() { stop(); loops.Wait() }()
+	loops.Go(func() { c.held.keep(working, c.cfg.Lease/3, c.cfg.Node.Trusted) })
+
+	asking, quiet := context.WithCancel(working)
+	pulled := make(chan struct{})
+	loops.Go(func() { defer close(pulled); c.pull(asking) })
+	select {
+	case <-node.Done():
+	case <-ctx.Done():
+		close(c.stopping)
+	}
+	quiet()
+	<-pulled
+	c.drain(node)
+	if err := context.Cause(node); err != nil && !errors.Is(err, job.ErrStopping) {
+		return err
+	}
+	return nil
+}
+
+// drain waits for the slots in hand: as long as the grace lasts, and then until
+// their handlers have seen that their context has ended.
+func (c *Consumer) drain(node context.Context) {
+	done := make(chan struct{})
+	go func() { c.slots.Wait(); close(done) }()
+	grace := time.NewTimer(max(c.cfg.Grace, 0))
+	defer grace.Stop()
+	select {
+	case <-done:
+		return
+	case <-node.Done():
+	case <-grace.C:
+		c.end(job.ErrStopping)
+	}
+	last := time.NewTimer(linger)
+	defer last.Stop()
+	select {
+	case <-done:
+	case <-last.C:
+		c.cfg.Logger.Error("handlers ignore that their context has ended; going without them",
+			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.held(c.cfg.Node.Name()))
+	}
+}
+
+func (c *Consumer) isStopping() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}

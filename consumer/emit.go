@@ -1,0 +1,32 @@
+package consumer
+
+import "github.com/cronce-io/cronce/job"
+
+// emit tells of the state that a record was just given.
+func (c *Consumer) emit(rec job.Record, revision uint64) {
+	fence := revision
+	if n := len(rec.Attempts); n > 0 && rec.Attempts[n-1].Fence != 0 {
+		fence = rec.Attempts[n-1].Fence
+	}
+	c.emitKind(job.EventKind(rec.State), rec, fence, "")
+	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
+	switch rec.State {
+	case job.Succeeded:
+		a := rec.Attempts[len(rec.Attempts)-1]
+		log.Info("slot succeeded", "took", a.Finished.Sub(a.Started))
+	case job.Retrying:
+		log.Warn("attempt failed", "again", rec.RetryAt, "error", rec.Error)
+	default:
+		log.Warn("slot "+string(rec.State), "reason", rec.Error)
+	}
+}
+
+func (c *Consumer) emitKind(kind job.EventKind, rec job.Record, fence uint64, peer string) {
+	if kind == job.EventTakeover {
+		c.cfg.Logger.Warn("took a slot over from a dead node", "slot", rec.Slot.ID(), "attempt", rec.Attempt, "from", peer)
+	}
+	c.cfg.Emit(job.Event{
+		V: job.Version, Kind: kind, Time: c.cfg.Now().UTC(), Node: c.cfg.Node.Name(),
+		ID: rec.Slot.ID(), Job: rec.Slot.Job, Attempt: rec.Attempt, Fence: fence, Error: rec.Error, Peer: peer,
+	})
+}

@@ -1,0 +1,125 @@
+package cronce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Scheduler is one replica's part in the fleet: it publishes the due slots of all
+// jobs of its namespace, and runs those it has handlers for. Any number of
+// replicas may do so at once.
+type Scheduler struct {
+	conn  *nats.Conn
+	store *kv.Store
+	cfg   config
+
+	mu       sync.Mutex
+	jobs     []job.Job
+	handlers map[string]job.Handler
+	running  bool
+}
+
+// New opens the namespace on the connection's JetStream, and creates there what
+// is not there yet. It returns an error that wraps job.ErrMismatch when what is
+// there differs from the options given, and job.ErrInvalid for bad options. The
+// connection stays the caller's: New and Run never close it.
+func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
+	cfg := config{namespace: DefaultNamespace, produce: true, work: true}
+	for _, option := range options {
+		if err := option(&cfg); err != nil {
+			return nil, err
+		}
+	}
+	if nc == nil {
+		return nil, fmt.Errorf("%w: the NATS connection is nil", job.ErrInvalid)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: cfg.namespace, Want: cfg.settings, Logger: cfg.logger})
+	if err != nil {
+		return nil, err
+	}
+	return &Scheduler{conn: nc, store: store, cfg: cfg, handlers: map[string]job.Handler{}}, nil
+}
+
+// Handle adds a job and what runs its slots. Every replica should add the same;
+// Run writes the definition to the registry unless an equal one is there. It
+// returns an error that wraps job.ErrInvalid for a job that is not well formed,
+// is there already, or comes after Run.
+func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	if h == nil {
+		return fmt.Errorf("%w: job %s: its handler is nil", job.ErrInvalid, j.Name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.running:
+		return fmt.Errorf("%w: job %s: Handle comes after Run", job.ErrInvalid, j.Name)
+	case s.handlers[j.Name] != nil:
+		return fmt.Errorf("%w: job %s has a handler already", job.ErrInvalid, j.Name)
+	}
+	s.jobs = append(s.jobs, j.WithDefaults())
+	s.handlers[j.Name] = h
+	return nil
+}
+
+// Run works until ctx ends, gives running handlers their grace, and returns nil.
+// It returns an error when the connection is closed for good, or when the
+// registry cannot be written or read; a broker that is away for a while is no
+// error. It may be called once.
+//
+// With CRONCE_DISABLED=1 in the environment it only waits for ctx: for migrations
+// and the like that load the same program.
+func (s *Scheduler) Run(ctx context.Context) error {
+	s.mu.Lock()
+	again := s.running
+	s.running = true
+	s.mu.Unlock()
+	if again {
+		return errors.New("cronce: Run was called before")
+	}
+	if os.Getenv("CRONCE_DISABLED") == "1" {
+		<-ctx.Done()
+		return nil
+	}
+	return replica.New(s.replica()).Run(ctx)
+}
+
+func (s *Scheduler) replica() replica.Config {
+	queues := s.cfg.queues
+	if len(queues) == 0 {
+		for _, j := range s.jobs {
+			if !slices.Contains(queues, j.Queue) {
+				queues = append(queues, j.Queue)
+			}
+		}
+	}
+	if !s.cfg.work {
+		queues = nil
+	}
+	return replica.Config{
+		Conn: s.conn, Store: s.store, Jobs: s.jobs, Owner: "code",
+		Handler:  func(name string) job.Handler { return s.handlers[name] },
+		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
+		Queues:   queues, Produce: s.cfg.produce,
+		Concurrency: s.cfg.concurrency, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
+		Version: version(),
+	}
+}

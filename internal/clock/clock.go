@@ -1,0 +1,130 @@
+// Package clock knows the broker's time.
+//
+// The fleet has one clock, the broker's: a slot is due when the broker's clock
+// says so, however wrong a node's own is. Each heartbeat gives a bound: the
+// broker stamped it after it was sent and before it was acknowledged, so the
+// broker's clock minus ours lies between stamp-acknowledged and stamp-sent. The
+// error of the midpoint is at most half the round trip, on slow links too.
+//
+// Decisions:
+//   - The estimate is held against the boot clock, not the wall clock, so that a
+//     wall clock stepped by an operator or by NTP changes nothing between two
+//     heartbeats, and a suspend is counted. Rejected: correcting the wall clock,
+//     which fires early or late until the next sample.
+//   - The tightest of the last samples is used, not their mean: the bounds are
+//     hard, and a slow answer only has wide ones. A sample that contradicts it
+//     means that a clock was stepped: then only the new one counts.
+package clock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/boot"
+)
+
+// keep is how many samples are looked at: at two seconds between heartbeats, the
+// last half minute, in which no crystal drifts by a millisecond.
+const keep = 16
+
+// Clock estimates the broker's clock. It is safe for concurrent use.
+type Clock struct {
+	shift time.Duration
+	boot  func() time.Duration
+
+	mu      sync.Mutex
+	samples []sample
+	best    sample
+	stepped func(by time.Duration)
+	known   chan struct{}
+}
+
+// sample bounds the broker's clock minus the boot clock.
+type sample struct {
+	offset, err time.Duration
+}
+
+// New returns a clock that reads the local one until it has heard from the
+// broker. shift is added to every reading of the local wall clock (for tests:
+// the correction has to discover it). stepped, if not nil, is called when the
+// broker's clock was found to have been stepped against ours.
+func New(shift time.Duration, stepped func(by time.Duration)) *Clock {
+	return &Clock{shift: shift, boot: boot.Now, stepped: stepped, known: make(chan struct{})}
+}
+
+// Local is the node's own wall clock, uncorrected.
+func (c *Clock) Local() time.Time { return time.Now().Add(c.shift).Round(0) }
+
+// Now is the broker's clock, as well as it is known.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.samples) == 0 {
+		return c.Local()
+	}
+	return time.Unix(0, int64(c.boot()+c.best.offset))
+}
+
+// Known is closed when the broker has been heard from.
+func (c *Clock) Known() <-chan struct{} { return c.known }
+
+// Error bounds how far Now is from the broker's clock: half the round trip of
+// the tightest heartbeat. Zero while nothing has been heard.
+func (c *Clock) Error() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.best.err
+}
+
+// Offset is the broker's clock minus the node's own wall clock, zero while
+// nothing has been heard.
+func (c *Clock) Offset() time.Duration {
+	c.mu.Lock()
+	known := len(c.samples) > 0
+	c.mu.Unlock()
+	if !known {
+		return 0
+	}
+	return c.Now().Sub(c.Local())
+}
+
+// Observe takes in a message that was sent and acknowledged at these readings of
+// the boot clock and that the broker stamped with at.
+func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
+	if acked < sent {
+		return
+	}
+	s := sample{
+		offset: time.Duration(at.UnixNano()) - (sent+acked)/2,
+		err:    (acked - sent) / 2,
+	}
+	if by := c.add(s); by != 0 && c.stepped != nil {
+		c.stepped(by)
+	}
+}
+
+func (c *Clock) add(s sample) (steppedBy time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Two bounds that do not meet cannot both hold; a millisecond is allowed for
+	// drift between the samples.
+	const drift = time.Millisecond
+	if len(c.samples) > 0 && (s.offset-c.best.offset).Abs() > s.err+c.best.err+drift {
+		steppedBy = s.offset - c.best.offset
+		c.samples = nil
+	}
+	if len(c.samples) == 0 && steppedBy == 0 {
+		close(c.known)
+	}
+	c.samples = append(c.samples, s)
+	if len(c.samples) > keep {
+		c.samples = c.samples[1:]
+	}
+	c.best = c.samples[0]
+	for _, other := range c.samples[1:] {
+		if other.err <= c.best.err {
+			c.best = other
+		}
+	}
+	return steppedBy
+}

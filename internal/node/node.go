@@ -1,0 +1,260 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/boot"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Store is where nodes are written down. kv.Nodes satisfies it.
+type Store interface {
+	// Read returns the record as the leader has it, job.ErrNotFound with the
+	// revision of the marker, or 0, when there is none.
+	Read(ctx context.Context, name string) (job.Node, uint64, error)
+
+	// Write stores the record if revision is still the key's last one. It
+	// repeats itself until it is answered or ctx ends: job.ErrConflict is a
+	// definite no, job.ErrUnknown is not.
+	Write(ctx context.Context, n job.Node, revision uint64) (uint64, error)
+}
+
+// Config of a Node. Store, Record and Lease are required.
+type Config struct {
+	Store Store
+
+	// Record is what the node says of itself, called before each heartbeat. Its
+	// Name, State, Started, Lease and Nonce are filled in by the Node.
+	Record func() job.Node
+
+	// Name is the incarnation's name; Started when it began, by the broker's
+	// clock.
+	Name    string
+	Started time.Time
+
+	// Lease is the namespace's.
+	Lease time.Duration
+
+	// Renewed is told the boot time until which the node now trusts itself,
+	// after each acknowledged heartbeat. It must not block. Nil: nobody is told.
+	Renewed func(until time.Duration)
+
+	// Acknowledged is told the boot times between which the heartbeat of this
+	// revision was stamped by the broker. It must not block. Nil: nobody is told.
+	Acknowledged func(revision uint64, sent, acked time.Duration)
+
+	// Boot reads a clock that counts suspend. Nil: boot.Now.
+	Boot func() time.Duration
+
+	// Logger nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Margin is the part of a lease in which a node that no longer trusts itself
+// ends what it runs: a quarter.
+func Margin(lease time.Duration) time.Duration { return lease / 4 }
+
+// Node is one incarnation.
+//
+// Invariants:
+//   - Nothing is claimed under its name before Ready: the first heartbeat is
+//     acknowledged.
+//   - Its context ends before anybody can win a fence against it (invariant 4).
+//   - Once its context has ended it writes no heartbeat any more.
+type Node struct {
+	cfg    Config
+	ready  chan struct{}
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	until    time.Duration // trust, in boot time; zero before the first heartbeat
+	revision uint64
+	beats    int
+}
+
+// New returns an incarnation that has not said anything yet; see Run.
+func New(cfg Config) *Node {
+	if cfg.Boot == nil {
+		cfg.Boot = boot.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Node{cfg: cfg, ready: make(chan struct{}), ctx: ctx, cancel: cancel}
+}
+
+// Name is the incarnation's name.
+func (n *Node) Name() string { return n.cfg.Name }
+
+// Ready is closed when the first heartbeat has been acknowledged.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
+
+// Context ends, with cause job.ErrLeaseLost, when the node can no longer prove
+// that it is alive, and with job.ErrStopping after Stop.
+func (n *Node) Context() context.Context { return n.ctx }
+
+// Trusted reports whether the node may act right now. Ask it before each start:
+// the context ends only when somebody has looked at the clock.
+func (n *Node) Trusted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ctx.Err() == nil && n.until != 0 && n.cfg.Boot() < n.until
+}
+
+// Run heartbeats until the lease is lost or ctx ends, and returns the cause. It
+// is called once. After it has returned call Stop, when nothing runs any more.
+func (n *Node) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(n.ctx, func() { stop(context.Cause(n.ctx)) })()
+	go n.watchTrust(ctx)
+	for {
+		if err := n.beat(ctx); err != nil {
+			n.lose(err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(n.cfg.Lease / 10):
+		}
+	}
+}
+
+// beat writes one heartbeat. It returns an error when the node is lost.
+func (n *Node) beat(ctx context.Context) error {
+	sent := n.cfg.Boot()
+	ctx, cancel := n.whileTrusted(ctx, sent)
+	defer cancel()
+	revision, err := n.cfg.Store.Write(ctx, n.record(job.NodeAlive), n.at())
+	switch {
+	case err == nil:
+		return n.renew(revision, sent)
+	case errors.Is(err, job.ErrConflict):
+		return fmt.Errorf("%w: node %s was fenced, or its key was changed by hand: %w", job.ErrLeaseLost, n.cfg.Name, err)
+	case ctx.Err() == nil:
+		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
+	}
+	// Unanswered: the next beat may meet this one's copy. It carries another
+	// nonce, so a conflict with it would look like a fence; therefore the lease
+	// ends with an unanswered write (ctx lasted as long as the trust), and a
+	// first heartbeat is given up with its incarnation.
+	if n.at() == 0 && errors.Is(err, job.ErrUnknown) {
+		return fmt.Errorf("%w: first heartbeat: %w", job.ErrLeaseLost, err)
+	}
+	return nil
+}
+
+// whileTrusted bounds a heartbeat by the trust that is left: an answer that comes
+// later would be of no use. A first one has a lease's time.
+func (n *Node) whileTrusted(ctx context.Context, now time.Duration) (context.Context, context.CancelFunc) {
+	n.mu.Lock()
+	until := n.until
+	n.mu.Unlock()
+	left := n.cfg.Lease - Margin(n.cfg.Lease)
+	if until != 0 {
+		left = until - now
+	}
+	return context.WithTimeout(ctx, left)
+}
+
+func (n *Node) at() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.revision
+}
+
+func (n *Node) record(state job.NodeState) job.Node {
+	r := n.cfg.Record()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.beats++
+	r.Name, r.State, r.Started, r.Lease = n.cfg.Name, state, n.cfg.Started, n.cfg.Lease
+	r.Nonce = fmt.Sprintf("%s/%d", n.cfg.Name, n.beats)
+	return r
+}
+
+// renew lengthens the trust, counted from before the heartbeat was sent.
+func (n *Node) renew(revision uint64, sent time.Duration) error {
+	acked := n.cfg.Boot()
+	until := sent + n.cfg.Lease - Margin(n.cfg.Lease)
+	n.mu.Lock()
+	first := n.until == 0
+	lapsed := acked >= until || !first && acked >= n.until
+	if !lapsed {
+		n.until, n.revision = until, revision
+	}
+	n.mu.Unlock()
+	if lapsed {
+		return fmt.Errorf("%w: node %s was silent for too long; its last heartbeat came too late", job.ErrLeaseLost, n.cfg.Name)
+	}
+	if n.cfg.Renewed != nil {
+		n.cfg.Renewed(until)
+	}
+	if n.cfg.Acknowledged != nil {
+		n.cfg.Acknowledged(revision, sent, acked)
+	}
+	if first {
+		close(n.ready)
+	}
+	return nil
+}
+
+// watchTrust ends the node's context when its trust runs out. It looks at the
+// clock again and again, since timers stand still while a machine is suspended.
+func (n *Node) watchTrust(ctx context.Context) {
+	look := min(n.cfg.Lease/40, 100*time.Millisecond)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n.mu.Lock()
+		lapsed := n.until != 0 && n.cfg.Boot() >= n.until
+		n.mu.Unlock()
+		if lapsed {
+			n.lose(fmt.Errorf("%w: node %s has had no heartbeat acknowledged for %v", job.ErrLeaseLost, n.cfg.Name, n.cfg.Lease-Margin(n.cfg.Lease)))
+			return
+		}
+	}
+}
+
+func (n *Node) lose(why error) {
+	if n.ctx.Err() == nil {
+		n.cfg.Logger.Error("lease lost", "node", n.cfg.Name, "error", why)
+	}
+	n.cancel(why)
+}
+
+// Stop says the node's last word: what it left may be taken over at once. Call
+// it when Run has returned and none of its handlers runs; it is best effort,
+// silence does the same after a lease. It ends the node's context.
+func (n *Node) Stop(ctx context.Context) error {
+	n.cancel(job.ErrStopping)
+	revision := n.at()
+	if revision == 0 {
+		return nil
+	}
+	last := n.record(job.NodeStopped)
+	_, err := n.cfg.Store.Write(ctx, last, revision)
+	if errors.Is(err, job.ErrConflict) {
+		// Run may have ended in the middle of a heartbeat that landed after all.
+		stored, at, readErr := n.cfg.Store.Read(ctx, n.cfg.Name)
+		if readErr == nil && stored.State == job.NodeAlive {
+			_, err = n.cfg.Store.Write(ctx, last, at)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("node %s: last word: %w", n.cfg.Name, err)
+	}
+	return nil
+}

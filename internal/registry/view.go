@@ -1,0 +1,89 @@
+// Package registry keeps a copy of the jobs' definitions in a process.
+//
+// The copy is fed by a watch and is a hint: it may lag. Two answers must not come
+// from a lagging copy, since a slot would be cancelled for them: "deleted" is
+// asked of the registry's leader, and a definition older than the message it is
+// wanted for is not given.
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Reader reads one entry at the registry's leader. kv.Jobs satisfies it.
+type Reader interface {
+	Read(ctx context.Context, name string) (job.Entry, uint64, error)
+}
+
+// View is the copy. It is safe for concurrent use.
+type View struct {
+	reader Reader
+
+	mu      sync.Mutex
+	entries map[string]job.Entry
+	broken  map[string]error
+	upTo    uint64
+	ready   chan struct{}
+}
+
+// NewView returns an empty copy; feed it with Apply.
+func NewView(r Reader) *View {
+	return &View{reader: r, entries: map[string]job.Entry{}, broken: map[string]error{}, ready: make(chan struct{})}
+}
+
+// Apply takes in one event of the registry's watch.
+func (v *View) Apply(e job.RegistryEvent) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.upTo = max(v.upTo, e.Revision)
+	switch {
+	case e.Ready:
+		select {
+		case <-v.ready:
+		default:
+			close(v.ready)
+		}
+	case e.Deleted:
+		delete(v.entries, e.Name)
+		delete(v.broken, e.Name)
+	case e.Err != nil:
+		delete(v.entries, e.Name)
+		v.broken[e.Name] = e.Err
+	default:
+		v.entries[e.Name] = e.Entry
+		delete(v.broken, e.Name)
+	}
+}
+
+// Ready is closed when all that was stored has been seen once.
+func (v *View) Ready() <-chan struct{} { return v.ready }
+
+// Lookup returns the job's definition as of registry revision atLeast or later.
+// job.ErrNotFound says that the leader has none; other errors, that it cannot be
+// said now, or that the stored definition is broken.
+func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
+	v.mu.Lock()
+	entry, known := v.entries[name]
+	broken, upTo := v.broken[name], v.upTo
+	v.mu.Unlock()
+	switch {
+	case known && upTo >= atLeast:
+		return entry, nil
+	case broken != nil:
+		return job.Entry{}, fmt.Errorf("the stored definition of job %s is broken: %w", name, broken)
+	}
+	entry, _, err := v.reader.Read(ctx, name)
+	switch {
+	case errors.Is(err, job.ErrNotFound) && upTo < atLeast:
+		// Deleted, or this leader is not the one that stored it.
+		return job.Entry{}, fmt.Errorf("job %s: the registry as known here (revision %d) is older than the slot's (%d)", name, upTo, atLeast)
+	case err != nil:
+		return job.Entry{}, err
+	}
+	return entry, nil
+}

@@ -1,0 +1,17 @@
+// Package replica is one process of the fleet: it brings its jobs into the
+// registry, keeps a node alive, produces and consumes, and starts over under a
+// new name when its lease is lost. The facade and the binary are two doors to it.
+//
+// Here, and only here, the parts meet: producer and consumer each declare what
+// they need, kv remembers, internal/node lives, internal/clock knows the broker's
+// time. None of them knows another.
+//
+// Decisions:
+//   - An incarnation is a node with all that runs in its name. When the lease is
+//     lost all of it ends, the producer too, though it needs no lease: it starts
+//     over from the watermark, which is what it has to do after a broker was away.
+//   - Nothing is produced before the broker's clock is known: a local clock that
+//     is an hour fast would publish an hour of slots.
+//   - A node says that it stopped only when it owes nothing any more. A handler
+//     that ignores its context holds its slot until the lease runs out.
+package replica

@@ -1,0 +1,148 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/producer"
+)
+
+// lastWord is how long a node that stops tries to say so.
+const lastWord = 2 * time.Second
+
+// clockAgain is how often a clock that is too far off is looked at again.
+const clockAgain = 10 * time.Second
+
+// incarnation lives under one name, until ctx ends (nil), the lease is lost
+// (job.ErrLeaseLost) or something fails that cannot be mended. life outlives ctx
+// by the time that handlers take to end.
+func (r *Replica) incarnation(ctx, life context.Context) error {
+	started := r.clock.Now()
+	n := node.New(node.Config{
+		Store: r.cfg.Store.Nodes(), Record: r.record, Name: nodeName(r.cfg.Host, started), Started: started,
+		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Logger: r.log,
+		Acknowledged: r.beats.acknowledged,
+	})
+	r.beats.follow(n.Name())
+	beating, stop := context.WithCancel(life)
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(beating) }()
+	select {
+	case <-n.Ready():
+	case <-n.Context().Done():
+	case <-ctx.Done():
+	}
+	var err error
+	if ctx.Err() == nil && n.Context().Err() == nil {
+		r.log.Info("node is up", "node", n.Name())
+		err = r.roles(ctx, n)
+	}
+	stop()
+	<-ended
+	if lost := context.Cause(n.Context()); lost != nil {
+		return lost
+	}
+	r.stop(life, n)
+	return err
+}
+
+// roles runs the producer and the consumers until ctx or the node ends.
+func (r *Replica) roles(ctx context.Context, n *node.Node) error {
+	g := newGroup(ctx)
+	defer context.AfterFunc(n.Context(), g.stop)()
+	if r.cfg.Produce {
+		g.run(func(ctx context.Context) error { return r.produce(ctx, n.Name()) })
+	}
+	for _, queue := range r.cfg.Queues {
+		g.run(r.consumer(n, queue).Run)
+	}
+	g.run(func(ctx context.Context) error { <-ctx.Done(); return nil })
+	return g.wait()
+}
+
+// stop says the node's last word, unless a handler is still running: then only
+// silence tells the truth.
+func (r *Replica) stop(life context.Context, n *node.Node) {
+	if left := r.table.Len(n.Name()); left > 0 {
+		r.log.Warn("slots are left claimed until the lease runs out", "node", n.Name(), "slots", left)
+		return
+	}
+	ctx, cancel := context.WithTimeout(life, lastWord)
+	defer cancel()
+	if err := n.Stop(ctx); err != nil {
+		r.log.Warn("the node's end was not recorded; what it held is free after a lease", "node", n.Name(), "error", err)
+		return
+	}
+	r.log.Info("node stopped", "node", n.Name())
+}
+
+func (r *Replica) record() job.Node {
+	return job.Node{
+		Producer: r.cfg.Produce, Worker: len(r.cfg.Queues) > 0, Queues: r.cfg.Queues, Handlers: r.cfg.Handlers(),
+		Running: r.table.Size(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
+		Tzdata: job.TzdataVersion(), Version: r.cfg.Version,
+	}
+}
+
+// produce publishes due slots by the broker's clock, once that is known. A local
+// clock that is hours away from it is refused: one of the two is badly wrong, and
+// if it is the broker's, the watermark must not be carried along.
+func (r *Replica) produce(ctx context.Context, name string) error {
+	select {
+	case <-r.clock.Known():
+	case <-ctx.Done():
+		return nil
+	}
+	for r.clock.Offset().Abs() > r.cfg.MaxClockOffset {
+		r.log.Error("this node's clock and the broker's are too far apart: it does not produce",
+			"offset", r.clock.Offset(), "most", r.cfg.MaxClockOffset)
+		select {
+		case <-time.After(clockAgain):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	p, err := producer.New(producer.Config{
+		Node: name, Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(), Slots: r.cfg.Store.Slots(),
+		Clock: r.clock, Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (r *Replica) consumer(n *node.Node, queue string) *consumer.Consumer {
+	settings := r.cfg.Store.Settings()
+	return consumer.New(consumer.Config{
+		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
+		Ledger: r.cfg.Store.Ledger(), Registry: r.view, Handler: r.cfg.Handler, Table: r.table,
+		Open: func(ctx context.Context) (consumer.Source, error) {
+			source, err := r.cfg.Store.Slots().Queue(ctx, queue)
+			if err != nil {
+				return nil, fmt.Errorf("open queue %s: %w", queue, err)
+			}
+			return source, nil
+		},
+		Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
+		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
+	})
+}
+
+// member is a node that can also ask about its peers.
+type member struct {
+	*node.Node
+	peers *node.Peers
+}
+
+func (m member) Dead(ctx context.Context, name string) (bool, time.Duration, error) {
+	return m.peers.Dead(ctx, name, m.Name())
+}

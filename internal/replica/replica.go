@@ -1,0 +1,186 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/clock"
+	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/internal/registry"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go"
+)
+
+// Config of a Replica. Conn and Store are required.
+type Config struct {
+	Conn  *nats.Conn
+	Store *kv.Store
+
+	// Jobs are brought into the registry at the start, in the name of Owner
+	// ("file", "code").
+	Jobs  []job.Job
+	Owner string
+
+	// Handler returns the handler of a job, nil when there is none. It may
+	// change its answers while the replica runs. Handlers lists the jobs it has
+	// some for.
+	Handler  func(name string) job.Handler
+	Handlers func() []string
+
+	// Queues are worked on; none: this replica is no worker.
+	Queues []string
+
+	// Produce says that it publishes due slots.
+	Produce bool
+
+	// Concurrency per queue, and Grace: see consumer.Config.
+	Concurrency int
+	Grace       time.Duration
+
+	// Host replaces the host part of the node's name. Empty: the host's name.
+	Host string
+
+	// ClockShift is added to every reading of the local wall clock.
+	ClockShift time.Duration
+
+	// MaxClockOffset is how far the local clock may be from the broker's before
+	// this replica refuses to produce. Zero: 1 h.
+	MaxClockOffset time.Duration
+
+	// Renewed is told the boot time until which the node trusts itself.
+	Renewed func(until time.Duration)
+
+	Version string
+	Logger  *slog.Logger
+}
+
+// Replica is one process of the fleet. It lives as one incarnation after the
+// other: each has a node of its own, and ends when its lease is lost.
+type Replica struct {
+	cfg      Config
+	log      *slog.Logger
+	identity string // of the process, for what it writes beside slots
+	writes   atomic.Int64
+
+	clock *clock.Clock
+	peers *node.Peers
+	view  *registry.View
+	table *consumer.Table
+	beats *beats
+}
+
+// New returns a replica; see Run.
+func New(cfg Config) *Replica {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxClockOffset == 0 {
+		cfg.MaxClockOffset = time.Hour
+	}
+	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable()}
+	r.clock = clock.New(cfg.ClockShift, func(by time.Duration) {
+		r.log.Warn("a clock was stepped: the broker's differs from what was expected", "by", by)
+	})
+	r.beats = &beats{clock: r.clock}
+	r.peers = node.NewPeers(node.PeersConfig{
+		Store: cfg.Store.Nodes(), Lease: cfg.Store.Settings().Lease, Now: r.clock.Now, Logger: r.log,
+		Fenced: func(dead, by string) {
+			r.emit(job.Event{Kind: job.EventFenced, Node: by, Peer: dead})
+		},
+	})
+	r.view = registry.NewView(cfg.Store.Jobs())
+	return r
+}
+
+// Run works until ctx ends, and then stops in order (see consumer.Run), or until
+// the connection is closed for good, which is an error. Losing the broker, or the
+// lease, is none: it goes on when the broker is back.
+func (r *Replica) Run(ctx context.Context) error {
+	closed := r.cfg.Conn.StatusChanged(nats.CLOSED)
+	defer r.cfg.Conn.RemoveStatusListener(closed)
+	// Watches and heartbeats go on while handlers use their grace.
+	g := newGroup(context.WithoutCancel(ctx))
+	g.run(func(life context.Context) error { return r.cfg.Store.Jobs().Watch(life, r.view.Apply) })
+	g.run(func(life context.Context) error { return r.peers.Watch(life, r.cfg.Store.Nodes(), r.beats.stamped) })
+	g.run(func(life context.Context) error {
+		defer g.stop()
+		return r.work(ctx, life)
+	})
+	g.run(func(life context.Context) error {
+		select {
+		case <-closed:
+			return errors.New("the connection to NATS was closed for good")
+		case <-life.Done():
+			return nil
+		}
+	})
+	return g.wait()
+}
+
+// work applies the jobs and then lives one incarnation after the other.
+func (r *Replica) work(ctx, life context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(life, cancel)()
+	if err := r.Apply(ctx, r.cfg.Jobs, false); err != nil {
+		return err
+	}
+	select {
+	case <-r.view.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	for ctx.Err() == nil {
+		if err := r.reachable(ctx); err != nil {
+			return nil //nolint:nilerr // ctx ended while the broker was away
+		}
+		err := r.incarnation(ctx, life)
+		if !errors.Is(err, job.ErrLeaseLost) {
+			return err
+		}
+		r.log.Warn("starting over under a new name", "reason", err)
+	}
+	return nil
+}
+
+// reachable waits until there is a broker to talk to.
+func (r *Replica) reachable(ctx context.Context) error {
+	changed := r.cfg.Conn.StatusChanged(nats.CONNECTED)
+	defer r.cfg.Conn.RemoveStatusListener(changed)
+	for !r.cfg.Conn.IsConnected() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+func (r *Replica) nonce() string {
+	return fmt.Sprintf("%s#%d", r.identity, r.writes.Add(1))
+}
+
+// emit tells an event, as far as the broker is there to hear it.
+func (r *Replica) emit(e job.Event) {
+	e.V, e.Time = job.Version, r.clock.Now().UTC()
+	name := e.Job
+	if name == "" {
+		name = job.NoJob
+	}
+	data, err := json.Marshal(e)
+	if err == nil {
+		err = r.cfg.Store.Emit(string(e.Kind), name, data)
+	}
+	if err != nil {
+		r.log.Debug("event not told", "kind", e.Kind, "slot", e.ID, "error", err)
+	}
+}

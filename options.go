@@ -1,0 +1,125 @@
+package cronce
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// DefaultNamespace is the prefix of all names on the broker.
+const DefaultNamespace = "cronce"
+
+// Option changes how a Scheduler behaves. Bad values are errors of New.
+type Option func(*config) error
+
+type config struct {
+	namespace     string
+	queues        []string
+	concurrency   int
+	grace         time.Duration
+	host          string
+	produce, work bool
+	settings      job.Settings
+	logger        *slog.Logger
+}
+
+// WithNamespace separates applications that share an account: all names on the
+// broker begin with it. By default "cronce".
+func WithNamespace(name string) Option {
+	return func(c *config) error {
+		c.namespace = name
+		return job.ValidateName("namespace", name)
+	}
+}
+
+// WithQueues names the queues to work on. By default those of the jobs handled.
+func WithQueues(queues ...string) Option {
+	return func(c *config) error {
+		for _, q := range queues {
+			if err := job.ValidateName("queue", q); err != nil {
+				return err
+			}
+		}
+		c.queues = queues
+		return nil
+	}
+}
+
+// WithConcurrency is how many handlers of each queue run at once in this
+// replica. By default 16.
+func WithConcurrency(n int) Option {
+	return func(c *config) error {
+		c.concurrency = n
+		if n < 1 {
+			return fmt.Errorf("%w concurrency %d: at least 1", job.ErrInvalid, n)
+		}
+		return nil
+	}
+}
+
+// WithGrace is how long running handlers may go on after Run was told to stop,
+// before their context is cancelled. By default 25 s; zero cancels at once.
+func WithGrace(d time.Duration) Option {
+	return func(c *config) error {
+		c.grace = d
+		switch {
+		case d < 0:
+			return fmt.Errorf("%w grace %v: must not be negative", job.ErrInvalid, d)
+		case d == 0:
+			c.grace = -1
+		}
+		return nil
+	}
+}
+
+// WithNodeName replaces the host's name in the node's name; start and random
+// part stay, so replicas may share it.
+func WithNodeName(name string) Option {
+	return func(c *config) error {
+		c.host = name
+		return job.ValidateName("node", name)
+	}
+}
+
+// WithoutProducing makes a replica that only works. Some other must produce.
+func WithoutProducing() Option {
+	return func(c *config) error { c.produce = false; return nil }
+}
+
+// WithoutWorking makes a replica that only publishes due slots.
+func WithoutWorking() Option {
+	return func(c *config) error { c.work = false; return nil }
+}
+
+// WithSettings asks for values that belong to the whole namespace: the first
+// creator's hold, and New fails when they differ. By default, and for zero
+// fields, what is stored is adopted.
+func WithSettings(s job.Settings) Option {
+	return func(c *config) error { c.settings = s; return s.Validate() }
+}
+
+// WithLogger says where to log. By default nothing is logged.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) error { c.logger = l; return nil }
+}
+
+// version is the module's, as the build recorded it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	const path = "github.com/cronce-io/cronce"
+	if info.Main.Path == path {
+		return info.Main.Version
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == path {
+			return dep.Version
+		}
+	}
+	return "unknown"
+}
