@@ -27,6 +27,10 @@ type app struct {
 	// log writes to stderr, always. Set before a command runs.
 	log *slog.Logger
 
+	// local is where the embedded server listens and is looked for when nothing
+	// else was chosen.
+	local string
+
 	server, context, creds string
 	namespace, store       string
 	output                 string

@@ -39,11 +39,10 @@ func probe(ctx context.Context, addr string) (info, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	switch {
-	case refused(err):
-		return info{}, fmt.Errorf("%w on %s", errAbsent, addr)
-	case err != nil:
-		return info{}, fmt.Errorf("%w on %s: %w", errUnclear, addr, err)
+	if err != nil {
+		// Whatever the reason: if the address is taken all the same, or cannot
+		// be had, listening on it will tell.
+		return info{}, fmt.Errorf("%w on %s: %w", errAbsent, addr, err)
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
@@ -63,12 +62,6 @@ func probe(ctx context.Context, addr string) (info, error) {
 		return info{}, fmt.Errorf("%w on %s", errNotNATS, addr)
 	}
 	return in, nil
-}
-
-// refused reports whether err says that nobody listens.
-func refused(err error) bool {
-	const windowsRefused = syscall.Errno(10061)
-	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, windowsRefused)
 }
 
 // inUse reports whether err says that an address is taken.

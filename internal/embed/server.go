@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -78,6 +79,9 @@ func start(cfg Config) (*Server, error) {
 // would only find out after opening its files, and resolves port 0.
 func canListen(addr string) (string, error) {
 	l, err := net.Listen("tcp", addr)
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		return addr, op.Err // the rest repeats the address
+	}
 	if err != nil {
 		return addr, err
 	}
@@ -114,6 +118,10 @@ func serve(cfg Config, name string) (*server.Server, error) {
 	ns.Start()
 	if reason := log.fatal(); reason != "" {
 		stop(ns)
+		if strings.HasPrefix(reason, "Error listening") {
+			// Somebody was faster, between our look and now.
+			return nil, fmt.Errorf("%w on %s: %s", errUnclear, cfg.Listen, reason)
+		}
 		return nil, fmt.Errorf("embedded server with store %s: %s", cfg.Store, reason)
 	}
 	if !ns.ReadyForConnections(readyTimeout) {

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/job"
+)
+
+// checkSlots is how many coming slots of each job are shown: enough to see the
+// rhythm.
+const checkSlots = 3
+
+func newCheckCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say whether a job file is right, and what it will do next",
+		Long: `Check reads a job file (- is standard input) and lists each job's next slots.
+It needs no server. Every mistake is reported with its line; the status is then 2.
+
+With -o json it prints a line for each job, in the order of the file; next holds
+up to three instants in UTC and is empty when the job has no slot left:
+
+  {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}`,
+		Example: "  cronce check jobs.yaml\n  generate-jobs | cronce check -",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := a.readJobFile(args[0])
+			if err != nil {
+				return err
+			}
+			checks, err := checkJobs(file, a.now())
+			if err != nil {
+				return err
+			}
+			if a.output == outputJSON {
+				return a.printChecksJSON(checks)
+			}
+			return a.printChecks(file.Path, checks)
+		},
+	}
+}
+
+// readJobFile reads the file at path, or standard input for "-". What is wrong
+// with either can be known without a server.
+func (a *app) readJobFile(path string) (*config.File, error) {
+	if path == "-" {
+		file, err := config.Read("<stdin>", a.stdin)
+		return file, usage(err)
+	}
+	file, err := config.Load(path)
+	return file, usage(err)
+}
+
+// checkedJob is a job and its next slots, oldest first.
+type checkedJob struct {
+	Job      string      `json:"job"`
+	Schedule string      `json:"schedule"`
+	Timezone string      `json:"timezone"`
+	Queue    string      `json:"queue"`
+	Next     []time.Time `json:"next"`
+
+	zone *time.Location
+}
+
+func checkJobs(file *config.File, now time.Time) ([]checkedJob, error) {
+	checks := make([]checkedJob, len(file.Jobs))
+	for i, entry := range file.Jobs {
+		j := entry.Job.WithDefaults()
+		schedule, err := job.ParseSchedule(j.Name, j.Plan())
+		if err != nil {
+			return nil, usage(err)
+		}
+		zone, err := time.LoadLocation(j.Timezone)
+		if err != nil {
+			return nil, usage(err)
+		}
+		next := make([]time.Time, 0, checkSlots)
+		for t := schedule.Next(now); !t.IsZero() && len(next) < checkSlots; t = schedule.Next(t) {
+			next = append(next, t.UTC())
+		}
+		checks[i] = checkedJob{j.Name, j.Schedule, j.Timezone, j.Queue, next, zone}
+	}
+	return checks, nil
+}
+
+func (a *app) printChecksJSON(checks []checkedJob) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	for _, c := range checks {
+		if err := enc.Encode(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printChecks(path string, checks []checkedJob) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "JOB\tSCHEDULE\tTIMEZONE\tNEXT, LOCAL\tNEXT, UTC")
+	for _, c := range checks {
+		head := fmt.Sprintf("%s\t%s\t%s", c.Job, c.Schedule, c.Timezone)
+		if len(c.Next) == 0 {
+			fmt.Fprintf(w, "%s\tnever again\t-\n", head)
+		}
+		for _, t := range c.Next {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", head, t.In(c.zone).Format(time.RFC3339), t.Format(time.RFC3339))
+			head = "\t\t"
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	jobs := "jobs"
+	if len(checks) == 1 {
+		jobs = "job"
+	}
+	_, err := fmt.Fprintf(a.stdout, "\n%s is right: %d %s\n", path, len(checks), jobs)
+	return err
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/connect"
+	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/job"
+)
+
+// connect connects to the server that the global flags and the environment mean.
+// as is what the server's administrator sees behind "cronce". With mayEmbed, and
+// when nothing was chosen, this process joins or becomes the embedded server
+// first. The returned function ends the connection, and then the server: call it
+// once, after everything that uses the connection.
+func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*nats.Conn, func(), error) {
+	target, err := connect.Resolve(connect.Config{
+		Server: a.server, Context: a.context, Creds: a.creds, Local: a.local,
+		Name: as, Getenv: a.getenv, Logger: a.log,
+	})
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	leave := func() {}
+	if mayEmbed && target.Local() {
+		if leave, err = a.joinOrStart(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	nc, err := target.Connect(ctx)
+	if err != nil {
+		leave()
+		return nil, nil, connectError(err, target)
+	}
+	return nc, func() { nc.Close(); leave() }, nil
+}
+
+func (a *app) joinOrStart(ctx context.Context) (leave func(), err error) {
+	member, err := embed.JoinOrStart(ctx, embed.Config{Listen: a.local, Store: a.store, Logger: a.log})
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := member.Close(); err != nil {
+			a.log.Warn("the embedded server did not end cleanly", "error", err)
+		}
+	}, nil
+}
+
+func connectError(err error, target connect.Target) error {
+	if errors.Is(err, job.ErrInvalid) {
+		return usage(err)
+	}
+	if target.Local() && errors.Is(err, nats.ErrNoServers) {
+		return try(err, "cronce run -f jobs.yaml, or --server URL")
+	}
+	return err
+}

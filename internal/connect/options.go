@@ -1,0 +1,94 @@
+package connect
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+func (t Target) options() []nats.Option {
+	w := &watcher{log: t.cfg.Logger, where: t.String()}
+	options := []nats.Option{
+		nats.Name("cronce " + t.cfg.Name),
+		nats.Timeout(timeout),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(t.delay),
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(5 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.IgnoreAuthErrorAbort(),
+		nats.DisconnectErrHandler(w.disconnected),
+		nats.ReconnectHandler(w.reconnected),
+		nats.ReconnectErrHandler(w.stillAway),
+		nats.ErrorHandler(w.asyncError),
+	}
+	if t.cfg.Creds != "" {
+		options = append(options, nats.UserCredentials(t.cfg.Creds))
+	}
+	return options
+}
+
+// delay is the pause before the nth round of reconnecting. On loopback somebody
+// takes the server over within a moment, elsewhere a fleet should not come back
+// all at once.
+func (t Target) delay(n int) time.Duration {
+	if t.local {
+		return 50*time.Millisecond + rand.N(200*time.Millisecond)
+	}
+	const least, most = 100 * time.Millisecond, 2 * time.Second
+	pause := min(least<<min(n, 10), most)
+	return pause/2 + rand.N(pause/2)
+}
+
+// watcher logs what happens to a connection: each thing once, not once an
+// attempt.
+type watcher struct {
+	log   *slog.Logger
+	where string
+
+	mu   sync.Mutex
+	said string
+}
+
+func (w *watcher) disconnected(nc *nats.Conn, err error) {
+	if nc.IsClosed() {
+		return
+	}
+	w.log.Warn("lost the NATS server, waiting for it to come back", "server", w.where, "error", err)
+}
+
+func (w *watcher) reconnected(nc *nats.Conn) {
+	w.mu.Lock()
+	w.said = ""
+	w.mu.Unlock()
+	w.log.Info("connected to NATS again", "server", redactText(nc.ConnectedUrl()))
+}
+
+func (w *watcher) stillAway(_ *nats.Conn, err error) {
+	w.once(slog.LevelDebug, "still waiting for the NATS server", err)
+}
+
+func (w *watcher) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if refusesLogin(err) {
+		w.once(slog.LevelWarn, "the NATS server refuses the credentials, trying on", err)
+		return
+	}
+	log := w.log
+	if sub != nil {
+		log = log.With("subject", sub.Subject)
+	}
+	log.Warn("NATS reports an error", "error", err)
+}
+
+func (w *watcher) once(level slog.Level, message string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if text := err.Error(); text != w.said {
+		w.said = text
+		w.log.Log(context.Background(), level, message, "server", w.where, "error", err)
+	}
+}

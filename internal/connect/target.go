@@ -1,0 +1,163 @@
+package connect
+
+import (
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Config says what the user asked for. All of it may be empty.
+type Config struct {
+	// Server is a URL, or several with commas between them; Context names a
+	// NATS context. Server wins.
+	Server, Context string
+
+	// Creds is a credentials file. It wins over that of a context.
+	Creds string
+
+	// Local is host:port of the loopback default. Required.
+	Local string
+
+	// Name is what the server's administrator sees: "cronce <Name>".
+	Name string
+
+	// Getenv reads the environment. Nil: os.Getenv.
+	Getenv func(string) string
+
+	// Logger gets what happens to the connection. Nil: nothing.
+	Logger *slog.Logger
+}
+
+// Target is a resolved server.
+type Target struct {
+	cfg     Config
+	servers []string // set unless context is
+	context string
+	local   bool
+}
+
+// Local reports whether nothing was chosen, so that the loopback default is
+// meant: there, and only there, a server may be embedded.
+func (t Target) Local() bool { return t.local }
+
+// String names the target in messages, without secrets.
+func (t Target) String() string {
+	if t.context != "" {
+		return fmt.Sprintf("NATS context %q", t.context)
+	}
+	if t.local {
+		return t.cfg.Local
+	}
+	return redact(t.servers)
+}
+
+// Resolve finds the target. It asks no server; its errors wrap job.ErrInvalid.
+func Resolve(cfg Config) (Target, error) {
+	if cfg.Getenv == nil {
+		cfg.Getenv = os.Getenv
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	t := Target{cfg: cfg}
+	switch {
+	case cfg.Server != "":
+		t.servers = strings.Split(cfg.Server, ",")
+	case cfg.Context != "":
+		t.context = cfg.Context
+	case cfg.Getenv("NATS_URL") != "":
+		t.servers = strings.Split(cfg.Getenv("NATS_URL"), ",")
+		if cfg.Creds == "" {
+			t.cfg.Creds = cfg.Getenv("NATS_CREDS")
+		}
+	default:
+		if t.context = selectedContext(cfg.Getenv); t.context == "" {
+			t.servers, t.local = []string{"nats://" + cfg.Local}, true
+		}
+	}
+	for i, s := range t.servers {
+		server, err := checkURL(strings.TrimSpace(s))
+		if err != nil {
+			return Target{}, err
+		}
+		t.servers[i] = server
+	}
+	if t.cfg.Creds != "" {
+		f, err := os.Open(t.cfg.Creds)
+		if err != nil {
+			return Target{}, fmt.Errorf("%w credentials file: %w", job.ErrInvalid, err)
+		}
+		f.Close()
+	}
+	return t, nil
+}
+
+// checkURL completes a server's URL and refuses what nats.go would try to dial as
+// it stands.
+func checkURL(s string) (string, error) {
+	if !strings.Contains(s, "://") {
+		s = "nats://" + s
+	}
+	bad := func(why string) (string, error) {
+		return "", fmt.Errorf("%w server URL %q: %s: want nats://HOST:PORT", job.ErrInvalid, redactText(s), why)
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		// The error would quote the URL, password included.
+		return bad("it cannot be parsed")
+	case u.Hostname() == "":
+		return bad("it names no host")
+	}
+	switch u.Scheme {
+	case "nats", "tls", "ws", "wss":
+		return s, nil
+	}
+	return bad(fmt.Sprintf("unknown scheme %q", u.Scheme))
+}
+
+// redact joins URLs without what stands before the @: a user's name may be a
+// token there.
+func redact(servers []string) string {
+	var out []string
+	for _, s := range servers {
+		out = append(out, redactText(s))
+	}
+	return strings.Join(out, ",")
+}
+
+func redactText(s string) string {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		scheme, rest = "nats", s
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = rest[at+1:]
+	}
+	return scheme + "://" + rest
+}
+
+// selectedContext is the name of the context that "nats context select" chose;
+// empty when none. The library that reads contexts cannot tell none from one
+// that does not work.
+func selectedContext(getenv func(string) string) string {
+	dir := getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		u, err := user.Current()
+		if err != nil || u.HomeDir == "" {
+			return ""
+		}
+		dir = filepath.Join(u.HomeDir, ".config")
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "nats", "context.txt"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}

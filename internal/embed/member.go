@@ -1,0 +1,228 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// pollEvery, with jitter, is how often a process that waits for a server
+	// looks again. It has 3 s to take over.
+	pollEvery = 50 * time.Millisecond
+
+	// unclearFor is how long something on the address may keep silent before we
+	// say that it is no NATS server, lockedFor how long the process that has our
+	// store may take to listen: it may have much to recover.
+	unclearFor = 3 * time.Second
+	lockedFor  = 30 * time.Second
+)
+
+// Member is this process's part in the server on one address: it serves it,
+// stands by to do so, or only joined it. Its methods are safe for concurrent use.
+type Member struct {
+	cfg    Config
+	cancel context.CancelFunc
+	done   chan struct{} // closed when nobody watches any more
+
+	mu     sync.Mutex
+	server *Server // nil while another process serves
+}
+
+// JoinOrStart joins the NATS server that answers on cfg.Listen, or else starts
+// one. It returns when a server answers. ctx bounds that only: a member lives
+// until Close.
+func JoinOrStart(ctx context.Context, cfg Config) (*Member, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	for {
+		in, srv, err := joinOrStart(ctx, cfg)
+		if err == nil {
+			return newMember(cfg, in, srv), nil
+		}
+		patience, wait := worthWaiting(cfg, err)
+		if !wait || time.Since(began) > patience {
+			return nil, worded(cfg, err)
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// joinOrStart tries once. The server is nil when another process serves.
+func joinOrStart(ctx context.Context, cfg Config) (info, *Server, error) {
+	in, err := probe(ctx, cfg.Listen)
+	if !errors.Is(err, errAbsent) {
+		return in, nil, err
+	}
+	srv, err := start(cfg)
+	return info{}, srv, err
+}
+
+// worthWaiting tells what another process may be about to end from what stays.
+func worthWaiting(cfg Config, err error) (time.Duration, bool) {
+	var locked *lockedError
+	switch {
+	case errors.As(err, &locked):
+		// With an unknown address it has only just taken the lock.
+		return lockedFor, locked.Listen == "" || locked.Listen == cfg.Listen
+	case errors.Is(err, errUnclear), inUse(err):
+		return unclearFor, true
+	}
+	return 0, false
+}
+
+func worded(cfg Config, err error) error {
+	if errors.Is(err, errNotNATS) || errors.Is(err, errUnclear) {
+		return taken(cfg.Listen, err)
+	}
+	return err
+}
+
+func pause(ctx context.Context) error {
+	t := time.NewTimer(pollEvery + rand.N(pollEvery))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func newMember(cfg Config, in info, srv *Server) *Member {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &Member{cfg: cfg, cancel: cancel, done: make(chan struct{}), server: srv}
+	if srv != nil {
+		cfg.Logger.Info("this process serves NATS for all on this machine", "url", m.URL(), "store", cfg.Store)
+	}
+	if srv != nil || !m.joined(in) {
+		close(m.done)
+		return m
+	}
+	go func() {
+		defer close(m.done)
+		m.standBy(ctx)
+	}()
+	return m
+}
+
+// joined says whose server it is, and reports whether this process may take over
+// from it.
+func (m *Member) joined(in info) bool {
+	log := m.cfg.Logger.With("url", m.URL(), "server", in.Name)
+	h, err := readHolder(m.cfg.Store)
+	if err == nil && h.Server == in.Name && in.Name != "" {
+		log.Info("joined the NATS server already running here", "pid", h.PID, "store", m.cfg.Store)
+		return true
+	}
+	if strings.HasPrefix(in.Name, namePrefix) {
+		log.Warn("joined the NATS server already running here; it keeps its files in another store than ours: when it goes we wait for it", "our_store", m.cfg.Store)
+	} else {
+		log.Warn("joined the NATS server already running here; cronce did not start it: when it goes we wait for it")
+	}
+	return false
+}
+
+// standBy waits for the end of a server on our store and takes over, or joins who
+// was faster, until this process serves or may not any more.
+func (m *Member) standBy(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := m.untilGone(ctx); err != nil {
+			return
+		}
+		m.cfg.Logger.Info("the NATS server is gone, taking over or joining who does", "url", m.URL())
+		in, srv, err := m.succeed(ctx)
+		switch {
+		case err != nil:
+			return
+		case srv != nil:
+			m.mu.Lock()
+			m.server = srv
+			m.mu.Unlock()
+			m.cfg.Logger.Info("took over: this process serves NATS now", "url", m.URL(), "store", m.cfg.Store)
+			return
+		case !m.joined(in):
+			return
+		}
+	}
+}
+
+// untilGone blocks while the server lives. Its connection has nothing to do but
+// to end with it.
+func (m *Member) untilGone(ctx context.Context) error {
+	gone := make(chan struct{})
+	nc, err := nats.Connect(m.URL(),
+		nats.Name("cronce standing by"),
+		nats.NoReconnect(),
+		nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
+	)
+	if err != nil {
+		return context.Cause(ctx) // gone already
+	}
+	defer nc.Close()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// succeed tries until a server answers again, whosever it is. What stands in the
+// way is logged when it changes.
+func (m *Member) succeed(ctx context.Context) (info, *Server, error) {
+	var said string
+	began := time.Now()
+	for {
+		in, srv, err := joinOrStart(ctx, m.cfg)
+		if err == nil {
+			return in, srv, nil
+		}
+		text := worded(m.cfg, err).Error()
+		if text != said && (!passing(err) || time.Since(began) > unclearFor) {
+			m.cfg.Logger.Warn("cannot take over yet", "reason", text)
+			said = text
+		}
+		if err := pause(ctx); err != nil {
+			return info{}, nil, err
+		}
+	}
+}
+
+// passing reports whether err is what everybody but the first sees while the
+// first takes over.
+func passing(err error) bool {
+	var locked *lockedError
+	return errors.As(err, &locked) || errors.Is(err, errUnclear) || inUse(err)
+}
+
+// URL is where clients connect. It stays the same whoever serves.
+func (m *Member) URL() string { return "nats://" + m.cfg.Listen }
+
+// Embedded reports whether this process serves, now.
+func (m *Member) Embedded() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.server != nil
+}
+
+// Close ends the membership. If this process serves, the server is shut down and
+// the others take over. It is called once.
+func (m *Member) Close() error {
+	m.cancel()
+	<-m.done
+	if m.server == nil {
+		return nil
+	}
+	return m.server.Close()
+}
