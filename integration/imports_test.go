@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cronce-io/cronce"
+
+type goPackage struct {
+	ImportPath   string
+	Imports      []string
+	Deps         []string
+	Standard     bool
+	XTestImports []string
+}
+
+// listPackages asks the Go command what the module's packages import.
+func listPackages(t *testing.T) map[string]goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Deps,Standard", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	packages := map[string]goPackage{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p
+	}
+}
+
+func ours(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
+
+// TestArrowsPointOneWay holds the imports against the design: the parts do not
+// know each other, and only the facade and its engine join them.
+func TestArrowsPointOneWay(t *testing.T) {
+	t.Parallel()
+	may := map[string][]string{
+		"job":               {},
+		"kv":                {"job"},
+		"producer":          {"job"},
+		"consumer":          {"job"},
+		"internal/boot":     {},
+		"internal/clock":    {"internal/boot"},
+		"internal/node":     {"internal/boot", "job"},
+		"internal/registry": {"job"},
+		"internal/config":   {"job"},
+		"internal/replica": {
+			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "job", "kv", "producer",
+		},
+		"": {"internal/replica", "job", "kv"},
+	}
+	packages := listPackages(t)
+	for name, allowed := range may {
+		path := strings.TrimSuffix(module+"/"+name, "/")
+		p, ok := packages[path]
+		if !ok {
+			t.Errorf("package %s does not exist: mend this list", path)
+		}
+		for _, imported := range p.Imports {
+			if ours(imported) && !slices.Contains(allowed, strings.TrimPrefix(imported, module+"/")) {
+				t.Errorf("%s must not import %s", path, imported)
+			}
+		}
+	}
+}
+
+// TestJobIsPure: what every node must compute alike knows no clock, no broker and
+// no goroutine; of the standard library it needs little.
+func TestJobIsPure(t *testing.T) {
+	t.Parallel()
+	packages := listPackages(t)
+	for _, imported := range packages[module+"/job"].Imports {
+		if !packages[imported].Standard && imported != "github.com/robfig/cron/v3" {
+			t.Errorf("job must not import %s", imported)
+		}
+		if slices.Contains([]string{"net", "net/http", "os", "os/exec", "sync", "math/rand", "math/rand/v2", "crypto/rand", "log/slog"}, imported) {
+			t.Errorf("job must not import %s", imported)
+		}
+	}
+}
+
+// TestLibraryUsersDoNotGetTheServer: nats-server belongs to the binary and to
+// tests.
+func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
+	t.Parallel()
+	for path, p := range listPackages(t) {
+		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/integration") ||
+			path == module+"/internal/embed" || path == module+"/internal/natstest" {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if strings.HasPrefix(dep, "github.com/nats-io/nats-server/") || dep == "testing" {
+				t.Errorf("%s pulls in %s", path, dep)
+			}
+		}
+	}
+}
