@@ -1,6 +1,10 @@
 package consumer
 
-import "github.com/cronce-io/cronce/job"
+import (
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
 
 // emit tells of the state that a record was just given.
 func (c *Consumer) emit(rec job.Record, revision uint64) {
@@ -13,6 +17,9 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 	switch rec.State {
 	case job.Succeeded:
 		a := rec.Attempts[len(rec.Attempts)-1]
+		if line := firstLine(rec.Output); line != "" {
+			log = log.With("output", line)
+		}
 		log.Info("slot succeeded", "took", a.Finished.Sub(a.Started))
 	case job.Retrying:
 		log.Warn("attempt failed", "again", rec.RetryAt, "error", rec.Error)
@@ -29,4 +36,14 @@ func (c *Consumer) emitKind(kind job.EventKind, rec job.Record, fence uint64, pe
 		V: job.Version, Kind: kind, Time: c.cfg.Now().UTC(), Node: c.cfg.Node.Name(),
 		ID: rec.Slot.ID(), Job: rec.Slot.Job, Attempt: rec.Attempt, Fence: fence, Error: rec.Error, Peer: peer,
 	})
+}
+
+// firstLine is the glimpse of a handler's output that goes into the log.
+func firstLine(output string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
+	const most = 80
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "..."
+	}
+	return line
 }

@@ -216,7 +216,8 @@ func claim(d Delivery, v View, attempt int) Step {
 	if attempt == r.Attempt && len(r.Attempts) > 0 {
 		r.Attempts = r.Attempts[:len(r.Attempts)-1]
 	}
-	r.State, r.Node, r.Attempt, r.RetryAt = Running, v.Self, attempt, time.Time{}
+	r.State, r.Node, r.Attempt = Running, v.Self, attempt
+	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the history has them
 	r.Attempts = last(append(r.Attempts, Attempt{Number: attempt, Node: v.Self, Started: v.Now.UTC()}), maxHistory)
 	return Step{Action: Start, Record: r}
 }

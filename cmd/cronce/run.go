@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/guard"
+	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// runFlags are what "cronce run" is told beside the global flags.
+type runFlags struct {
+	file              string
+	queues            []string
+	concurrency       int
+	lease, grace      time.Duration
+	node              string
+	noProduce, noWork bool
+	clockOffset       time.Duration
+}
+
+const runLong = `Run is one node of the fleet. It publishes the due slots of every job in the
+registry, and runs those of its own file. Start it as often as you like, on as
+many machines as you like, with the same file: each slot runs once.
+
+With no --server, no NATS_URL and no selected NATS context it joins the server on
+127.0.0.1:4222, or embeds one there with its files under --store. When the
+process that embeds dies, another one takes over.
+
+Without -f it is a producer for the jobs that others brought into the registry.
+
+The file is read again on SIGHUP. The commands of a file are run by the processes
+that read it, and by no others: the registry holds when and with which payload.
+
+With TERM or Ctrl-C it takes no more slots, gives running ones --grace, and ends;
+a second signal ends it at once. With CRONCE_DISABLED=1 it only waits.`
+
+func newRunCommand(a *app) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the jobs of a file, as one node of the fleet",
+		Long:  runLong,
+		Example: `  cronce run -f jobs.yaml
+  cronce run -f jobs.yaml --server nats://nats.internal:4222 --queue reports --concurrency 4`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return usage(err)
+			}
+			return a.run(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "job `file`; none: produce only, for what is in the registry")
+	flags.StringSliceVar(&f.queues, "queue", nil, "work on this `queue` only; repeatable (default: every queue of the file)")
+	flags.IntVar(&f.concurrency, "concurrency", consumer.DefaultConcurrency, "how many slots of each queue run at once here")
+	flags.DurationVar(&f.lease, "lease", 0, "how long a silent node keeps what it claimed; belongs to the namespace (default: what is stored, else 20s)")
+	flags.DurationVar(&f.grace, "grace", consumer.DefaultGrace, "how long running slots may go on after TERM")
+	flags.StringVar(&f.node, "node", "", "`name` in place of the host's in the node's name")
+	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; others must")
+	flags.BoolVar(&f.noWork, "no-work", false, "do not run slots")
+	flags.DurationVar(&f.clockOffset, "clock-offset", 0, "shift every reading of the local clock (for tests)")
+	return cmd
+}
+
+// check finds what is wrong without a file or a server.
+func (f runFlags) check() error {
+	for _, q := range f.queues {
+		if err := job.ValidateName("queue", q); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.noProduce && (f.noWork || f.file == ""):
+		return errors.New("nothing to do: with --no-produce a node must work, which needs -f FILE and no --no-work")
+	case len(f.queues) > 0 && f.file == "":
+		return errors.New("--queue needs -f FILE: only a job that is in a file can be run")
+	case f.concurrency < 1:
+		return fmt.Errorf("invalid --concurrency %d: at least 1", f.concurrency)
+	case f.grace < 0:
+		return fmt.Errorf("invalid --grace %v: must not be negative", f.grace)
+	}
+	if f.node != "" {
+		if err := job.ValidateName("node", f.node); err != nil {
+			return err
+		}
+	}
+	return job.Settings{Lease: f.lease}.Validate()
+}
+
+func (a *app) run(ctx context.Context, f runFlags) error {
+	jobs, err := a.loadJobs(f)
+	if err != nil {
+		return err
+	}
+	if a.getenv("CRONCE_DISABLED") == "1" {
+		a.log.Info("disabled by CRONCE_DISABLED=1; waiting for the end")
+		<-ctx.Done()
+		return nil
+	}
+	nc, leave, err := a.connect(ctx, "run", true)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: a.namespace, Want: job.Settings{Lease: f.lease}, Logger: a.log})
+	if err != nil {
+		return err
+	}
+	margin := node.Margin(store.Settings().Lease)
+	g := guard.New(guard.Config{KillAfter: margin / 2})
+	defer g.Close()
+	if err := jobs.guardWith(g); err != nil {
+		return err
+	}
+	r := replica.New(f.replica(a, nc, store, jobs, g))
+	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedUrlRedacted(), "namespace", a.namespace)
+	stop := a.reloadOnHangup(ctx, f, jobs, r)
+	defer stop()
+	return r.Run(ctx)
+}
+
+func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, g *guard.Guard) replica.Config {
+	grace := f.grace
+	if grace == 0 {
+		grace = -1
+	}
+	return replica.Config{
+		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names,
+		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Grace: grace, Host: f.node,
+		ClockShift: f.clockOffset, Renewed: g.Renew, Version: version(), Logger: a.log,
+	}
+}
+
+// reloadOnHangup reads the file again at each SIGHUP, until the returned function
+// is called. A file that is wrong changes nothing.
+func (a *app) reloadOnHangup(ctx context.Context, f runFlags, jobs *handlers, r *replica.Replica) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+			}
+			if f.file == "" {
+				a.log.Info("nothing to read again: there is no file")
+				continue
+			}
+			if err := a.reload(ctx, f, jobs, r); err != nil {
+				a.log.Error("the file was not taken over; going on with what was read before", "file", f.file, "error", err)
+			}
+		}
+	}()
+	return func() { signal.Stop(hangups); cancel(); <-ended }
+}
+
+func (a *app) reload(ctx context.Context, f runFlags, jobs *handlers, r *replica.Replica) error {
+	fresh, err := a.loadJobs(f)
+	if err != nil {
+		return err
+	}
+	if before, now := jobs.queues(f), fresh.queues(f); !slices.Equal(before, now) {
+		a.log.Warn("the file's queues have changed; a restart is needed to work on other queues", "working on", before, "in the file", now)
+	}
+	if err := jobs.replace(fresh); err != nil {
+		return err
+	}
+	if err := r.Apply(ctx, jobs.jobs(), true); err != nil {
+		return err
+	}
+	a.log.Info("file read again", "file", f.file, "jobs", len(jobs.jobs()))
+	return nil
+}

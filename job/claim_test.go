@@ -1,0 +1,214 @@
+package job_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+var rewriteClaims = flag.Bool("rewrite-claims", false, "write what the claim scenarios give into their files")
+
+// claimBase is 07:00:00 of the scenario files; times in them are offsets to it.
+var claimBase = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+// TestClaimRules runs the scenario files: each line of input is one question to
+// Decide or Complete, the line under it the answer. Run with -rewrite-claims to
+// have the answers written, and review the diff.
+func TestClaimRules(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/claim/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			for line := range strings.Lines(string(data)) {
+				line = strings.TrimRight(line, "\n")
+				if strings.HasPrefix(line, "  ") {
+					continue
+				}
+				fmt.Fprintln(&got, line)
+				if line != "" && !strings.HasPrefix(line, "#") {
+					fmt.Fprintf(&got, "  %s\n", claimScenario(t, line))
+				}
+			}
+			if *rewriteClaims {
+				if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got.String() != string(data) {
+				t.Errorf("got:\n%s\nwant:\n%s", got.String(), data)
+			}
+		})
+	}
+}
+
+func claimScenario(t *testing.T, line string) string {
+	t.Helper()
+	words := strings.Fields(line)
+	args := map[string]string{}
+	for _, w := range words[1:] {
+		k, v, _ := strings.Cut(w, "=")
+		args[k] = v
+	}
+	switch words[0] {
+	case "decide":
+		return decideScenario(t, args)
+	case "complete":
+		return completeScenario(t, args)
+	}
+	t.Fatalf("no such command: %q", line)
+	return ""
+}
+
+func offset(t *testing.T, args map[string]string, name, fallback string) time.Time {
+	t.Helper()
+	v, ok := args[name]
+	if !ok {
+		v = fallback
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		t.Fatalf("%s=%q: %v", name, v, err)
+	}
+	return claimBase.Add(d)
+}
+
+func number(t *testing.T, args map[string]string, name string, fallback int) int {
+	t.Helper()
+	v, ok := args[name]
+	if !ok {
+		return fallback
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("%s=%q: %v", name, v, err)
+	}
+	return n
+}
+
+func has(args map[string]string, name string) bool { _, ok := args[name]; return ok }
+
+func decideScenario(t *testing.T, args map[string]string) string {
+	t.Helper()
+	slot := job.NewSlot("report", offset(t, args, "slot", "0s"))
+	if token := args["token"]; token != "" {
+		slot = job.Slot{Job: "report", Token: token}
+	}
+	d := job.Delivery{
+		Message: job.Message{
+			Slot: slot, Due: slot.At, JobRevision: uint64(number(t, args, "revision", 7)),
+			Missed: number(t, args, "missed", 0), CaughtUp: has(args, "caught-up"),
+		},
+		Queue: "default", Count: number(t, args, "count", 1), Published: offset(t, args, "published", "5ms"),
+	}
+	v := job.View{
+		Now: offset(t, args, "now", "10ms"), Self: "A", Horizon: 24 * time.Hour,
+		OwnerDead: has(args, "dead"), Handles: !has(args, "no-handler"), Revision: 41,
+	}
+	if !has(args, "deleted") {
+		v.Entry = scenarioEntry(t, args)
+	}
+	if state := args["record"]; state != "" {
+		v.Record = scenarioRecord(t, args, slot, job.State(state))
+	}
+	step := job.Decide(d, v)
+	switch step.Action {
+	case job.Ack:
+		return "ack"
+	case job.Later:
+		return fmt.Sprintf("later %v", step.Delay)
+	case job.Prove:
+		return "prove " + v.Record.Node
+	case job.Start:
+		return "start " + describe(step.Record)
+	default:
+		return "end " + describe(step.Record)
+	}
+}
+
+func scenarioEntry(t *testing.T, args map[string]string) *job.Entry {
+	t.Helper()
+	schedule := map[string]string{"": "0 * * * *", "hourly": "0 * * * *", "half": "30 * * * *"}[args["plan"]]
+	e := &job.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
+	e.Job = job.Job{Name: "report", Schedule: schedule, Retry: job.Retry{Attempts: number(t, args, "attempts", 0)}}
+	e.Job.Deadline = offset(t, args, "deadline", "0s").Sub(claimBase)
+	if past := args["past"]; past != "" {
+		e.Revision = 8
+		e.Past = []job.PastPlan{{
+			Plan: job.Job{Name: "report", Schedule: map[string]string{"hourly": "0 * * * *", "half": "30 * * * *"}[past]}.Plan(),
+			From: claimBase.Add(-100 * time.Hour), To: e.Time,
+		}}
+	}
+	return e
+}
+
+func scenarioRecord(t *testing.T, args map[string]string, slot job.Slot, state job.State) *job.Record {
+	t.Helper()
+	node, ok := args["node"]
+	if !ok {
+		node = "B"
+	}
+	attempt := number(t, args, "attempt", 1)
+	r := &job.Record{
+		Slot: slot, Queue: "default", State: state, Attempt: attempt, MaxAttempts: number(t, args, "max", 3), Node: node,
+		Attempts: []job.Attempt{{Number: attempt, Node: node, Started: claimBase}}, Published: claimBase,
+	}
+	if state == job.Retrying {
+		r.RetryAt, r.Error = offset(t, args, "retry", "1s"), "boom"
+		r.Attempts[0].Error = r.Error
+	}
+	return r
+}
+
+func completeScenario(t *testing.T, args map[string]string) string {
+	t.Helper()
+	r := *scenarioRecord(t, args, job.NewSlot("report", offset(t, args, "slot", "0s")), job.Running)
+	res := job.Result{Stopped: has(args, "stopped"), Backoff: 2 * time.Second}
+	switch kind := args["err"]; kind {
+	case "":
+	case "permanent":
+		res.Err = job.Permanent(errors.New("boom"))
+	case "after":
+		res.Err = job.RetryAfter(time.Minute, errors.New("boom"))
+	default:
+		res.Err = errors.New(kind)
+	}
+	return describe(job.Complete(r, 41, offset(t, args, "now", "3s"), 24*time.Hour, res))
+}
+
+func describe(r job.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s attempt=%d node=%s", r.State, r.Attempt, r.Node)
+	if !r.RetryAt.IsZero() {
+		fmt.Fprintf(&b, " retry=%v", r.RetryAt.Sub(claimBase))
+	}
+	if r.Error != "" {
+		fmt.Fprintf(&b, " error=%q", r.Error)
+	}
+	for _, a := range r.Attempts {
+		fmt.Fprintf(&b, " [%d %s", a.Number, a.Node)
+		if a.Fence != 0 {
+			fmt.Fprintf(&b, " fence=%d", a.Fence)
+		}
+		if a.Error != "" {
+			fmt.Fprintf(&b, " %q", a.Error)
+		}
+		b.WriteString("]")
+	}
+	return b.String()
+}
