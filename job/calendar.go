@@ -1,0 +1,226 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	daySeconds = 86400
+
+	// Slots have years of four digits: their IDs have no room for more.
+	firstInstant = -62135596800 // 0001-01-01T00:00:00Z
+	lastInstant  = 253402300799 // 9999-12-31T23:59:59Z
+
+	maxExclude = 1000
+	// maxExcludeExpressions is what fits in a set of 64.
+	maxExcludeExpressions = 64
+)
+
+// calendar is a set of wall times: those of a cron expression without those that
+// are excluded. A wall time is the seconds from 1970-01-01 00:00 to what a clock
+// on the wall shows, counted as though no clock were ever changed.
+type calendar struct {
+	fieldSet
+	exclusions
+
+	// days holds, for each month and day of month, the set of weekdays on which
+	// that date has a wall time in the calendar (single dates aside): the
+	// search goes over days that lead nowhere without a look at their minutes.
+	days   [13][32]uint8
+	months uint64
+}
+
+// exclusions is what no slot may match.
+type exclusions struct {
+	dates       map[int64]bool // days since 1970
+	expressions []fieldSet
+}
+
+// everything is the expression that all wall times match.
+var everything = fieldSet{
+	second: 1<<60 - 1, minute: 1<<60 - 1, hour: 1<<24 - 1,
+	dom: 1<<32 - 2, month: 1<<13 - 2, dow: 1<<7 - 1,
+}
+
+func newCalendar(f fieldSet, x exclusions) *calendar {
+	c := &calendar{fieldSet: f, exclusions: x}
+	// Whether a date has any time left depends on which exclusions are in
+	// force on it, and few of their combinations occur.
+	left := map[uint64]bool{}
+	for month := 1; month <= 12; month++ {
+		for day := 1; day <= daysIn(4, month); day++ {
+			for weekday := range 7 {
+				if !f.matchesDay(month, day, weekday) {
+					continue
+				}
+				active := x.active(month, day, weekday)
+				if _, known := left[active]; !known {
+					_, left[active] = c.nextTime(active, 0)
+				}
+				if left[active] {
+					c.days[month][day] |= 1 << weekday
+					c.months |= 1 << month
+				}
+			}
+		}
+	}
+	return c
+}
+
+// empty reports whether no wall time is in the calendar.
+func (c *calendar) empty() bool { return c.months == 0 }
+
+// next is the first wall time of the calendar that is not before wall.
+func (c *calendar) next(wall int64) (int64, bool) {
+	if c.empty() {
+		return 0, false
+	}
+	number, second := floorDiv(wall, daySeconds), int(floorMod(wall, daySeconds))
+	year, m, day := time.Unix(number*daySeconds, 0).UTC().Date()
+	month, weekday := int(m), int(floorMod(number+4, 7)) // 1970-01-01 was a Thursday
+	for number <= lastInstant/daySeconds+1 {
+		if c.days[month][day]>>weekday&1 == 1 && !c.dates[number] {
+			if t, ok := c.nextTime(c.active(month, day, weekday), second); ok {
+				return number*daySeconds + int64(t), true
+			}
+		}
+		second = 0
+		skip, length := 1, daysIn(year, month)
+		if c.months>>month&1 == 0 {
+			skip = length - day + 1
+		}
+		number, weekday, day = number+int64(skip), (weekday+skip)%7, day+skip
+		if day > length {
+			if day, month = 1, month+1; month > 12 {
+				month, year = 1, year+1
+			}
+		}
+	}
+	return 0, false
+}
+
+// nextTime is the first second of the day, not before from, that matches the
+// expression and none of the active exclusions.
+func (c *calendar) nextTime(active uint64, from int) (int, bool) {
+	h0, m0, s0 := from/3600, from/60%60, from%60
+	for h := nextBit(c.hour, h0); h < 24; h = nextBit(c.hour, h+1) {
+		if h > h0 {
+			m0, s0 = 0, 0
+		}
+		for m := nextBit(c.minute, m0); m < 60; m = nextBit(c.minute, m+1) {
+			if m > m0 {
+				s0 = 0
+			}
+			if s := nextBit(c.second&^c.excludedSeconds(active, h, m), s0); s < 60 {
+				return h*3600 + m*60 + s, true
+			}
+		}
+		m0, s0 = 0, 0
+	}
+	return 0, false
+}
+
+// active is the set of the expressions that match the date.
+func (x exclusions) active(month, day, weekday int) uint64 {
+	var set uint64
+	for i, f := range x.expressions {
+		if f.matchesDay(month, day, weekday) {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// excludedSeconds is the set of seconds that the active expressions take from
+// one minute.
+func (x exclusions) excludedSeconds(active uint64, hour, minute int) uint64 {
+	var set uint64
+	for i := nextBit(active, 0); i < 64; i = nextBit(active, i+1) {
+		if f := x.expressions[i]; f.hour>>hour&1 == 1 && f.minute>>minute&1 == 1 {
+			set |= f.second
+		}
+	}
+	return set
+}
+
+// match reports whether the wall time is excluded.
+func (x exclusions) match(wall int64) bool {
+	number, second := floorDiv(wall, daySeconds), int(floorMod(wall, daySeconds))
+	if x.dates[number] {
+		return true
+	}
+	if len(x.expressions) == 0 {
+		return false
+	}
+	_, month, day := time.Unix(wall, 0).UTC().Date()
+	active := x.active(int(month), day, int(floorMod(number+4, 7)))
+	return x.excludedSeconds(active, second/3600, second/60%60)>>(second%60)&1 == 1
+}
+
+func (x exclusions) none() bool { return len(x.dates)+len(x.expressions) == 0 }
+
+// String is the same for equal exclusions.
+func (x exclusions) String() string {
+	var parts []string
+	for d := range x.dates {
+		parts = append(parts, fmt.Sprint(d))
+	}
+	for _, f := range x.expressions {
+		parts = append(parts, f.String())
+	}
+	slices.Sort(parts)
+	return strings.Join(slices.Compact(parts), ",")
+}
+
+// parseExclusions reads dates and cron expressions.
+func parseExclusions(list []string) (exclusions, error) {
+	x := exclusions{dates: map[int64]bool{}}
+	if len(list) > maxExclude {
+		return x, fmt.Errorf("%w exclude: %d entries, at most %d", ErrInvalid, len(list), maxExclude)
+	}
+	for _, text := range list {
+		if date, err := time.Parse(time.DateOnly, text); err == nil {
+			x.dates[date.Unix()/daySeconds] = true
+			continue
+		}
+		err := checkText(text)
+		if err == nil && len(strings.Fields(text)) < 2 {
+			err = errors.New("want a date like 2026-12-25, or a cron expression like \"* * 25 12 *\"")
+		}
+		var f fieldSet
+		if err == nil {
+			// Five fields take the whole minute, whatever the second.
+			f, _, err = parseFields("", text, "*")
+		}
+		if err != nil {
+			return x, fmt.Errorf("%w exclude %q: %w", ErrInvalid, clip(text), err)
+		}
+		x.expressions = append(x.expressions, f)
+	}
+	if n := len(x.expressions); n > maxExcludeExpressions {
+		return x, fmt.Errorf("%w exclude: %d expressions, at most %d", ErrInvalid, n, maxExcludeExpressions)
+	}
+	return x, nil
+}
+
+func daysIn(year, month int) int {
+	switch month {
+	case 4, 6, 9, 11:
+		return 30
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	}
+	return 31
+}
+
+// floorDiv and floorMod round down, where / and % round to zero.
+func floorDiv(a, b int64) int64 { return (a - floorMod(a, b)) / b }
+
+func floorMod(a, b int64) int64 { return (a%b + b) % b }

@@ -1,0 +1,130 @@
+package job
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+const maxExpression = 1024
+
+var descriptors = map[string]string{
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
+	"@monthly":  "0 0 1 * *",
+	"@weekly":   "0 0 * * 0",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@hourly":   "0 * * * *",
+}
+
+// fieldSet is a cron expression as sets: bit n stands for the number n.
+type fieldSet struct {
+	second, minute, hour uint64
+	dom, month, dow      uint64
+
+	// either: both day fields restrict, so that a match of one of them will do,
+	// as cron has had it since 1979.
+	either bool
+}
+
+// matchesDay reports whether the date is one of the expression's. weekday is 0
+// for Sunday.
+func (f fieldSet) matchesDay(month, day, weekday int) bool {
+	if f.month>>month&1 == 0 {
+		return false
+	}
+	dom, dow := f.dom>>day&1 == 1, f.dow>>weekday&1 == 1
+	if f.either {
+		return dom || dow
+	}
+	return dom && dow
+}
+
+func (f fieldSet) String() string {
+	return fmt.Sprintf("%x.%x.%x.%x.%x.%x.%t", f.second, f.minute, f.hour, f.dom, f.month, f.dow, f.either)
+}
+
+// checkText refuses what no expression may hold. It runs before anything else
+// looks at the text.
+func checkText(text string) error {
+	if len(text) > maxExpression {
+		return fmt.Errorf("%d bytes, at most %d", len(text), maxExpression)
+	}
+	for i := range len(text) {
+		if c := text[i]; c != '\t' && (c < ' ' || c > '~') {
+			return fmt.Errorf("byte %d is %q: only printable ASCII, spaces and tabs", i, text[i:i+1])
+		}
+	}
+	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
+		if zone, ok := strings.CutPrefix(strings.TrimSpace(text), prefix); ok {
+			zone, _, _ = strings.Cut(zone, " ")
+			return fmt.Errorf("the expression holds no time zone; use timezone: %s", zone)
+		}
+	}
+	return nil
+}
+
+// parseFields reads five or six cron fields. seconds stands in for the first of
+// six where there are five. elapsed says that the hour field begins with a star.
+func parseFields(job, text, seconds string) (set fieldSet, elapsed bool, err error) {
+	fields := strings.Fields(text)
+	switch len(fields) {
+	case 5:
+		fields = append([]string{seconds}, fields...)
+	case 6:
+	default:
+		return fieldSet{}, false, fmt.Errorf("%d fields: want 5 (minute, hour, day of month, month, day of week), or 6 with seconds first", len(fields))
+	}
+	for i, f := range cronFields {
+		if fields[i], err = f.resolve(job, fields[i]); err != nil {
+			return fieldSet{}, false, err
+		}
+	}
+	const all = cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow
+	parsed, err := cron.NewParser(all).Parse(strings.Join(fields, " "))
+	if err != nil {
+		return fieldSet{}, false, err
+	}
+	spec := parsed.(*cron.SpecSchedule) // what the parser makes of fields, by its documentation
+	const star = 1 << 63
+	return fieldSet{
+		second: spec.Second &^ star, minute: spec.Minute &^ star, hour: spec.Hour &^ star,
+		dom: spec.Dom &^ star, month: spec.Month &^ star, dow: spec.Dow &^ star,
+		either: (spec.Dom|spec.Dow)&star == 0,
+	}, strings.HasPrefix(fields[2], "*"), nil
+}
+
+// parseEvery reads what follows @every, in seconds.
+func parseEvery(text string) (int64, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a duration; want @every 90s or @every 1h30m", clip(text))
+	case d < time.Second:
+		return 0, fmt.Errorf("every %v: want at least 1s", d)
+	case d%time.Second != 0:
+		return 0, fmt.Errorf("every %v: want whole seconds", d)
+	}
+	return int64(d / time.Second), nil
+}
+
+// parseAt reads what follows @at.
+func parseAt(text string) (int64, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not an instant; want @at 2027-01-01T00:00:00Z", clip(text))
+	case t.Nanosecond() != 0:
+		return 0, fmt.Errorf("instant %s: want whole seconds", text)
+	case t.Unix() < firstInstant || t.Unix() > lastInstant:
+		return 0, fmt.Errorf("instant %s: want a year from 1 to 9999 in UTC", text)
+	}
+	return t.Unix(), nil
+}
+
+// nextBit is the smallest member of set that is at least from; 64 if none.
+func nextBit(set uint64, from int) int { return bits.TrailingZeros64(set >> from << from) }

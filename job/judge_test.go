@@ -1,0 +1,182 @@
+package job_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// judge is a second, slow and obvious implementation of schedules, that shares
+// nothing with the first: it walks instant by instant, looks at the clock on the
+// wall, and compares numbers.
+type judge struct {
+	loc     *time.Location
+	step    int64 // seconds from one instant to the next
+	elapsed bool
+	gap     job.GapPolicy
+	repeat  job.RepeatPolicy
+	match   func(wall time.Time) bool
+	exclude func(wall time.Time) bool
+}
+
+func newJudge(loc *time.Location, p job.Plan) judge {
+	fields := strings.Fields(p.Schedule)
+	j := judge{loc: loc, step: 60, gap: p.DSTGap, repeat: p.DSTOverlap, match: naiveMatch(p.Schedule, 0)}
+	hour := fields[1]
+	if len(fields) == 6 {
+		j.step, hour = 1, fields[2]
+	}
+	j.elapsed = hour[0] == '*'
+	var excludes []func(time.Time) bool
+	for _, x := range p.Exclude {
+		if !strings.Contains(x, " ") {
+			excludes = append(excludes, func(wall time.Time) bool { return wall.Format("2006-01-02") == x })
+			continue
+		}
+		excludes = append(excludes, naiveMatch(x, -1))
+	}
+	j.exclude = func(wall time.Time) bool {
+		return slices.ContainsFunc(excludes, func(f func(time.Time) bool) bool { return f(wall) })
+	}
+	return j
+}
+
+// wallTime is what a clock shows at u, as though it stood in UTC.
+func wallTime(loc *time.Location, u int64) time.Time {
+	t := time.Unix(u, 0).In(loc)
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+}
+
+// walk is what the judge saw of a window of instants, which does for many
+// schedules.
+type walk struct {
+	step     int64
+	instants []int64
+	walls    []time.Time
+	earlier  []bool // this wall time was shown before, in the window
+	later    []bool // this wall time is shown again, in the window
+}
+
+func newWalk(loc *time.Location, step, from, to int64) walk {
+	w := walk{step: step}
+	shown := map[time.Time]int{}
+	for u := from - from%step; u <= to; u += step {
+		wall := wallTime(loc, u)
+		before, repeated := shown[wall]
+		if repeated {
+			w.later[before] = true
+		}
+		shown[wall] = len(w.instants)
+		w.instants, w.walls = append(w.instants, u), append(w.walls, wall)
+		w.earlier, w.later = append(w.earlier, repeated), append(w.later, false)
+	}
+	return w
+}
+
+// slots lists the slots of the window, but for those that begin and end would
+// decide from outside of it.
+func (j judge) slots(w walk) []int64 {
+	var slots []int64
+	for i, u := range w.instants {
+		if i > 0 && j.isSlot(w, i) && !j.exclude(w.walls[i]) {
+			slots = append(slots, u)
+		}
+	}
+	return slots
+}
+
+func (j judge) isSlot(w walk, i int) bool {
+	matches := j.match(w.walls[i])
+	if j.elapsed {
+		return matches
+	}
+	if matches && (j.repeat == job.RepeatBoth ||
+		j.repeat == job.RepeatFirst && !w.earlier[i] ||
+		j.repeat == job.RepeatSecond && !w.later[i]) {
+		return true
+	}
+	if j.gap == job.GapSkip {
+		return false
+	}
+	step := time.Duration(w.step) * time.Second
+	for wall := w.walls[i-1].Add(step); wall.Before(w.walls[i]); wall = wall.Add(step) {
+		if j.match(wall) {
+			return true
+		}
+	}
+	return false
+}
+
+// naiveMatch reads stars, numbers, names, ranges, steps and lists. seconds
+// stands for the first field where there are five; negative: any.
+func naiveMatch(text string, seconds int) func(time.Time) bool {
+	fields := strings.Fields(text)
+	if len(fields) == 5 {
+		first := "*"
+		if seconds >= 0 {
+			first = strconv.Itoa(seconds)
+		}
+		fields = append([]string{first}, fields...)
+	}
+	second, _ := naiveField(fields[0], 0, 59)
+	minute, _ := naiveField(fields[1], 0, 59)
+	hour, _ := naiveField(fields[2], 0, 23)
+	dom, domStar := naiveField(fields[3], 1, 31)
+	month, _ := naiveField(fields[4], 1, 12)
+	dow, dowStar := naiveField(fields[5], 0, 7)
+	dow[0] = dow[0] || dow[7]
+	return func(t time.Time) bool {
+		if !second[t.Second()] || !minute[t.Minute()] || !hour[t.Hour()] || !month[int(t.Month())] {
+			return false
+		}
+		if domStar || dowStar {
+			return dom[t.Day()] && dow[int(t.Weekday())]
+		}
+		return dom[t.Day()] || dow[int(t.Weekday())]
+	}
+}
+
+func naiveField(text string, low, high int) (set [64]bool, star bool) {
+	for _, item := range strings.Split(text, ",") {
+		base, stepText, stepped := strings.Cut(item, "/")
+		step, from, to := 1, low, high
+		if stepped {
+			step, _ = strconv.Atoi(stepText)
+		}
+		if high == 7 && (stepped || base == "*") {
+			to = 6 // Sunday is 0 where it is not written as 7
+		}
+		switch a, b, ranged := strings.Cut(base, "-"); {
+		case base == "*":
+			star = star || step == 1
+		case ranged:
+			from, to = naiveValue(a), naiveValue(b)
+		case stepped:
+			from = naiveValue(a)
+		default:
+			from, to = naiveValue(a), naiveValue(a)
+		}
+		for n := from; n <= to; n += step {
+			set[n] = true
+		}
+	}
+	return set, star
+}
+
+func naiveValue(text string) int {
+	for i, name := range []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"} {
+		if text == name {
+			return i + 1
+		}
+	}
+	for i, name := range []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"} {
+		if text == name {
+			return i
+		}
+	}
+	n, _ := strconv.Atoi(text)
+	return n
+}

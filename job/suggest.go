@@ -1,0 +1,54 @@
+package job
+
+import (
+	"slices"
+	"strings"
+)
+
+// nearest is the candidate that the writer of name most likely meant, or empty:
+// the same but for upper and lower case, one that ends in it ("Berlin"), or one
+// with a typing error or two.
+func nearest(name string, candidates []string) string {
+	const longest = 40
+	if name == "" || len(name) > longest {
+		return ""
+	}
+	slices.Sort(candidates) // so that everybody is told the same
+	lower := strings.ToLower(name)
+	best, least := "", min(2, len(name)/3)+1
+	for _, c := range candidates {
+		candidate := strings.ToLower(c)
+		if candidate == lower {
+			return c
+		}
+		distance := editDistance(lower, candidate)
+		if strings.HasSuffix(candidate, "/"+lower) {
+			distance = 0
+		}
+		if distance < least {
+			best, least = c, distance
+		}
+	}
+	return best
+}
+
+// editDistance counts the bytes to insert, delete or replace to get from a to b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
