@@ -2,16 +2,235 @@ package kv
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
 
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// Open finds the namespace on the broker, or creates it: first everything that
+// is there is looked at, and a difference that matters is refused
+// (job.ErrMismatch, naming both values and the command that mends it) before
+// anything is created. Nothing that exists is ever updated here.
+//
+// It asks the broker until it is answered or ctx ends: a cluster that has just
+// been started needs seconds for its first leader. When everything is there it
+// costs one request for each of six streams and one for the settings.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
-	return newStore(js, o)
+	s, err := newStore(js, o)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		inv, err := s.inspect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.accept(inv, o.Want); err != nil {
+			return nil, err
+		}
+		switch {
+		case inv.complete():
+			s.settings = inv.settings.WithDefaults()
+			return s, nil
+		case o.ReadOnly:
+			return nil, fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
+				s.namespace, s.conn().ConnectedUrlRedacted(), job.ErrNotFound, s.setupCommand())
+		}
+		// Whoever comes first wins: the loser of a race looks again, and adopts
+		// or refuses what the winner stored.
+		if _, err := s.create(ctx, &inv, inv.target(o.Want)); err != nil && !lostRace(err) {
+			return nil, err
+		}
+	}
 }
 
-func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []string, err error) {
-	return nil, nil
+func lostRace(err error) bool {
+	return errors.Is(err, job.ErrConflict) || hasCode(err, jetstream.JSErrCodeStreamNameInUse)
 }
 
-func (l *Slots) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) { return nil, nil }
+// inventory is what a namespace has on the broker.
+type inventory struct {
+	names    []string // of all streams it should have
+	streams  map[string]jetstream.StreamConfig
+	stored   bool // settings are
+	settings job.Settings
+	revision uint64
+}
+
+func (i inventory) complete() bool { return i.stored && len(i.streams) == len(i.names) }
+
+// target is what the namespace should be: want, over what is stored, over the
+// defaults. Replicas may stay 0 when nothing exists that could tell.
+func (i inventory) target(want job.Settings) job.Settings {
+	set := overlay(i.settings, want)
+	for _, name := range i.names {
+		if found, ok := i.streams[name]; ok && set.Replicas == 0 {
+			set.Replicas = found.Replicas
+		}
+	}
+	return set.WithDefaults()
+}
+
+func (i inventory) differences(namespace string, set job.Settings) []difference {
+	var all []difference
+	for _, want := range layout(namespace, set) {
+		if found, ok := i.streams[want.Name]; ok {
+			all = append(all, differences(found, want)...)
+		}
+	}
+	return all
+}
+
+func (s *Store) inspect(ctx context.Context) (inventory, error) {
+	inv := inventory{streams: map[string]jetstream.StreamConfig{}}
+	for _, want := range layout(s.namespace, job.Settings{}) {
+		inv.names = append(inv.names, want.Name)
+		err := s.ask(ctx, "look for "+title(want.Name), func(ctx context.Context) error {
+			found, err := s.js.Stream(ctx, want.Name)
+			if err == nil {
+				inv.streams[want.Name] = found.CachedInfo().Config
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return inv, err
+		}
+	}
+	if _, ok := inv.streams[s.bucket("state").stream()]; !ok {
+		return inv, nil
+	}
+	var err error
+	inv.settings, inv.revision, err = s.readSettings(ctx)
+	inv.stored = err == nil
+	if errors.Is(err, job.ErrNotFound) {
+		err = nil
+	}
+	return inv, err
+}
+
+// accept refuses what does not fit.
+func (s *Store) accept(inv inventory, want job.Settings) error {
+	if found, wanted, flags := mismatch(inv.settings, want); inv.stored && len(found) > 0 {
+		return fmt.Errorf("namespace %q: %w: %s is stored, %s is asked for: leave it out to adopt what is stored, or change it for every node: %s",
+			s.namespace, job.ErrMismatch, strings.Join(found, ", "), strings.Join(wanted, ", "), s.setupCommand(flags...))
+	}
+	target := inv.target(want)
+	if err := target.Validate(); err != nil {
+		return fmt.Errorf("namespace %q: %w", s.namespace, err)
+	}
+	return s.refuse(inv.differences(s.namespace, target))
+}
+
+// refuse makes one error of differences: with the command that mends them, or
+// what has to go when none does.
+func (s *Store) refuse(all []difference) error {
+	if len(all) == 0 {
+		return nil
+	}
+	next := "mend it: " + s.setupCommand()
+	text := make([]string, len(all))
+	for i, d := range all {
+		text[i] = d.String()
+		if d.fixed {
+			next = fmt.Sprintf("that cannot be changed in place: use another --namespace, or save what is in %s and remove it (%s)", d.where, removal(d.where))
+		}
+	}
+	return fmt.Errorf("namespace %q: %w: %s: %s", s.namespace, job.ErrMismatch, strings.Join(text, "; "), next)
+}
+
+func removal(where string) string {
+	kind, name, _ := strings.Cut(where, " ")
+	if kind == "bucket" {
+		return "nats kv del " + name
+	}
+	return "nats stream rm " + name
+}
+
+// create makes what is missing, by the settings that end up stored.
+func (s *Store) create(ctx context.Context, inv *inventory, set job.Settings) (changes []string, err error) {
+	for i := range inv.names {
+		cfg := layout(s.namespace, set)[i]
+		if _, ok := inv.streams[cfg.Name]; !ok {
+			if err := s.createStream(ctx, &cfg); err != nil {
+				return changes, err
+			}
+			inv.streams[cfg.Name] = cfg
+			set.Replicas = cfg.Replicas
+			changes = append(changes, fmt.Sprintf("created %s (replicas %d)", title(cfg.Name), cfg.Replicas))
+		}
+		// The settings come right after the bucket that holds them: what is made
+		// by them is made once they are certain.
+		if i == 0 && !inv.stored {
+			if err := s.writeSettings(ctx, set, inv.revision); err != nil {
+				return changes, err
+			}
+			changes = append(changes, "stored the settings")
+		}
+	}
+	return changes, nil
+}
+
+const (
+	clusterReplicas = 3
+
+	// peerWait is how long a young cluster is given to learn of its servers.
+	peerWait = 5 * time.Second
+)
+
+// createStream creates it; with 0 replicas, on three servers if there are so
+// many, else on one.
+func (s *Store) createStream(ctx context.Context, cfg *jetstream.StreamConfig) error {
+	choose, began, pause := cfg.Replicas == 0, time.Now(), newPause()
+	if choose {
+		cfg.Replicas = clusterReplicas
+	}
+	for {
+		err := s.ask(ctx, "create "+title(cfg.Name), func(ctx context.Context) error {
+			_, err := s.js.CreateStream(ctx, *cfg)
+			return err
+		})
+		switch {
+		case err == nil || !choose || !hasCode(err, codeNoReplicas, codeNoPeers):
+			return err
+		case hasCode(err, codeNoPeers) && time.Since(began) < peerWait:
+			if !wait(ctx, pause.NextBackOff()) {
+				return err
+			}
+		default:
+			if hasCode(err, codeNoPeers) {
+				s.log.Warn("fewer than three servers take part in JetStream: everything is stored once", "reason", err, "later", s.setupCommand("--replicas 3"))
+			}
+			choose, cfg.Replicas = false, 1
+		}
+	}
+}
+
+// apiTimeout bounds one request to the JetStream API; to create a stream on
+// three servers takes some.
+const apiTimeout = 5 * time.Second
+
+// ask repeats a request to the JetStream API until it is answered or ctx ends.
+func (s *Store) ask(ctx context.Context, what string, request func(context.Context) error) error {
+	began, pause := time.Now(), newPause()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, apiTimeout)
+		err := request(attempt)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+			return fmt.Errorf("%s on %s: JetStream is not enabled there, or not for this account: start nats-server with -js: %w",
+				what, s.conn().ConnectedUrlRedacted(), err)
+		case classify(err) != unanswered:
+			return fmt.Errorf("%s: %w", what, err)
+		case !wait(ctx, pause.NextBackOff()):
+			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}

@@ -1,0 +1,356 @@
+// Package kvtest says, as tests, what the broker's memory has to be like. The
+// same suite judges the one on JetStream and the one in memory that other
+// packages test against, so that the fake cannot drift.
+package kvtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Ledger is what the suite asks of a ledger.
+type Ledger interface {
+	Read(context.Context, job.Slot) (job.Record, uint64, error)
+	Write(context.Context, job.Record, uint64) (uint64, error)
+}
+
+// Nodes is what the suite asks of the nodes.
+type Nodes interface {
+	Read(ctx context.Context, name string) (job.Node, uint64, error)
+	Write(context.Context, job.Node, uint64) (uint64, error)
+	List(context.Context) ([]job.NodeEvent, error)
+	Watch(context.Context, func(job.NodeEvent)) error
+}
+
+// Jobs is what the suite asks of the registry.
+type Jobs interface {
+	Read(ctx context.Context, name string) (job.Entry, uint64, error)
+	Write(context.Context, job.Definition, uint64) (uint64, error)
+	Delete(ctx context.Context, name string, revision uint64) error
+	List(context.Context) ([]job.Entry, error)
+	Watch(context.Context, func(job.RegistryEvent)) error
+}
+
+// Watermark is what the suite asks of the watermark.
+type Watermark interface {
+	Read(context.Context) (job.Watermark, uint64, error)
+	Write(context.Context, job.Watermark, uint64) (uint64, error)
+}
+
+// Memory is one empty namespace.
+type Memory struct {
+	Ledger    Ledger
+	Nodes     Nodes
+	Jobs      Jobs
+	Watermark Watermark
+}
+
+// Conform runs the suite; open returns an empty namespace each time.
+func Conform(t *testing.T, open func(*testing.T) Memory) {
+	for name, test := range map[string]func(*testing.T, Memory){
+		"ReadOfNothingIsNotFound":               readOfNothing,
+		"CreateThenUpdateAtTheRevision":         createThenUpdate,
+		"OfRacingWritersExactlyOneWins":         racing,
+		"TheSameWriteAgainIsTheSameSuccess":     sameWriteAgain,
+		"AnOverwrittenWriteIsLost":              overwritten,
+		"WriteWithoutANonceIsRefused":           withoutNonce,
+		"UnknownFieldsAreKept":                  unknownFields,
+		"WriteAtARevisionOfNothingIsAConflict":  revisionOfNothing,
+		"NodesAreListedAndWatched":              nodesWatched,
+		"JobsAreListedDeletedAndCreatedAgain":   jobsDeleted,
+		"JobsAreWatchedInTheOrderOfTheirWrites": jobsWatched,
+		"WatermarkIsOneKey":                     watermark,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
+
+// Limit bounds one test of the suite.
+const Limit = 30 * time.Second
+
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+// Record is a running record of a slot of report.
+func Record(minute int, nonce string) job.Record {
+	return job.Record{
+		Slot: job.NewSlot("report", at.Add(time.Duration(minute)*time.Minute)), Queue: "default", State: job.Running,
+		Attempt: 1, Node: "n1", Nonce: nonce, Attempts: []job.Attempt{{Number: 1, Node: "n1", Started: at}},
+	}
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func wantError(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got error %v, want one that is %q", err, want)
+	}
+}
+
+func readOfNothing(t *testing.T, m Memory) {
+	_, rev, err := m.Ledger.Read(limited(t), Record(0, "a").Slot)
+	wantError(t, err, job.ErrNotFound)
+	if rev != 0 {
+		t.Errorf("revision %d of nothing", rev)
+	}
+}
+
+func createThenUpdate(t *testing.T, m Memory) {
+	ctx := limited(t)
+	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
+	done := Record(0, "b")
+	done.State, done.Finished, done.Output = job.Succeeded, at.Add(time.Second), "42\n"
+	second := must[uint64](t)(m.Ledger.Write(ctx, done, first))
+	if first == 0 || second <= first {
+		t.Fatalf("revisions %d, then %d: a fence must grow", first, second)
+	}
+	got, rev, err := m.Ledger.Read(ctx, done.Slot)
+	if err != nil || rev != second || got.State != job.Succeeded || got.Output != "42\n" || got.Nonce != "b" || !got.Finished.Equal(done.Finished) {
+		t.Fatalf("read %+v at %d, %v; want what was written at %d", got, rev, err, second)
+	}
+	_, err = m.Ledger.Write(ctx, Record(0, "c"), first)
+	wantError(t, err, job.ErrConflict)
+	_, err = m.Ledger.Write(ctx, Record(0, "d"), 0)
+	wantError(t, err, job.ErrConflict)
+}
+
+func racing(t *testing.T, m Memory) {
+	ctx := limited(t)
+	const keys, writers = 10, 5
+	var mu sync.Mutex
+	winners, revisions := map[int][]string{}, map[int]uint64{}
+	race := func(round string, revision func(key int) uint64) {
+		clear(winners)
+		var group sync.WaitGroup
+		for key := range keys {
+			for w := range writers {
+				group.Go(func() {
+					nonce := fmt.Sprintf("%s-%d-%d", round, key, w)
+					rev, err := m.Ledger.Write(ctx, Record(key, nonce), revision(key))
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil:
+						winners[key] = append(winners[key], nonce)
+						defer func() { revisions[key] = rev }()
+					case !errors.Is(err, job.ErrConflict):
+						t.Errorf("%s: %v: want success or conflict", nonce, err)
+					}
+				})
+			}
+		}
+		group.Wait()
+		for key := range keys {
+			got, rev, err := m.Ledger.Read(ctx, Record(key, "").Slot)
+			if err != nil || len(winners[key]) != 1 || got.Nonce != winners[key][0] || rev != revisions[key] {
+				t.Fatalf("%s, key %d: winners %v at %d, stored %q at %d (%v)", round, key, winners[key], revisions[key], got.Nonce, rev, err)
+			}
+		}
+	}
+	race("create", func(int) uint64 { return 0 })
+	before := map[int]uint64{}
+	for key, rev := range revisions {
+		before[key] = rev
+	}
+	race("update", func(key int) uint64 { return before[key] })
+}
+
+func sameWriteAgain(t *testing.T, m Memory) {
+	ctx := limited(t)
+	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
+	if again := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0)); again != first {
+		t.Fatalf("created at %d, the same again gave %d", first, again)
+	}
+	second := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "b"), first))
+	if again := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "b"), first)); again != second {
+		t.Fatalf("updated to %d, the same again gave %d", second, again)
+	}
+}
+
+func overwritten(t *testing.T, m Memory) {
+	ctx := limited(t)
+	first := must[uint64](t)(m.Ledger.Write(ctx, Record(0, "a"), 0))
+	must[uint64](t)(m.Ledger.Write(ctx, Record(0, "taken over"), first))
+	_, err := m.Ledger.Write(ctx, Record(0, "a"), 0)
+	wantError(t, err, job.ErrConflict)
+}
+
+func withoutNonce(t *testing.T, m Memory) {
+	_, err := m.Ledger.Write(limited(t), Record(0, ""), 0)
+	wantError(t, err, job.ErrInvalid)
+}
+
+func unknownFields(t *testing.T, m Memory) {
+	ctx := limited(t)
+	r := Record(0, "a")
+	r.Extra = job.Extra{"from_the_future": json.RawMessage(`{"x":1}`)}
+	rev := must[uint64](t)(m.Ledger.Write(ctx, r, 0))
+	got, _, err := m.Ledger.Read(ctx, r.Slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Nonce, got.State = "b", job.Succeeded
+	must[uint64](t)(m.Ledger.Write(ctx, got, rev))
+	if got, _, err = m.Ledger.Read(ctx, r.Slot); err != nil || string(got.Extra["from_the_future"]) != `{"x":1}` {
+		t.Fatalf("after an update: extra %v, %v", got.Extra, err)
+	}
+}
+
+func revisionOfNothing(t *testing.T, m Memory) {
+	_, err := m.Ledger.Write(limited(t), Record(0, "a"), 7)
+	wantError(t, err, job.ErrConflict)
+}
+
+// Node is a living node's record.
+func Node(name, nonce string) job.Node {
+	return job.Node{Name: name, State: job.NodeAlive, Started: at, Lease: 20 * time.Second, Worker: true, Nonce: nonce}
+}
+
+func nodesWatched(t *testing.T, m Memory) {
+	ctx, cancel := context.WithCancel(limited(t))
+	must[uint64](t)(m.Nodes.Write(ctx, Node("old", "a"), 0))
+	events, ended := make(chan job.NodeEvent, 100), make(chan error, 1)
+	go func() { ended <- m.Nodes.Watch(ctx, func(e job.NodeEvent) { events <- e }) }()
+
+	if e := next(t, ctx, events); e.Name != "old" || e.Node.State != job.NodeAlive || e.Err != nil {
+		t.Fatalf("first event %+v", e)
+	}
+	if e := next(t, ctx, events); !e.Ready {
+		t.Fatalf("second event %+v, want Ready", e)
+	}
+	one := must[uint64](t)(m.Nodes.Write(ctx, Node("new", "b"), 0))
+	if e := next(t, ctx, events); e.Name != "new" || e.Revision != one || e.Time.IsZero() {
+		t.Fatalf("event %+v, want new at %d", e, one)
+	}
+	fenced := Node("new", "c")
+	fenced.State, fenced.FencedBy = job.NodeFenced, "old"
+	two := must[uint64](t)(m.Nodes.Write(ctx, fenced, one))
+	if e := next(t, ctx, events); e.Revision != two || e.Node.State != job.NodeFenced || e.Node.FencedBy != "old" {
+		t.Fatalf("event %+v, want fenced at %d", e, two)
+	}
+	_, err := m.Nodes.Write(ctx, Node("new", "late heartbeat"), one)
+	wantError(t, err, job.ErrConflict)
+	if got, rev, err := m.Nodes.Read(ctx, "new"); err != nil || rev != two || got.State != job.NodeFenced {
+		t.Fatalf("read %+v at %d, %v", got, rev, err)
+	}
+	if all := must[[]job.NodeEvent](t)(m.Nodes.List(ctx)); len(all) != 2 || all[0].Name != "old" || all[1].Name != "new" {
+		t.Fatalf("list %+v", all)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatalf("the watch ended with %v, want nil", err)
+	}
+}
+
+func next[T any](t *testing.T, ctx context.Context, events <-chan T) T {
+	t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-ctx.Done():
+		t.Fatal("no event came")
+		panic("unreachable")
+	}
+}
+
+// Definition is a job's.
+func Definition(name, nonce string) job.Definition {
+	return job.Definition{Job: job.Job{Name: name, Schedule: "0 7 * * *"}.WithDefaults(), Owner: "file", Node: "n1", Nonce: nonce}
+}
+
+func jobsDeleted(t *testing.T, m Memory) {
+	ctx := limited(t)
+	must[uint64](t)(m.Jobs.Write(ctx, Definition("a", "1"), 0))
+	rev := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "2"), 0))
+	if all := must[[]job.Entry](t)(m.Jobs.List(ctx)); len(all) != 2 || all[0].Job.Name != "a" || all[1].Revision != rev || all[1].Time.IsZero() {
+		t.Fatalf("list %+v", all)
+	}
+	wantError(t, m.Jobs.Delete(ctx, "b", rev-1), job.ErrConflict)
+	if err := m.Jobs.Delete(ctx, "b", rev); err != nil {
+		t.Fatal(err)
+	}
+	_, marker, err := m.Jobs.Read(ctx, "b")
+	wantError(t, err, job.ErrNotFound)
+	if marker <= rev {
+		t.Fatalf("revision %d after the removal of %d: what stands there has a later one", marker, rev)
+	}
+	_, err = m.Jobs.Write(ctx, Definition("b", "3"), rev)
+	wantError(t, err, job.ErrConflict)
+	if again := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "4"), marker)); again <= marker {
+		t.Fatalf("created again at %d, over the marker %d", again, marker)
+	}
+	got, _, err := m.Jobs.Read(ctx, "b")
+	if err != nil || got.Nonce != "4" || got.Job.Schedule != "0 7 * * *" {
+		t.Fatalf("read %+v, %v", got, err)
+	}
+}
+
+func jobsWatched(t *testing.T, m Memory) {
+	ctx, cancel := context.WithCancel(limited(t))
+	events, ended := make(chan job.RegistryEvent, 1000), make(chan error, 1)
+	go func() { ended <- m.Jobs.Watch(ctx, func(e job.RegistryEvent) { events <- e }) }()
+	if e := next(t, ctx, events); !e.Ready {
+		t.Fatalf("first event of an empty registry %+v, want Ready", e)
+	}
+	const jobs = 20
+	for i := range jobs {
+		must[uint64](t)(m.Jobs.Write(ctx, Definition(fmt.Sprintf("j%02d", i), "1"), 0))
+	}
+	var last uint64
+	for i := range jobs {
+		e := next(t, ctx, events)
+		if e.Name != fmt.Sprintf("j%02d", i) || e.Revision <= last || e.Entry.Job.Name != e.Name || e.Err != nil {
+			t.Fatalf("event %d: %+v after revision %d", i, e, last)
+		}
+		last = e.Revision
+	}
+	if err := m.Jobs.Delete(ctx, "j19", last); err != nil {
+		t.Fatal(err)
+	}
+	if e := next(t, ctx, events); !e.Deleted || e.Name != "j19" || e.Revision <= last {
+		t.Fatalf("event %+v, want the removal of j19", e)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatalf("the watch ended with %v, want nil", err)
+	}
+}
+
+func watermark(t *testing.T, m Memory) {
+	ctx := limited(t)
+	_, rev, err := m.Watermark.Read(ctx)
+	wantError(t, err, job.ErrNotFound)
+	rev = must[uint64](t)(m.Watermark.Write(ctx, job.Watermark{Time: at, Revision: 3, Node: "n1", Nonce: "a"}, rev))
+	_, err = m.Watermark.Write(ctx, job.Watermark{Time: at, Revision: 3, Node: "n2", Nonce: "b"}, 0)
+	wantError(t, err, job.ErrConflict)
+	must[uint64](t)(m.Watermark.Write(ctx, job.Watermark{Time: at.Add(time.Second), Revision: 4, Node: "n2", Nonce: "c"}, rev))
+	got, _, err := m.Watermark.Read(ctx)
+	if err != nil || !got.Time.Equal(at.Add(time.Second)) || got.Revision != 4 || !strings.HasPrefix(got.Node, "n2") {
+		t.Fatalf("read %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,130 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// exceptional are the kinds of events that the stream of events keeps. The
+// others are of the moment: a slot that went well is told by its record.
+var exceptional = []string{
+	"fenced", "takeover", "refused", "failed", "missed", "skipped", "expired", "cancelled", "alert",
+}
+
+// nodesTTL collects the records of nodes long dead; it never decides who lives,
+// so it has to be longer than any lease.
+func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }
+
+// layout is everything that a namespace has on the broker, the state bucket
+// first: it holds the settings that the rest is made by.
+func layout(namespace string, set job.Settings) []jetstream.StreamConfig {
+	bucket := func(what string, ttl time.Duration) jetstream.StreamConfig {
+		name := namespace + "_" + what
+		return jetstream.StreamConfig{
+			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"},
+			MaxMsgsPerSubject: 1, // an older value would come back when the newest expires
+			MaxAge:            ttl,
+			Discard:           jetstream.DiscardNew,
+			AllowRollup:       true, DenyDelete: true, AllowDirect: true, // as nats.go makes its buckets
+			Duplicates: job.DefaultDuplicates,
+			Replicas:   set.Replicas,
+		}
+	}
+	events := make([]string, len(exceptional))
+	for i, kind := range exceptional {
+		events[i] = namespace + ".event." + kind + ".*"
+	}
+	return []jetstream.StreamConfig{
+		bucket("state", 0),
+		bucket("jobs", 0),
+		bucket("nodes", nodesTTL(set.Lease)),
+		bucket("ledger", set.Retention),
+		{
+			Name: namespace + "_slots", Subjects: []string{namespace + ".slot.>"},
+			Description: "slots to run, until they have an outcome",
+			Retention:   jetstream.WorkQueuePolicy,
+			Discard:     jetstream.DiscardNew, // a full stream refuses; it never drops a slot
+			Duplicates:  set.Duplicates,
+			AllowDirect: true,
+			Replicas:    set.Replicas,
+		},
+		{
+			Name: namespace + "_events", Subjects: events,
+			Description: "what went another way than planned",
+			MaxAge:      set.Retention,
+			Duplicates:  job.DefaultDuplicates,
+			AllowDirect: true,
+			Replicas:    set.Replicas,
+		},
+	}
+}
+
+// difference is one setting of something on the broker that is not as it has
+// to be.
+type difference struct {
+	where, field, found, want string
+
+	// fixed says that the server cannot change it.
+	fixed bool
+	// mend puts the wanted value into a configuration.
+	mend func(*jetstream.StreamConfig)
+}
+
+func (d difference) String() string {
+	return fmt.Sprintf("%s has %s %s, not %s", d.where, d.field, d.found, d.want)
+}
+
+// differences compares what matters, and only that: a size limit, a placement
+// or a description is the operator's.
+func differences(found, want jetstream.StreamConfig) []difference {
+	var all []difference
+	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) {
+		if f, w := fmt.Sprint(found), fmt.Sprint(wanted); f != w {
+			all = append(all, difference{title(want.Name), field, f, w, mend == nil, mend})
+		}
+	}
+	// A limit makes room by dropping what is stored, unless new is discarded.
+	drops := (found.MaxBytes > 0 || found.MaxMsgs > 0) && found.Discard == jetstream.DiscardOld
+	check("storage", found.Storage, want.Storage, nil)
+	check("retention", found.Retention, want.Retention, nil)
+	check("mirror", found.Mirror != nil, false, nil)
+	check("sealed", found.Sealed, false, nil)
+	check("persist mode", found.PersistMode, jetstream.DefaultPersistMode, nil)
+	check("sources", len(found.Sources), 0, func(c *jetstream.StreamConfig) { c.Sources = nil })
+	check("a subject transform", found.SubjectTransform != nil, false, func(c *jetstream.StreamConfig) { c.SubjectTransform = nil })
+	check("subjects", sorted(found.Subjects), sorted(want.Subjects), func(c *jetstream.StreamConfig) { c.Subjects = want.Subjects })
+	check("max age", found.MaxAge, want.MaxAge, func(c *jetstream.StreamConfig) { c.MaxAge = want.MaxAge })
+	check("messages per subject (history)", max(found.MaxMsgsPerSubject, 0), want.MaxMsgsPerSubject,
+		func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = want.MaxMsgsPerSubject })
+	check("direct get", found.AllowDirect, true, func(c *jetstream.StreamConfig) { c.AllowDirect = true })
+	check("no ack", found.NoAck, false, func(c *jetstream.StreamConfig) { c.NoAck = false })
+	if drops && want.Discard == jetstream.DiscardNew {
+		check("a size limit with discard", found.Discard, want.Discard, func(c *jetstream.StreamConfig) { c.Discard = want.Discard })
+	}
+	if want.Retention == jetstream.WorkQueuePolicy {
+		check("duplicate window", found.Duplicates, want.Duplicates, func(c *jetstream.StreamConfig) { c.Duplicates = want.Duplicates })
+	}
+	if want.Replicas != 0 {
+		check("replicas", found.Replicas, want.Replicas, func(c *jetstream.StreamConfig) { c.Replicas = want.Replicas })
+	}
+	return all
+}
+
+func sorted(subjects []string) string {
+	subjects = slices.Clone(subjects)
+	slices.Sort(subjects)
+	return strings.Join(subjects, ",")
+}
+
+// title names a stream as its users know it.
+func title(stream string) string {
+	if bucket, ok := strings.CutPrefix(stream, "KV_"); ok {
+		return "bucket " + bucket
+	}
+	return "stream " + stream
+}

@@ -1,0 +1,91 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Setup creates the namespace, or changes it to o.Want, and says what it did;
+// zero fields keep what is stored. What is as it should be is not touched: an
+// update that changes nothing has dropped delayed messages. What the server
+// cannot change is job.ErrMismatch, before anything else is changed.
+//
+// Running nodes keep the settings that they started with: restart them, and
+// stop them first to shorten a retention or a lease.
+func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []string, err error) {
+	s, err := newStore(js, o)
+	if err != nil {
+		return nil, err
+	}
+	inv, err := s.inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	target := inv.target(o.Want)
+	if err := target.Validate(); err != nil {
+		return nil, fmt.Errorf("namespace %q: %w", s.namespace, err)
+	}
+	wrong := inv.differences(s.namespace, target)
+	for _, d := range wrong {
+		if d.fixed {
+			return nil, s.refuse(wrong)
+		}
+	}
+	// Records must outlive the horizon at every moment (invariant 7): a longer
+	// retention is given to the ledger before it is promised, a shorter one after.
+	shorter := inv.stored && target.Retention < inv.settings.Retention
+	steps := []func(context.Context, *inventory, job.Settings) ([]string, error){
+		s.create, s.update, s.updateQueues, s.changeSettings,
+	}
+	if shorter {
+		steps = []func(context.Context, *inventory, job.Settings) ([]string, error){
+			s.create, s.changeSettings, s.update, s.updateQueues,
+		}
+	}
+	for _, step := range steps {
+		done, err := step(ctx, &inv, target)
+		changes = append(changes, done...)
+		if err != nil {
+			return changes, err
+		}
+	}
+	return changes, nil
+}
+
+func (s *Store) changeSettings(ctx context.Context, inv *inventory, target job.Settings) ([]string, error) {
+	found, wanted, _ := mismatch(inv.settings, target)
+	if !inv.stored || len(found) == 0 {
+		return nil, nil
+	}
+	if err := s.writeSettings(ctx, target, inv.revision); err != nil {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("changed the settings: %s instead of %s", strings.Join(wanted, ", "), strings.Join(found, ", "))}, nil
+}
+
+// update mends what exists, and leaves alone what nobody here asks for.
+func (s *Store) update(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
+	for _, want := range layout(s.namespace, target) {
+		cfg := inv.streams[want.Name]
+		wrong := differences(cfg, want)
+		if len(wrong) == 0 {
+			continue
+		}
+		for _, d := range wrong {
+			d.mend(&cfg)
+			changes = append(changes, fmt.Sprintf("changed %s: %s %s instead of %s", d.where, d.field, d.want, d.found))
+		}
+		err := s.ask(ctx, "change "+title(cfg.Name), func(ctx context.Context) error {
+			_, err := s.js.UpdateStream(ctx, cfg)
+			return err
+		})
+		if err != nil {
+			return changes[:len(changes)-len(wrong)], err
+		}
+	}
+	return changes, nil
+}
