@@ -1,0 +1,87 @@
+package execaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/guard"
+	"github.com/cronce-io/cronce/job"
+)
+
+// exDataErr is EX_DATAERR of sysexits.h: the input is wrong and will stay so.
+const exDataErr = 65
+
+// New returns a handler that runs argv under g: the command and its arguments,
+// at least one. A command without a slash in its name is looked up in PATH at
+// every run, so one that is installed later is found.
+func New(argv []string, g *guard.Guard) (job.Handler, error) {
+	if len(argv) == 0 || argv[0] == "" {
+		return nil, fmt.Errorf("%w command %q: it needs a program, as in [\"/bin/sh\", \"-c\", \"make report\"]", job.ErrInvalid, argv)
+	}
+	argv = slices.Clone(argv)
+	return func(ctx context.Context, run job.Run) error {
+		path, err := exec.LookPath(argv[0])
+		if err != nil {
+			return fmt.Errorf("command %q: %w", argv[0], err)
+		}
+		err = g.Run(ctx, guard.Command{
+			Path: path, Args: argv, Env: environ(os.Environ(), run),
+			Input: run.Payload, Output: run.Output,
+		})
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("command %q: %w", argv[0], err)
+		var exit *guard.ExitError
+		if errors.As(err, &exit) && exit.Cause == nil && exit.Code == exDataErr {
+			return job.Permanent(err)
+		}
+		return err
+	}, nil
+}
+
+// environ is base with what the command is told about its slot. Variables that
+// say nothing about this slot are taken out: the worker may itself be the
+// command of another one.
+func environ(base []string, run job.Run) []string {
+	about := []struct{ name, value string }{
+		{"CRONCE_JOB", run.Slot.Job},
+		{"CRONCE_SLOT", instant(run.Slot)},
+		{"CRONCE_SLOT_ID", run.Slot.ID()},
+		{"CRONCE_ATTEMPT", strconv.Itoa(run.Attempt)},
+		{"CRONCE_FENCE", strconv.FormatUint(run.Fence, 10)},
+		{"CRONCE_NODE", run.Node},
+		{"CRONCE_QUEUE", run.Queue},
+		{"CRONCE_NAMESPACE", run.Namespace},
+	}
+	env := slices.DeleteFunc(slices.Clone(base), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		for _, a := range about {
+			if name == a.name {
+				return true
+			}
+		}
+		return false
+	})
+	for _, a := range about {
+		if a.value != "" {
+			env = append(env, a.name+"="+a.value)
+		}
+	}
+	return env
+}
+
+// instant is empty for a triggered run, which has none.
+func instant(s job.Slot) string {
+	if s.Token != "" {
+		return ""
+	}
+	return s.At.UTC().Format(time.RFC3339)
+}

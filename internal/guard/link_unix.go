@@ -1,0 +1,204 @@
+//go:build darwin || dragonfly || freebsd || linux || openbsd
+
+package guard
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// answerIn bounds how long a guard process may leave its socket full, and how
+// long it may take to exit beyond the time that commands have to end.
+const answerIn = 5 * time.Second
+
+// link is a running guard process as the worker sees it.
+type link struct {
+	config  Config
+	conn    *net.UnixConn
+	process *exec.Cmd
+	until   func() time.Duration
+
+	wake     chan struct{} // a renewal is due
+	outgoing chan outgoing
+
+	// dead is closed when the process has been reaped; err says why, then.
+	dead chan struct{}
+	err  error
+
+	mu      sync.Mutex
+	lastID  uint64
+	reports map[uint64]chan report // of the commands that run
+}
+
+type outgoing struct {
+	request
+	files []*os.File
+	sent  chan error // room for one
+}
+
+// newLink starts a guard process.
+func newLink(config Config, until func() time.Duration) (*link, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	conn, theirs, err := socketpair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	l := &link{
+		config: config, conn: conn, until: until,
+		wake: make(chan struct{}, 1), outgoing: make(chan outgoing),
+		dead: make(chan struct{}), reports: map[uint64]chan report{},
+	}
+	l.process = exec.Command(executable, guardArgs(config)...)
+	l.process.ExtraFiles = []*os.File{theirs}
+	complaint := &head{max: 2 << 10}
+	l.process.Stderr = complaint
+	// A session of its own, so that Ctrl-C and Ctrl-Z in the worker's terminal
+	// do not reach it.
+	l.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := l.process.Start(); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	go l.write()
+	go l.read(complaint)
+	return l, nil
+}
+
+// write sends what there is to send. It owns the sending half of conn, so that
+// Renew never waits.
+func (l *link) write() {
+	encoder := newEncoder(l.conn)
+	for {
+		out := outgoing{sent: make(chan error, 1)}
+		select {
+		case <-l.wake:
+		case out = <-l.outgoing:
+		case <-l.dead:
+			return
+		}
+		out.Until = l.until()
+		_ = l.conn.SetWriteDeadline(time.Now().Add(answerIn)) // fails if closed, as the write will
+		err := encoder.encode(out.request, out.files...)
+		out.sent <- err
+		if err != nil {
+			l.conn.Close()
+			return
+		}
+	}
+}
+
+// read hands reports out until the guard is gone.
+func (l *link) read(complaint *head) {
+	decoder := gob.NewDecoder(l.conn)
+	var err error
+	for err == nil {
+		var r report
+		if err = decoder.Decode(&r); err == nil {
+			l.deliver(r)
+		}
+	}
+	// A guard that lives ends all commands and itself when it sees this.
+	l.conn.Close()
+	kill := time.AfterFunc(l.config.KillAfter+answerIn, func() { _ = l.process.Process.Kill() })
+	waitErr := l.process.Wait()
+	kill.Stop()
+	l.err = errors.Join(waitErr, complaint.err())
+	if l.err == nil {
+		l.err = err
+	}
+	close(l.dead)
+}
+
+func (l *link) deliver(r report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if to, ok := l.reports[r.ID]; ok {
+		to <- r // has room for all that the guard says about one command
+	}
+}
+
+// add names a command and returns where the reports on it arrive: two at most.
+func (l *link) add() (uint64, <-chan report) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastID++
+	reports := make(chan report, 2)
+	l.reports[l.lastID] = reports
+	return l.lastID, reports
+}
+
+func (l *link) remove(id uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.reports, id)
+}
+
+// send returns when r has been written, or surely will not be. The files are the
+// caller's again then.
+func (l *link) send(ctx context.Context, r request, files ...*os.File) error {
+	out := outgoing{r, files, make(chan error, 1)}
+	select {
+	case l.outgoing <- out:
+		return <-out.sent
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.dead:
+		return l.deadErr()
+	}
+}
+
+// renew never waits.
+func (l *link) renew() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // one is due already, and will send the newest deadline
+	}
+}
+
+func (l *link) deadErr() error { return fmt.Errorf("the guard process has ended: %w", l.err) }
+
+func (l *link) isDead() bool {
+	select {
+	case <-l.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// close ends the guard process, and with it all commands.
+func (l *link) close() {
+	l.conn.Close()
+	<-l.dead
+}
+
+// head keeps the first max bytes.
+type head struct {
+	max int
+	buf bytes.Buffer
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	h.buf.Write(p[:min(len(p), h.max-h.buf.Len())])
+	return len(p), nil
+}
+
+func (h *head) err() error {
+	if h.buf.Len() == 0 {
+		return nil
+	}
+	return errors.New(string(bytes.TrimSpace(h.buf.Bytes())))
+}

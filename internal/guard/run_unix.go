@@ -1,0 +1,174 @@
+//go:build darwin || dragonfly || freebsd || linux || openbsd
+
+package guard
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Guard runs commands that do not outlive the lease. All methods are safe for
+// concurrent use.
+type Guard struct {
+	config Config
+
+	mu     sync.Mutex
+	until  time.Duration
+	link   *link // nil, or the last guard process, which may be dead
+	closed bool
+}
+
+// New returns a guard without a process: the first Run, or Start, starts it.
+func New(config Config) *Guard { return &Guard{config: config.withDefaults()} }
+
+// Renew says that the lease may be trusted up to until, a reading of boot.Now.
+// Before the first call, and when the deadline has passed, nothing is started.
+// An earlier deadline than the last one changes nothing. It never waits.
+func (g *Guard) Renew(until time.Duration) {
+	g.mu.Lock()
+	g.until = max(g.until, until)
+	link := g.link
+	g.mu.Unlock()
+	if link != nil {
+		link.renew()
+	}
+}
+
+// Start starts the guard process, if none runs: without it, the first Run does.
+func (g *Guard) Start() error {
+	_, err := g.connect()
+	return err
+}
+
+func (g *Guard) connect() (*link, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, errClosed
+	}
+	if g.link != nil && !g.link.isDead() {
+		return g.link, nil
+	}
+	link, err := newLink(g.config, g.deadline)
+	if err != nil {
+		return nil, fmt.Errorf("start the guard process: %w", err)
+	}
+	g.link = link
+	return link, nil
+}
+
+func (g *Guard) deadline() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.until
+}
+
+// Close ends what runs, as if the lease had been lost, and the guard process.
+// Run fails from then on.
+func (g *Guard) Close() {
+	g.mu.Lock()
+	g.closed = true
+	link := g.link
+	g.mu.Unlock()
+	if link != nil {
+		link.close()
+	}
+}
+
+// Run runs c and returns when its whole process group is gone. It returns nil if
+// the command exited with status 0 without having been told to end; an
+// *ExitError if it ended otherwise; an error that wraps job.ErrLeaseLost if it
+// was not started because the lease's deadline has passed; a *fs.PathError if it
+// could not be started. When ctx ends the group is ended.
+func (g *Guard) Run(ctx context.Context, c Command) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	l, err := g.connect()
+	if err != nil {
+		return err
+	}
+	std, err := newStdio(c.Input, c.Output)
+	if err != nil {
+		return err
+	}
+	defer std.close()
+	id, reports := l.add()
+	defer l.remove(id)
+	err = l.send(ctx, request{ID: id, Start: &start{c.Path, c.Args, c.Env}}, std.stdin, std.stdout)
+	std.handOver()
+	if err != nil {
+		return err
+	}
+	return l.follow(ctx, id, c.Path, reports)
+}
+
+// follow waits for the end of a command that the guard was asked to start.
+func (l *link) follow(ctx context.Context, id uint64, path string, reports <-chan report) error {
+	pid, done := 0, ctx.Done()
+	for {
+		select {
+		case <-done:
+			done = nil
+			// An error means that the link is about to be dead.
+			_ = l.send(context.Background(), request{ID: id, End: true})
+		case <-l.dead:
+			l.abandon(pid)
+			return l.deadErr()
+		case r := <-reports:
+			switch r.Kind {
+			case started:
+				pid = r.Pid
+			case failed:
+				return &fs.PathError{Op: "exec", Path: path, Err: r.Errno}
+			case refused:
+				return fmt.Errorf("not started: %w", job.ErrLeaseLost)
+			case gone:
+				return r.result(ctx)
+			}
+		}
+	}
+}
+
+// abandon kills the group of a command whose guard has died, and waits until it
+// is gone or, as zombies that nobody reaps, will not go.
+func (l *link) abandon(pid int) {
+	if pid == 0 {
+		return
+	}
+	look := time.NewTicker(endEvery)
+	defer look.Stop()
+	enough := time.NewTimer(answerIn)
+	defer enough.Stop()
+	for unix.Kill(-pid, unix.SIGKILL) != unix.ESRCH {
+		select {
+		case <-look.C:
+		case <-enough.C:
+			return
+		}
+	}
+}
+
+func (r report) result(ctx context.Context) error {
+	if !r.Ended && r.Status.Exited() && r.Status.ExitStatus() == 0 {
+		return nil
+	}
+	err := &ExitError{Code: r.Status.ExitStatus()}
+	if r.Status.Signaled() {
+		err.Signal = r.Status.Signal().String()
+	}
+	switch {
+	case r.Lapsed:
+		err.Cause = job.ErrLeaseLost
+	case r.Ended:
+		err.Cause = context.Cause(ctx)
+	}
+	return err
+}
