@@ -9,43 +9,105 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// jobDecoder builds one job. job is valid at every moment: it starts as
-// placeholder and takes a field only when package job accepts it with all that
-// came before, so that each complaint belongs to one node.
+// jobDecoder builds one job. What is right is for package job to say, of a whole
+// job; see settle for how its complaints find their places.
 type jobDecoder struct {
 	*decoder
-	job    job.Job
-	named  bool
+	name   string // empty when it is missing or wrong
+	steps  []step
 	action Action
 }
 
-var placeholder = job.Job{Name: "placeholder", Schedule: "* * * * *"}
+// step sets one field of the job.
+type step struct {
+	at  position
+	set func(*job.Job)
+}
 
-// entry reads the job at ordinal (from 1), and says where its name stands. The
-// name is empty when it is missing or wrong.
+// entry reads the job at ordinal (from 1), and says where its name stands.
 func (d *decoder) entry(v value, ordinal int) (Entry, position) {
-	j := &jobDecoder{decoder: &decoder{d.source, fmt.Sprintf("job %d: ", ordinal)}, job: placeholder}
+	j := &jobDecoder{decoder: &decoder{d.source, fmt.Sprintf("job %d: ", ordinal)}}
 	v.label = ""
 	nameAt := v.at
 	if m := v.member("name"); m != nil {
 		nameAt = m.value.at
-		j.name(value{m.value, "name"})
+		j.decodeName(value{m.value, "name"})
 	} else if v.kind == mapping {
 		j.fail(v.at, "no name: want \"name:\" with 1 to 64 characters of A-Z a-z 0-9 _ -")
 	}
 	if j.object(v, j.fields()) {
 		j.required(v)
 	}
-	if !j.named {
-		j.job.Name = ""
-	}
-	return Entry{Job: j.job, Action: j.action, Line: v.at.line}, nameAt
+	return Entry{Job: j.settle(), Action: j.action, Line: v.at.line}, nameAt
 }
 
-func (j *jobDecoder) name(v value) {
-	if s, ok := j.text(v, "report"); ok && j.try(v, func(t *job.Job) { t.Name = s }) {
-		j.prefix, j.named = fmt.Sprintf("job %q: ", s), true
+// decodeName comes before everything else: the name stands in front of all other
+// errors of the job.
+func (j *jobDecoder) decodeName(v value) {
+	s, ok := j.text(v, "report")
+	if !ok {
+		return
 	}
+	if err := job.ValidateName("job", s); err != nil {
+		j.fail(v.at, "%s", complaints(err)[0])
+		return
+	}
+	j.name, j.prefix = s, fmt.Sprintf("job %q: ", s)
+}
+
+// settle takes all steps at once, and when package job refuses the outcome, one
+// after the other: the step that turns a valid job into an invalid one is where
+// the complaint belongs. It is then left out, to hear about the others.
+func (j *jobDecoder) settle() job.Job {
+	// What is missing has been said; it must not be said of each step.
+	valid := job.Job{Name: "placeholder", Schedule: "* * * * *"}
+	if j.name != "" {
+		valid.Name = j.name
+	}
+	whole := valid
+	for _, s := range j.steps {
+		s.set(&whole)
+	}
+	if whole.Validate() != nil {
+		for _, s := range j.steps {
+			if j.more {
+				break // nobody will be shown the rest
+			}
+			j.take(s, &valid)
+		}
+	}
+	whole.Name = j.name
+	return whole
+}
+
+func (j *jobDecoder) take(s step, valid *job.Job) {
+	candidate := *valid
+	s.set(&candidate)
+	err := candidate.Validate()
+	if err == nil {
+		*valid = candidate
+		return
+	}
+	for _, message := range complaints(err) {
+		j.fail(s.at, "%s", message)
+	}
+}
+
+func (j *jobDecoder) set(v value, set func(*job.Job)) {
+	j.steps = append(j.steps, step{v.at, set})
+}
+
+// complaints takes apart what Job.Validate joined, and drops what an error with
+// a place says already: that it is invalid, and in which job.
+func complaints(err error) []string {
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "job \"") {
+		err = inner
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], job.ErrInvalid.Error()+" ")
+	}
+	return lines
 }
 
 // required reports what every job must have. A job that something else starts
@@ -59,11 +121,11 @@ func (j *jobDecoder) required(v value) {
 	}
 }
 
-// fields are in the order in which they are tried: whether anything is left of a
+// fields are in the order of the steps: whether anything is left of a
 // schedule depends on its bounds and exclusions, so they come after it.
 func (j *jobDecoder) fields() []field {
 	return []field{
-		{"name", func(value) {}}, // see entry
+		{"name", func(value) {}}, // see decodeName
 		{"schedule", j.setText("0 7 * * MON-FRI", func(t *job.Job, s string) { t.Schedule = s })},
 		{"timezone", j.setText("Europe/Berlin", func(t *job.Job, s string) { t.Timezone = s })},
 		{"dst_gap", j.setText("after", func(t *job.Job, s string) { t.DSTGap = job.GapPolicy(s) })},
@@ -90,38 +152,10 @@ func (j *jobDecoder) fields() []field {
 	}
 }
 
-// try sets a field if package job has nothing against it.
-func (j *jobDecoder) try(v value, set func(*job.Job)) bool {
-	candidate := j.job
-	set(&candidate)
-	err := candidate.Validate()
-	if err == nil {
-		j.job = candidate
-		return true
-	}
-	for _, message := range complaints(err) {
-		j.fail(v.at, "%s", message)
-	}
-	return false
-}
-
-// complaints takes apart what Job.Validate joined, and drops what an error with
-// a place says already: that it is invalid, and in which job.
-func complaints(err error) []string {
-	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "job \"") {
-		err = inner
-	}
-	lines := strings.Split(err.Error(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimPrefix(lines[i], job.ErrInvalid.Error()+" ")
-	}
-	return lines
-}
-
 func (j *jobDecoder) setText(example string, set func(*job.Job, string)) func(value) {
 	return func(v value) {
 		if s, ok := j.text(v, example); ok {
-			j.try(v, func(t *job.Job) { set(t, s) })
+			j.set(v, func(t *job.Job) { set(t, s) })
 		}
 	}
 }
@@ -129,7 +163,7 @@ func (j *jobDecoder) setText(example string, set func(*job.Job, string)) func(va
 func (j *jobDecoder) setDuration(set func(*job.Job, time.Duration)) func(value) {
 	return func(v value) {
 		if d, ok := j.duration(v); ok {
-			j.try(v, func(t *job.Job) { set(t, d) })
+			j.set(v, func(t *job.Job) { set(t, d) })
 		}
 	}
 }
@@ -137,7 +171,7 @@ func (j *jobDecoder) setDuration(set func(*job.Job, time.Duration)) func(value) 
 func (j *jobDecoder) setInstant(set func(*job.Job, time.Time)) func(value) {
 	return func(v value) {
 		if at, ok := j.instant(v); ok {
-			j.try(v, func(t *job.Job) { set(t, at) })
+			j.set(v, func(t *job.Job) { set(t, at) })
 		}
 	}
 }
@@ -145,36 +179,24 @@ func (j *jobDecoder) setInstant(set func(*job.Job, time.Time)) func(value) {
 func (j *jobDecoder) setCount(set func(*job.Job, int)) func(value) {
 	return func(v value) {
 		if n, ok := j.count(v); ok {
-			j.try(v, func(t *job.Job) { set(t, n) })
+			j.set(v, func(t *job.Job) { set(t, n) })
 		}
 	}
 }
 
-// exclude tries each exclusion by itself, to know which one is wrong, and then
-// all together: they may leave nothing.
+// exclude sets the exclusions one by one, to learn which one is wrong, or takes
+// the last slot away.
 func (j *jobDecoder) exclude(v value) {
-	var all []string
-	bounds, right := j.job, true
 	j.list(v, "a list like [\"2026-12-25\", \"* * * * SUN\"]", func(item value) {
-		s, ok := j.text(item, "2026-12-25")
-		right = right && ok
-		if !ok {
-			return
+		if s, ok := j.text(item, "2026-12-25"); ok {
+			j.set(item, func(t *job.Job) { t.Exclude = append(t.Exclude, s) })
 		}
-		right = j.try(item, func(t *job.Job) { t.Exclude = []string{s} }) && right
-		all = append(all, s)
 	})
-	j.job = bounds
-	if right && len(all) > 1 {
-		j.try(v, func(t *job.Job) { t.Exclude = all })
-	} else if right && len(all) == 1 {
-		j.job.Exclude = all
-	}
 }
 
 func (j *jobDecoder) payload(v value) {
 	if data, ok := j.decoder.payload(v); ok {
-		j.try(v, func(t *job.Job) { t.Payload = data })
+		j.set(v, func(t *job.Job) { t.Payload = data })
 	}
 }
 

@@ -31,7 +31,7 @@ func (j *jobDecoder) overlap(v value) {
 	if ok && s != string(job.OverlapAllow) {
 		j.fail(v.at, "overlap %q is not supported yet: want allow", s)
 	} else if ok {
-		j.try(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
+		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
 	}
 }
 

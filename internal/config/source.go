@@ -35,6 +35,9 @@ type position struct{ line, column int }
 // even when it is not.
 func newSource(name string, data []byte) *source {
 	text := strings.TrimPrefix(string(data), "\ufeff")
+	// YAML reads both line ends alike, but its parser counts CRLF twice in
+	// quoted text.
+	text = strings.ReplaceAll(text, "\r\n", "\n")
 	s := &source{name: name, text: text, lines: strings.Split(text, "\n")}
 	switch {
 	case len(data) > maxSize:
@@ -60,7 +63,7 @@ func (s *source) checkText() {
 		case r == utf8.RuneError && !strings.HasPrefix(s.text[i:], "\ufffd"):
 			s.fail(at, "byte 0x%02x is not UTF-8: save the file as UTF-8", s.text[i])
 			return
-		case r == '\r' && !strings.HasPrefix(s.text[i:], "\r\n"), r != '\t' && r != '\r' && unicode.IsControl(r):
+		case r != '\t' && unicode.IsControl(r):
 			s.fail(at, "control character U+%04X: want plain text", r)
 			return
 		}
@@ -72,7 +75,8 @@ func (s *source) fail(at position, format string, args ...any) {
 		s.more = true
 		return
 	}
-	e := &Error{File: s.name, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...)}
+	// Names and anchors may hold anything: a message is one line all the same.
+	e := &Error{File: s.name, Line: at.line, Column: at.column, Message: printable(fmt.Sprintf(format, args...))}
 	if at.line > 0 {
 		e.Excerpt, e.Caret = s.excerpt(at)
 	}
@@ -84,18 +88,23 @@ func (s *source) fail(at position, format string, args ...any) {
 func (s *source) excerpt(at position) (string, int) {
 	line := ""
 	if at.line <= len(s.lines) {
-		line = strings.TrimRight(s.lines[at.line-1], "\r")
+		line = s.lines[at.line-1]
 	}
-	runes := []rune(strings.Map(func(r rune) rune {
-		if r != '\t' && !unicode.IsPrint(r) {
-			return utf8.RuneError
-		}
-		return r
-	}, line))
+	runes := []rune(printable(line))
 	caret := min(max(at.column-1, 0), len(runes))
 	start := max(0, min(caret-maxExcerpt/2, len(runes)-maxExcerpt))
 	end := min(len(runes), start+maxExcerpt)
 	return string(runes[start:end]), caret - start
+}
+
+// printable replaces what would move a terminal's cursor, tabs excepted.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
 }
 
 // err returns what was found, in the order of the file.
