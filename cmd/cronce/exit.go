@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -72,3 +73,16 @@ func brokenPipe(err error) bool {
 	}
 	return runtime.GOOS == "windows" && (errors.Is(err, windowsBrokenPipe) || errors.Is(err, windowsNoData))
 }
+
+// oneLine puts the parts of a joined error on one line.
+func oneLine(err error) error {
+	if err == nil || !strings.Contains(err.Error(), "\n") {
+		return err
+	}
+	return &lineError{err}
+}
+
+type lineError struct{ err error }
+
+func (e *lineError) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
+func (e *lineError) Unwrap() error { return e.err }

@@ -70,6 +70,8 @@ func newRootCommand(a *app) *cobra.Command {
 	})
 	a.addGlobalFlags(root)
 	root.AddCommand(
+		newCheckCommand(a),
+		newNextCommand(a),
 		newServerCommand(a),
 	)
 	return root
