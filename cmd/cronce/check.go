@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -38,10 +37,15 @@ up to three instants in UTC and is empty when the job has no slot left:
 			if err != nil {
 				return err
 			}
-			if a.output == outputJSON {
-				return a.printChecksJSON(checks)
+			if a.output != outputJSON {
+				return a.printChecks(file.Path, checks)
 			}
-			return a.printChecks(file.Path, checks)
+			for _, c := range checks {
+				if err := a.printJSON(c); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }
@@ -76,28 +80,13 @@ func checkJobs(file *config.File, now time.Time) ([]checkedJob, error) {
 		if err != nil {
 			return nil, usage(err)
 		}
-		zone, err := time.LoadLocation(j.Timezone)
-		if err != nil {
-			return nil, usage(err)
-		}
 		next := make([]time.Time, 0, checkSlots)
 		for t := schedule.Next(now); !t.IsZero() && len(next) < checkSlots; t = schedule.Next(t) {
 			next = append(next, t.UTC())
 		}
-		checks[i] = checkedJob{j.Name, j.Schedule, j.Timezone, j.Queue, next, zone}
+		checks[i] = checkedJob{j.Name, j.Schedule, j.Timezone, j.Queue, next, schedule.Location()}
 	}
 	return checks, nil
-}
-
-func (a *app) printChecksJSON(checks []checkedJob) error {
-	enc := json.NewEncoder(a.stdout)
-	enc.SetEscapeHTML(false)
-	for _, c := range checks {
-		if err := enc.Encode(c); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *app) printChecks(path string, checks []checkedJob) error {

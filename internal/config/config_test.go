@@ -164,3 +164,15 @@ func TestEqualPayloadsAreEqualBytes(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestWindowsEditorsAreUnderstood(t *testing.T) {
+	t.Parallel()
+	const unix = "version: 1\njobs:\n- {name: a, schedule: \"@hourly\", action: {exec: [a]}, payload: \"b\n  c\"}\n"
+	f, err := Parse("jobs.yaml", []byte("\ufeff"+strings.ReplaceAll(unix, "\n", "\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(f.Jobs[0].Job.Payload); got != `"b c"` {
+		t.Errorf("payload %s", got)
+	}
+}

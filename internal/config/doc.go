@@ -4,8 +4,8 @@
 // A file is read in three steps, one Go file each: source.go refuses what is not
 // text, tree.go turns YAML into a tree whose every node knows its place, and
 // decode.go and job.go turn the tree into jobs. What is right and wrong in a job
-// is decided by package job alone; this package sets one field after the other
-// and pins each complaint to the node that brought it.
+// is decided by package job alone; when it refuses a job, this package sets one
+// field after the other and pins each complaint to the node that brought it.
 //
 // # Decisions
 //
@@ -20,10 +20,10 @@
 // whose time zone turns out wrong), and converts: a name 1e3 would become a
 // string that nobody wrote.
 //
-// Anchors, aliases and merge keys work, because jobs share much; tags and
-// directives with a meaning do not, because nothing here needs them. Aliases are
-// never copied, so a bomb of them costs nothing until it is written out as a
-// payload, whose size is limited.
+// Anchors, aliases and merge keys work, because jobs share much; tags are
+// refused, because nothing here needs them. Aliases are never copied, so a bomb
+// of them costs nothing until it is written out as a payload, whose size is
+// limited.
 //
 // Numbers of a payload reach the handler as they were written, digit by digit;
 // spellings that YAML versions read differently (0123, 1_000) are refused.

@@ -90,7 +90,7 @@ func parseTree(s *source) *node {
 	return root
 }
 
-// parseYAML runs the parser. It is not ours, and fuzzing has made it panic: that
+// parseYAML runs the parser. It is not ours: should an input make it panic, that
 // is a broken file like any other, not the end of a process that reads its file
 // again on a signal.
 func parseYAML(s *source) (file *ast.File) {
