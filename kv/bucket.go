@@ -102,7 +102,7 @@ func (w wire) all(ctx context.Context, stream, filter string, since time.Time) i
 	return func(yield func(entry, error) bool) {
 		from, pause := uint64(1), newPause()
 		for {
-			found, more, err := w.batch(ctx, stream, filter, from, since, batchSize)
+			found, more, err := w.batch(ctx, stream, filter, from, since)
 			if err != nil {
 				if classify(err) == unanswered && wait(ctx, pause.NextBackOff()) {
 					continue
@@ -123,7 +123,3 @@ func (w wire) all(ctx context.Context, stream, filter string, since time.Time) i
 		}
 	}
 }
-
-// batchSize is how many entries are asked for at once: at 500 bytes a record,
-// half a megabyte.
-const batchSize = 1000

@@ -2,21 +2,271 @@ package kv
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 type changeKind int
 
 const (
-	stored  changeKind = iota // a value was written
-	removed                   // a marker was put there, or the value was collected
-	ready                     // all that was stored at the start has been seen
+	written changeKind = iota
+	removed            // a marker was put there, or the value was collected
+	ready              // all that was stored at the start has been seen
 )
 
-// change is one event of a watch. Revision is the bucket's last one seen.
+// change is one event of a watch. The entry's revision is the last one of the
+// bucket that was seen, this change included.
 type change struct {
 	entry
 	kind changeKind
 	key  string
 }
 
-func (s *Store) watch(ctx context.Context, b bucket, f func(change)) error { return nil }
+const (
+	// auditEvery is how often a watch that hears nothing wrong makes sure of it.
+	// Watches have stalled and skipped after reconnects in several versions of
+	// clients and servers; two numbers tell.
+	auditEvery = 30 * time.Second
+
+	// tailHeartbeat is how often the broker says that there is nothing to say.
+	tailHeartbeat = 5 * time.Second
+
+	// tailThreshold is when the broker forgets a consumer that nobody asks.
+	tailThreshold = time.Minute
+)
+
+// watch tells f every change of the bucket until ctx ends (nil) or the bucket
+// is gone. A session lists the bucket and then follows it; anything that goes
+// wrong, or might have, ends the session, and the next one tells the differences.
+func (s *Store) watch(ctx context.Context, b bucket, f func(change)) error {
+	w := watcher{bucket: b, store: s, tell: f, seen: map[string]sighting{}}
+	pause := newPause()
+	for {
+		err := w.session(ctx, pause.Reset)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, nats.ErrConnectionClosed):
+			return fmt.Errorf("watch %s: %w", b.name, err)
+		case err != nil:
+			s.log.Warn("watching again", "bucket", b.name, "reason", err)
+			if !wait(ctx, pause.NextBackOff()) {
+				return nil
+			}
+		}
+	}
+}
+
+// watcher is what a watch knows of its bucket.
+type watcher struct {
+	bucket
+	store *Store
+	tell  func(change)
+
+	seen  map[string]sighting
+	last  uint64 // revision that was seen
+	ready bool   // the first listing was told
+}
+
+// sighting is what stands under a key, as far as the watch knows.
+type sighting struct {
+	revision uint64
+	gone     bool // it is a marker
+}
+
+// session lists, then follows from there, until something might be amiss.
+func (w *watcher) session(ctx context.Context, listed func()) error {
+	// Before the listing, so that a reconnect in the middle of it counts.
+	status := w.conn().StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer w.conn().RemoveStatusListener(status)
+	if err := w.list(ctx); err != nil {
+		return err
+	}
+	listed()
+	t, err := w.follow(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	audit := time.NewTicker(auditEvery*3/4 + rand.N(auditEvery/2))
+	defer audit.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-status:
+			return nil
+		case err := <-t.failed:
+			return err
+		case e := <-t.entries:
+			w.note(e)
+		case <-audit.C:
+			if complete, err := w.audit(ctx); err != nil || !complete {
+				return err
+			}
+		}
+	}
+}
+
+// list tells what is stored and was not told yet, in the stream's order, then
+// what was told and is gone.
+func (w *watcher) list(ctx context.Context) error {
+	state, err := w.state(ctx)
+	if err != nil {
+		return err
+	}
+	if state.LastSeq < w.last {
+		// The bucket is another one, restored or made anew: revisions start over.
+		w.store.log.Warn("revisions went back: was the bucket restored?", "bucket", w.name, "from", w.last, "to", state.LastSeq)
+		w.last = 0
+		for key, s := range w.seen {
+			w.seen[key] = sighting{0, s.gone}
+		}
+	}
+	there := make(map[string]bool, len(w.seen))
+	for e, err := range w.all(ctx, w.stream(), w.subject(">"), time.Time{}) {
+		if err != nil {
+			return err
+		}
+		there[w.key(e.subject)] = true
+		w.note(e)
+	}
+	for key := range w.seen {
+		if there[key] {
+			continue
+		}
+		// A replica that lags may have been asked: the leader decides. What it
+		// does have comes again when the stream is followed.
+		if _, err := w.wire.last(ctx, w.stream(), w.subject(key)); errors.Is(err, errNothing) {
+			w.forget(key)
+		} else if err != nil {
+			return err
+		}
+	}
+	if !w.ready {
+		w.ready = true
+		w.tell(change{entry: entry{revision: w.last}, kind: ready})
+	}
+	return nil
+}
+
+// note tells e, unless it was told before. Markers are told once the first
+// listing is done, of unknown keys too: they carry the bucket's last revision.
+func (w *watcher) note(e entry) {
+	key := w.key(e.subject)
+	known, told := w.seen[key]
+	if told && e.revision <= known.revision {
+		return
+	}
+	w.seen[key], w.last = sighting{e.revision, e.gone()}, max(w.last, e.revision)
+	switch {
+	case !e.gone():
+		w.tell(change{e, written, key})
+	case w.ready:
+		w.tell(change{e, removed, key})
+	}
+}
+
+// forget tells that what stood under key was collected, by age or a purge.
+func (w *watcher) forget(key string) {
+	gone := w.seen[key].gone
+	delete(w.seen, key)
+	if !gone {
+		w.tell(change{entry{revision: w.last}, removed, key})
+	}
+}
+
+// audit reports whether the watch has seen what the stream's leader has.
+func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
+	state, err := w.state(ctx)
+	return state.LastSeq == w.last && state.Msgs == uint64(len(w.seen)), err
+}
+
+func (w *watcher) state(ctx context.Context) (state jetstream.StreamState, err error) {
+	err = w.store.ask(ctx, "look at bucket "+w.name, func(ctx context.Context) error {
+		stream, err := w.js.Stream(ctx, w.stream())
+		if err == nil {
+			state = stream.CachedInfo().State
+		}
+		return err
+	})
+	return state, err
+}
+
+// tail delivers what is written after a listing.
+type tail struct {
+	entries chan entry
+	failed  chan error
+	close   func()
+}
+
+// follow asks for what comes after the last revision seen, with a consumer that
+// lives as long as the session: nothing of it has to be trusted over a reconnect.
+func (w *watcher) follow(ctx context.Context) (*tail, error) {
+	var c jetstream.Consumer
+	err := w.store.ask(ctx, "watch bucket "+w.name, func(ctx context.Context) (err error) {
+		c, err = w.js.CreateConsumer(ctx, w.stream(), jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1,
+			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: tailThreshold,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	messages, err := c.Messages(jetstream.PullHeartbeat(tailHeartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	t := &tail{entries: make(chan entry), failed: make(chan error, 1)}
+	done := make(chan struct{})
+	t.close = func() {
+		cancel()
+		messages.Stop()
+		<-done
+		// Best effort: the broker forgets it by itself.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
+		defer cancel()
+		if w.conn().IsConnected() {
+			_ = w.js.DeleteConsumer(ctx, w.stream(), c.CachedInfo().Name)
+		}
+	}
+	go func() {
+		defer close(done)
+		for next := uint64(1); ; next++ {
+			e, place, err := receive(messages)
+			if err == nil && place != next {
+				err = fmt.Errorf("the broker's delivery %d came after %d", place, next-1)
+			}
+			if err != nil {
+				t.failed <- err
+				return
+			}
+			select {
+			case t.entries <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return t, nil
+}
+
+// receive returns the next message and its place among the consumer's.
+func receive(messages jetstream.MessagesContext) (entry, uint64, error) {
+	m, err := messages.Next()
+	if err != nil {
+		return entry{}, 0, err
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return entry{}, 0, err
+	}
+	return entry{m.Subject(), meta.Sequence.Stream, meta.Timestamp, m.Headers(), m.Data()}, meta.Sequence.Consumer, nil
+}

@@ -127,13 +127,15 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 	return ack.Sequence, nil
 }
 
-// batch asks any replica for up to count messages that match filter, from the
+// batch asks any replica for the next messages that match filter, from the
 // sequence from on (or, with since, from that time on). more says whether there
 // are further ones.
-func (w wire) batch(ctx context.Context, stream, filter string, from uint64, since time.Time, count int) (_ []entry, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+func (w wire) batch(ctx context.Context, stream, filter string, from uint64, since time.Time) (_ []entry, more bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	question := map[string]any{"next_by_subj": filter, "batch": count}
+	idle := time.AfterFunc(batchIdle, cancel)
+	defer idle.Stop()
+	question := map[string]any{"next_by_subj": filter, "batch": batchSize, "max_bytes": batchBytes}
 	if since.IsZero() {
 		question["seq"] = from
 	} else {
@@ -158,6 +160,7 @@ func (w wire) batch(ctx context.Context, stream, filter string, from uint64, sin
 		if err != nil {
 			return nil, false, err
 		}
+		idle.Reset(batchIdle)
 		switch status := m.Header.Get("Status"); status {
 		case "":
 			e, err := direct(m)
@@ -176,8 +179,15 @@ func (w wire) batch(ctx context.Context, stream, filter string, from uint64, sin
 	}
 }
 
-// batchTimeout bounds one batch, which may be megabytes over a slow link.
-const batchTimeout = 30 * time.Second
+const (
+	// batchSize and batchBytes bound what is asked for at once: at 500 bytes a
+	// record, half a megabyte.
+	batchSize  = 1000
+	batchBytes = 8 << 20
+
+	// batchIdle is how long the broker may pause within a batch.
+	batchIdle = 3 * time.Second
+)
 
 // direct reads the answer to a direct get.
 func direct(m *nats.Msg) (entry, error) {
