@@ -1,11 +1,15 @@
 package guard_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +39,83 @@ func TestACommandInheritsNoFileButItsThree(t *testing.T) {
 	if got := strings.TrimSpace(out.String()); got != "0 1 2 3" && got != "0 1 2" {
 		t.Errorf("open files: %s", got)
 	}
+}
+
+// The zombie of a group whose parent has left the group and never reaps.
+func TestAZombieThatNobodyReapsDoesNotHoldRun(t *testing.T) {
+	t.Parallel()
+	setsid, err := exec.LookPath("setsid")
+	if err != nil {
+		t.Skip(err)
+	}
+	var out buffer
+	escaped := t.TempDir() + "/escaped"
+	c := sh(fmt.Sprintf("(sleep 300 & exec %s sh -c 'touch %s; exec sleep 300') & echo $!; while [ ! -e %[2]s ]; do :; done", setsid, escaped))
+	c.Output = &out
+	g := newGuard(t, guard.Config{Grace: 50 * time.Millisecond})
+	if err := g.Run(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	parent := out.pids(t, 1)[0]
+	if !isAlive(parent) {
+		t.Error("the parent did not leave the group")
+	}
+	_ = unix.Kill(parent, unix.SIGKILL)
+	eventually(t, "the guard has reaped what it adopted", func() bool { return !anyExists(parent) && children(t, g.Pid()) == "" })
+}
+
+// Not parallel: it counts this process's files.
+func TestRunsLeaveNoFileOpenAndNoZombie(t *testing.T) {
+	g := newGuard(t, guard.Config{})
+	once := func() {
+		if err := g.Run(t.Context(), sh("sleep 300 & exit 0")); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Run(t.Context(), guard.Command{Path: "/nowhere/program"}); err == nil {
+			t.Fatal("it started")
+		}
+	}
+	once()
+	here, there := openFiles(t, os.Getpid()), openFiles(t, g.Pid())
+	for range 10 {
+		once()
+	}
+	if now := openFiles(t, os.Getpid()); now != here {
+		t.Errorf("the worker had %d files open, now %d", here, now)
+	}
+	if now := openFiles(t, g.Pid()); now != there {
+		t.Errorf("the guard had %d files open, now %d", there, now)
+	}
+	if left := children(t, g.Pid()); left != "" {
+		t.Errorf("children of the guard: %s", left)
+	}
+}
+
+func openFiles(t *testing.T, pid int) int {
+	t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// children lists the children of all threads of the process, zombies included.
+func children(t *testing.T, pid int) string {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil || len(lists) == 0 {
+		t.Fatalf("no lists of children of %d: %v", pid, err)
+	}
+	var all string
+	for _, list := range lists {
+		data, err := os.ReadFile(list)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		all += string(data)
+	}
+	return strings.TrimSpace(all)
 }
 
 // A process that leaves the group cannot be ended, but must not hold Run up.

@@ -25,6 +25,9 @@ const (
 	// endEvery is how often groups that are ending are looked at: systems that
 	// let another process adopt orphans do not tell when those have gone.
 	endEvery = 10 * time.Millisecond
+
+	// reapIn is how long the parents of killed processes have to reap them.
+	reapIn = 500 * time.Millisecond
 )
 
 // serve is the guard process: it keeps commands for the worker at the other end
@@ -42,20 +45,20 @@ func serve(conn *net.UnixConn, config Config) error {
 	signal.Notify(children, unix.SIGCHLD)
 
 	k := &keeper{config: config, groups: map[uint64]*group{}, reports: newEncoder(conn)}
-	incoming := make(chan incoming)
+	requests := make(chan incoming)
 	var broken error
 	go func() {
-		broken = receive(conn, incoming)
-		close(incoming)
+		broken = receive(conn, requests)
+		close(requests)
 	}()
 	timer := time.NewTimer(0)
 	for !k.orphaned || len(k.groups) > 0 {
 		select {
-		case in, ok := <-incoming:
+		case in, ok := <-requests:
 			if ok {
 				k.handle(in)
 			} else {
-				incoming, k.orphaned = nil, true
+				requests, k.orphaned = nil, true
 				k.endAll(boot.Now() + config.KillAfter)
 			}
 		case <-children:
@@ -108,15 +111,17 @@ type group struct {
 	exited bool // and reaped
 	status syscall.WaitStatus
 
-	ending bool          // TERM was sent
-	killAt time.Duration // if ending
+	ending   bool          // TERM was sent
+	killAt   time.Duration // if ending
+	killedAt time.Duration // when KILL was sent first; zero: it was not
 
 	ended, lapsed bool // as in report
 }
 
 func (k *keeper) handle(in incoming) {
 	// What ran while the lease was over must end, even if the worker has a new
-	// one by now.
+	// one by now; what has exited before this request was not ended by it.
+	k.reap()
 	k.enforce(boot.Now())
 	k.until = max(k.until, in.Until)
 	switch g := k.groups[in.ID]; {
@@ -183,6 +188,11 @@ func (k *keeper) reap() {
 // enforce does what is due, and forgets groups that are gone.
 func (k *keeper) enforce(now time.Duration) {
 	for id, g := range k.groups {
+		if g.exited && g.isGone(now) {
+			delete(k.groups, id)
+			k.report(report{ID: id, Kind: gone, Status: g.status, Ended: g.ended, Lapsed: g.lapsed})
+			continue
+		}
 		if now >= k.until {
 			g.lapsed = g.lapsed || !g.exited
 			g.end(k.until + k.config.KillAfter)
@@ -192,13 +202,22 @@ func (k *keeper) enforce(now time.Duration) {
 		}
 		if g.ending && now >= g.killAt {
 			_ = unix.Kill(-g.pid, unix.SIGKILL)
-		}
-		if g.exited && unix.Kill(-g.pid, 0) == unix.ESRCH {
-			delete(k.groups, id)
-			k.report(report{ID: id, Kind: gone, Status: g.status, Ended: g.ended, Lapsed: g.lapsed})
+			if g.killedAt == 0 {
+				g.killedAt = now
+			}
 		}
 	}
 }
+
+// isGone reports whether nobody of the group is left who could do anything. After
+// KILL all are zombies for a moment, until they are reaped; those that stay so
+// will not be waited for.
+func (g *group) isGone(now time.Duration) bool {
+	return !exists(g.pid) || g.killedAt != 0 && now >= g.killedAt+reapIn && onlyZombies(g.pid)
+}
+
+// exists reports whether the process group has any process, zombies included.
+func exists(pgid int) bool { return unix.Kill(-pgid, 0) != unix.ESRCH }
 
 func (k *keeper) endAll(killAt time.Duration) {
 	for _, g := range k.groups {

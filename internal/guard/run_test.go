@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -278,6 +279,9 @@ func TestSignalsForTheWholeServiceDoNotEndTheGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := g.Pid()
+	if session, err := unix.Getsid(pid); err != nil || session != pid {
+		t.Errorf("the guard %d is in session %d (%v), where a terminal's Ctrl-C and Ctrl-Z reach it", pid, session, err)
+	}
 	for _, signal := range []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM} {
 		if err := unix.Kill(pid, signal); err != nil {
 			t.Fatal(err)
@@ -317,6 +321,16 @@ func TestWhenTheGuardIsKilledItsCommandsEndAndTheNextRunHasANewOne(t *testing.T)
 	}
 	if g.Pid() == killed {
 		t.Error("the same guard process")
+	}
+}
+
+func TestAGuardStartedByHandSaysWhatItIs(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"__guard"}, {"__guard", "1s", "1s"}} {
+		out, err := exec.CommandContext(t.Context(), os.Args[0], args...).CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "guard process: ") || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%q: %v, output %q", args, err, out)
+		}
 	}
 }
 

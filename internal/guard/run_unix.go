@@ -138,7 +138,7 @@ func (l *link) follow(ctx context.Context, id uint64, path string, reports <-cha
 }
 
 // abandon kills the group of a command whose guard has died, and waits until it
-// is gone or, as zombies that nobody reaps, will not go.
+// is gone, for answerIn at most.
 func (l *link) abandon(pid int) {
 	if pid == 0 {
 		return
@@ -147,7 +147,11 @@ func (l *link) abandon(pid int) {
 	defer look.Stop()
 	enough := time.NewTimer(answerIn)
 	defer enough.Stop()
-	for unix.Kill(-pid, unix.SIGKILL) != unix.ESRCH {
+	for exists(pid) {
+		_ = unix.Kill(-pid, unix.SIGKILL)
+		if onlyZombies(pid) {
+			return
+		}
 		select {
 		case <-look.C:
 		case <-enough.C:
