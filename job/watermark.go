@@ -8,27 +8,36 @@ import "time"
 type Watermark struct {
 	Time     time.Time
 	Revision uint64
-	Node     string
-	Nonce    string
-	Extra    Extra
+
+	// RegistryTime is the newest broker timestamp in the registry up to
+	// Revision. A plan that came into force no later was known when slots up to
+	// Time were published, whatever the revision of the entry that holds it
+	// now: without it, an edit of a payload would have the job's whole past
+	// offered again. Zero: not known.
+	RegistryTime time.Time
+
+	Node  string
+	Nonce string
+	Extra Extra
 }
 
 type watermarkWire struct {
-	V        int       `json:"v"`
-	Time     time.Time `json:"time"`
-	Revision uint64    `json:"registry_revision"`
-	Node     string    `json:"node"`
-	Nonce    string    `json:"nonce"`
+	V            int       `json:"v"`
+	Time         time.Time `json:"time"`
+	Revision     uint64    `json:"registry_revision"`
+	RegistryTime time.Time `json:"registry_time,omitzero"`
+	Node         string    `json:"node"`
+	Nonce        string    `json:"nonce"`
 }
 
 // MarshalJSON writes the value of the key "watermark".
 func (w Watermark) MarshalJSON() ([]byte, error) {
-	return encode(watermarkWire{Version, w.Time.UTC(), w.Revision, w.Node, w.Nonce}, w.Extra)
+	return encode(watermarkWire{Version, w.Time.UTC(), w.Revision, w.RegistryTime.UTC(), w.Node, w.Nonce}, w.Extra)
 }
 
 // DecodeWatermark reads the value of the key "watermark".
 func DecodeWatermark(data []byte) (Watermark, error) {
 	var w watermarkWire
 	extra, err := decode("watermark", data, &w)
-	return Watermark{w.Time, w.Revision, w.Node, w.Nonce, extra}, err
+	return Watermark{w.Time, w.Revision, w.RegistryTime, w.Node, w.Nonce, extra}, err
 }

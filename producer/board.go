@@ -1,0 +1,255 @@
+package producer
+
+import (
+	"container/heap"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+	"unique"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// quiet is how long after a change the registry counts as known.
+const quiet = 500 * time.Millisecond
+
+// board knows every job and which of its slots have not been handed out yet. It
+// is a plain data structure: no clock, no goroutine, no broker. Registry events
+// go in, due slots come out.
+//
+// Invariant: a slot of a known job that is not before its line's next has not
+// been handed out; every earlier one has been, or the base covers it.
+type board struct {
+	rules job.Lateness
+	log   *slog.Logger
+
+	// base is the watermark as last read: what it covers is never handed out.
+	base position
+
+	// cursor is the newest time up to which all that was due has been handed
+	// out. It never goes back.
+	cursor time.Time
+
+	tasks     map[string]*task
+	schedules map[string]*schedule
+	groups    map[groupKey]*group
+	heap      groupHeap
+
+	// known is the registry's newest revision and timestamp seen, at changed;
+	// settled is what of that may be claimed (see settle).
+	known, settled position
+	changed        time.Time
+	ready          bool
+
+	// newer names the jobs whose definitions only a newer program can read:
+	// their slots may be published by others, but not vouched for by us.
+	newer map[string]struct{}
+}
+
+// task is a job as the board keeps it.
+type task struct {
+	def *definition
+
+	// lines are the plans that have slots to come, oldest first.
+	lines []*line
+
+	// seen is the timestamp of the entry that the task was made from: plans no
+	// newer than that have been on the board.
+	seen time.Time
+}
+
+// definition is what a slot's message says about its job. It is immutable: a
+// slot that waits keeps the one it was computed from.
+type definition struct {
+	name, queue string
+	payload     []byte
+	catchUp     job.CatchUp
+	revision    uint64
+}
+
+func newBoard(rules job.Lateness, base position, log *slog.Logger) *board {
+	return &board{
+		rules: rules, log: log, base: base, cursor: base.time,
+		tasks:     map[string]*task{},
+		schedules: map[string]*schedule{},
+		groups:    map[groupKey]*group{},
+		newer:     map[string]struct{}{},
+	}
+}
+
+// apply takes in one change of the registry, heard of at now.
+func (b *board) apply(ev job.RegistryEvent, now time.Time) {
+	b.known.revision = max(b.known.revision, ev.Revision)
+	b.changed = now
+	switch {
+	case ev.Ready:
+		b.ready = true
+		return
+	case ev.Deleted:
+		b.remove(ev.Name)
+	case ev.Err != nil:
+		b.disable(ev.Name, ev.Revision, ev.Err)
+	default:
+		b.put(ev.Entry)
+	}
+	b.known.registry = later(b.known.registry, later(ev.Time, ev.Entry.Time))
+}
+
+// settle takes up what is known of the registry as what may be claimed, when it
+// has been quiet for a while: a watch that was interrupted shows the last write
+// of each job only, so that in the middle of its catching up a revision does not
+// stand for all that came before it. A claim under an older revision is always
+// right; it only has more offered again.
+func (b *board) settle(now time.Time) {
+	if d := now.Sub(b.changed); d < 0 || d >= quiet {
+		b.settled = b.known
+	}
+}
+
+func (b *board) remove(name string) {
+	if t := b.tasks[name]; t != nil {
+		b.drop(t.lines)
+	}
+	delete(b.tasks, name)
+	delete(b.newer, name)
+}
+
+// disable takes a job whose definition cannot be read off the board, and this
+// job only. What was seen of it stays, for when it is mended.
+func (b *board) disable(name string, revision uint64, err error) {
+	t := b.task(name)
+	if t.def != nil && t.def.revision == revision {
+		return
+	}
+	b.log.Error("a job is disabled: its definition cannot be used", "job", name, "err", err)
+	b.drop(t.lines)
+	t.lines, t.def = nil, &definition{name: name, revision: revision}
+	delete(b.newer, name)
+	if errors.Is(err, job.ErrVersion) {
+		b.newer[name] = struct{}{}
+	}
+}
+
+// task is the named task, made if need be.
+func (b *board) task(name string) *task {
+	t := b.tasks[name]
+	if t == nil {
+		t = &task{}
+		b.tasks[name] = t
+	}
+	return t
+}
+
+// put takes in a definition. Lines of plans that it still has go on as they are.
+func (b *board) put(e job.Entry) {
+	t := b.task(e.Job.Name)
+	if t.def != nil && t.def.revision == e.Revision && t.seen.Equal(e.Time) {
+		return
+	}
+	delete(b.newer, e.Job.Name)
+	j := e.Job.WithDefaults()
+	t.def = &definition{j.Name, unique.Make(j.Queue).Value(), j.Payload, j.CatchUp, e.Revision}
+	old := t.lines
+	t.lines = nil
+	if !e.Paused {
+		t.lines = b.lines(t, old, e)
+	}
+	b.drop(slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(t.lines, l) }))
+	t.seen = e.Time
+}
+
+// lines returns one line for each plan of the entry that has slots to come.
+func (b *board) lines(t *task, old []*line, e job.Entry) []*line {
+	lines := make([]*line, 0, 1)
+	for _, p := range e.Plans() {
+		i := slices.IndexFunc(old, func(l *line) bool { return l.from.Equal(p.From) })
+		if i >= 0 {
+			b.shorten(old[i], p.To)
+			lines = append(lines, old[i])
+			continue
+		}
+		s, err := b.schedule(e.Job.Name, p.Plan)
+		if err != nil {
+			b.log.Error("a plan of a job cannot be used", "job", e.Job.Name, "schedule", p.Plan.Schedule, "err", err)
+			continue
+		}
+		l := s.newLine(t, p.From, p.To)
+		if b.place(l, b.start(t, l, e.Revision)) {
+			lines = append(lines, l)
+		} else {
+			b.drop([]*line{l})
+		}
+	}
+	return lines
+}
+
+// start is the instant after which the line's first slot is to be handed out.
+func (b *board) start(t *task, l *line, revision uint64) time.Time {
+	covered := time.Time{}
+	switch {
+	case !l.from.After(t.seen):
+		covered = b.cursor
+	case b.base.knows(revision, l.from):
+		covered = b.base.time
+	}
+	return later(l.from, covered.Add(-l.schedule.Delay()))
+}
+
+// drop takes lines off the board for good.
+func (b *board) drop(lines []*line) {
+	for _, l := range lines {
+		b.leave(l)
+		l.dropped = true
+		if l.schedule.lines--; l.schedule.lines == 0 {
+			delete(b.schedules, l.schedule.key)
+		}
+	}
+}
+
+// skip takes up a newer watermark: what it covers is not handed out any more.
+func (b *board) skip(p position) {
+	b.base = p
+	var behind []*group
+	for len(b.heap) > 0 && !b.heap[0].due().After(p.time) {
+		g := heap.Pop(&b.heap).(*group)
+		delete(b.groups, g.key())
+		behind = append(behind, g)
+	}
+	for _, g := range behind {
+		for _, l := range g.lines {
+			l.group = nil
+			if p.knows(l.task.def.revision, l.from) {
+				b.place(l, p.time.Add(-g.schedule.Delay()))
+			} else {
+				b.join(l, g.next)
+			}
+		}
+	}
+	b.cursor = later(b.cursor, p.time)
+}
+
+// next is when the next slot falls due; false when none ever does.
+func (b *board) next() (time.Time, bool) {
+	if len(b.heap) == 0 {
+		return time.Time{}, false
+	}
+	return b.heap[0].due(), true
+}
+
+// position is what may be claimed, once everything that was handed out is
+// acknowledged, after due has said at now that this is all. It is false while
+// the registry is not known well enough for a claim, and while the clock is
+// behind the cursor: slots of jobs that came up since may still lie between.
+func (b *board) position(now time.Time) (position, bool) {
+	p := b.settled
+	p.time = now
+	return p, len(b.newer) == 0 && !now.Before(b.cursor)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

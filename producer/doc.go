@@ -1,0 +1,94 @@
+// Package producer publishes the slots of every job as they fall due. Any number
+// of producers run beside each other without knowing of each other: a slot's
+// message ID is computed from the job and the instant alone, so what two of them
+// publish is one message in the stream, or, where the stream has forgotten, one
+// record in the ledger.
+//
+// A slot walks through four parts, all driven by one loop (shift):
+//
+//	registry events -> board -> outbox -> keeper -> stored watermark
+//	                    due     acked     claimed
+//
+// The board knows every job and hands out what is due. The outbox publishes it,
+// many at a time, and repeats what fails until it is acknowledged. The keeper
+// writes the watermark. Board and outbox belong to the loop's goroutine and have
+// no locks; only answers and registry events come from others, over channels.
+//
+// # Invariant 2: publish before the watermark moves; it never goes back
+//
+// The watermark (T, R, K) says: every slot due up to T has been published, of
+// the registry as it was at revision R, whose newest timestamp is K.
+//
+//   - A claim is made only when the board has just said that nothing due at T is
+//     left on it. Every slot due by then has thus been handed out (or is covered
+//     by the watermark that was read at the start).
+//   - What is handed out is an item in the outbox until the stream has
+//     acknowledged it. The claim is noted as a mark behind all of them, and the
+//     mark is passed on only when every item before it is settled.
+//   - An item that goes back to the board unacknowledged takes all marks with
+//     it; the next one is made after the board has handed it out again.
+//   - The keeper writes at the revision it last read, only what is behind in
+//     neither T nor R. A conflict means that another producer moved it: it is
+//     read, and ours is written only if it is still ahead. A write without an
+//     answer is repeated as it is, nonce included (invariant 8).
+//   - The board's cursor never goes back. While the clock is behind it (a step
+//     back), slots are handed out as they fall due, but nothing is claimed.
+//
+// A definition of a newer format holds the watermark where it is: there may be
+// slots that we cannot compute, and whose producer may die. A definition that is
+// simply broken disables its job and holds nothing.
+//
+// # What a job newer than the watermark is owed
+//
+// All slots since its plan came into force, since whoever moved the watermark
+// may not have known of it. But an entry's revision grows with every edit, of
+// the payload say, and plans stay: so a plan is new if the entry's revision is
+// newer than R *and* the plan began after K. The older plans of an edited job go
+// on from T up to the edit, the new one begins at the edit, wherever T is.
+//
+// # Lateness
+//
+// A slot that is handed out more than Late (1 min) after its due time is judged
+// by its job's catch-up policy, all late slots of the job together (job.Due).
+// This is one rule for a start after downtime, a suspend, and a broker that was
+// away. In the latter two, unacknowledged items go back to the board, and the
+// stored watermark is read again, so that what peers have published meanwhile is
+// not judged. An item that fails for so long that its judgement is out of date
+// takes its whole job back to the board. While there is no connection nothing is
+// handed out.
+//
+// A range of missed slots is published only when all the job's other slots are
+// acknowledged. Its ID is that of its first slot: a producer that restarts a
+// minute later computes a longer range under the same ID, which is folded into
+// the shorter one; the slots between the two ends are those that the first
+// producer had published one by one before.
+//
+// # Decisions
+//
+//   - The due heap holds groups of (schedule, next slot), not jobs. A million
+//     jobs on a few hundred expressions are a few hundred entries, and a second
+//     costs as much as it has slots. A job that was heard of late, or whose slots
+//     go back, travels in a group of its own until it has caught up: there is no
+//     second path for late slots. Rejected: one heap entry per job (memory, and
+//     log n per slot); a timing wheel (schedules a year apart); asking "which
+//     jobs match this second" (walks all jobs, and misses slots of busy seconds).
+//   - The watermark is one key for all jobs. Rejected: one per job, which is a
+//     write per slot.
+//   - No batches. A mark in the stream of items is enough to know what may be
+//     claimed, and neither a failing item nor a flood holds up other jobs' slots.
+//     Rejected: waiting for each second's acknowledgements before the next.
+//   - A producer that loses the race for the watermark stands aside for five
+//     seconds and then looks whether it still moves. Rejected: all write every
+//     second (n-1 conflicts a second). What would change it: producers that know
+//     of each other.
+//   - Retries have no end. Publishing is the one thing that must happen, and a
+//     slot that is too old by then is for the worker to record.
+//   - A stop flushes nothing: it is as good as a kill, so that the kill is tested
+//     by every test that stops.
+//
+// Known limits: a slot whose acknowledgement was lost just before a long outage
+// of a job with more than a thousand missed slots may be counted in the range of
+// missed ones although it ran; its own record tells. The history of a pause is
+// not kept: after a restart of all producers, slots during a pause that ended
+// after the watermark count as missed.
+package producer

@@ -1,0 +1,101 @@
+package producer
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// dueSlot is a slot that was handed out: a duty until it is acknowledged.
+type dueSlot struct {
+	job.DueSlot
+	line *line
+	def  *definition
+}
+
+// due hands out the slots that are due at now, about limit of them. done says
+// that there are no more: until then, nothing may be claimed about now.
+func (b *board) due(now time.Time, limit int) (slots []dueSlot, done bool) {
+	for len(b.heap) > 0 && !b.heap[0].due().After(now) {
+		if len(slots) >= limit {
+			return slots, false
+		}
+		if g := b.heap[0]; now.Sub(g.due()) > b.rules.Late {
+			slots = b.judge(slots, g.lines[len(g.lines)-1].task, now)
+		} else {
+			slots = b.onTime(slots, g, now, limit)
+		}
+	}
+	b.cursor = later(b.cursor, now)
+	return slots, true
+}
+
+// judge hands out what is due of one job that has late slots: its catch-up
+// policy sees all of the job's plans at once.
+func (b *board) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
+	var behind []*line
+	var timeline []job.Stretch
+	for _, l := range t.lines {
+		if l.group != nil && !l.group.due().After(now) {
+			behind = append(behind, l)
+			timeline = append(timeline, job.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Until: l.until})
+		}
+	}
+	for _, s := range job.Due(timeline, t.def.catchUp, now, b.rules) {
+		slots = append(slots, dueSlot{s, lineOf(behind, s.At), t.def})
+	}
+	for _, l := range behind {
+		b.leave(l)
+		b.place(l, now.Add(-l.schedule.Delay()))
+	}
+	return slots
+}
+
+// lineOf is the line that a slot came from: the first that does not end before.
+func lineOf(lines []*line, at time.Time) *line {
+	return lines[max(0, slices.IndexFunc(lines, func(l *line) bool { return l.covers(at) }))]
+}
+
+// onTime hands out the due slots of a group none of which is late, and moves its
+// lines on: all of them as one, or as many as the limit allows.
+func (b *board) onTime(slots []dueSlot, g *group, now time.Time, limit int) []dueSlot {
+	instants := slices.Collect(g.schedule.Between(g.next.Add(-time.Second), now.Add(-g.schedule.Delay())))
+	n := min(len(g.lines), (limit-len(slots))/len(instants)+1)
+	moving := g.lines[len(g.lines)-n:]
+	for _, l := range moving {
+		for _, at := range instants {
+			if l.covers(at) {
+				slots = append(slots, dueSlot{job.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, l, l.task.def})
+			}
+		}
+	}
+	next := g.schedule.Next(instants[len(instants)-1])
+	if n == len(g.lines) && b.advance(g, next) {
+		return slots
+	}
+	for _, l := range slices.Backward(slices.Clone(moving)) {
+		b.leave(l)
+		b.join(l, next)
+	}
+	return slots
+}
+
+// advance moves a whole group to its next slot in one step, unless there is none
+// or another group waits there.
+func (b *board) advance(g *group, next time.Time) bool {
+	if next.IsZero() || b.groups[groupKey{g.schedule, next.Unix()}] != nil {
+		return false
+	}
+	delete(b.groups, g.key())
+	g.next = next
+	b.groups[g.key()] = g
+	heap.Fix(&b.heap, g.index)
+	for i := len(g.lines) - 1; i >= 0; i-- {
+		if l := g.lines[i]; !l.covers(next) {
+			b.leave(l)
+		}
+	}
+	return true
+}

@@ -1,0 +1,367 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// broker is what producers share: a registry, a stream that folds copies for
+// ever (as the ledger does where the stream forgets), and the watermark. Time
+// in it is the synctest bubble's.
+type broker struct {
+	t testing.TB
+
+	mu       sync.Mutex
+	away     bool
+	answer   func(m job.Message) fault // nil: everything is stored
+	log      []job.RegistryEvent
+	changed  chan struct{}
+	stored   map[string]job.Message
+	storedAt map[string]time.Time
+	attempts int
+
+	mark      job.Watermark
+	markRev   uint64
+	markWrite []time.Time
+	check     func(job.Watermark) // called for every write of the watermark
+}
+
+// fault is what becomes of one publication.
+type fault int
+
+const (
+	fine     fault = iota
+	refused        // not stored, an error
+	lost           // stored, but the answer is lost
+	inflight       // 10158: a copy is in flight
+	silence        // neither stored nor answered
+)
+
+var errAway = errors.New("no connection")
+
+func newBroker(t testing.TB) *broker {
+	return &broker{t: t, changed: make(chan struct{}), stored: map[string]job.Message{}, storedAt: map[string]time.Time{}}
+}
+
+// apply upserts a job as an operator would, and returns its entry.
+func (b *broker) apply(j job.Job) job.Entry { return b.write(j, false) }
+
+func (b *broker) write(j job.Job, paused bool) job.Entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var old *job.Entry
+	for _, ev := range b.log {
+		if ev.Name == j.Name {
+			old = &ev.Entry
+			if ev.Deleted {
+				old = nil
+			}
+		}
+	}
+	d, _, err := job.Upsert(old, j, "operator", "test", true)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	d.Paused = paused
+	data, err := d.MarshalJSON()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	revision := uint64(len(b.log) + 1)
+	e, err := job.DecodeEntry(data, revision, time.Now())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.tell(job.RegistryEvent{Name: j.Name, Revision: revision, Entry: e, Time: time.Now()})
+	return e
+}
+
+func (b *broker) delete(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tell(job.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Deleted: true, Time: time.Now()})
+}
+
+func (b *broker) garble(name string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tell(job.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Err: err, Time: time.Now()})
+}
+
+func (b *broker) tell(ev job.RegistryEvent) {
+	b.log = append(b.log, ev)
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+func (b *broker) setAway(away bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away = away
+}
+
+func (b *broker) setAnswer(f func(job.Message) fault) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answer = f
+}
+
+// has returns what is stored of a job: slot ID to "run", "caught up", "missed"
+// or "range N".
+func (b *broker) has(name string) map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	has := map[string]string{}
+	for id, m := range b.stored {
+		if m.Slot.Job != name {
+			continue
+		}
+		switch {
+		case m.Slot.Range:
+			has[id] = fmt.Sprintf("range of %d to %s", m.Missed, m.MissedLast.Format(time.TimeOnly))
+		case m.Missed > 0:
+			has[id] = "missed"
+		case m.CaughtUp:
+			has[id] = "caught up"
+		default:
+			has[id] = "run"
+		}
+	}
+	return has
+}
+
+func (b *broker) watermark() job.Watermark {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mark
+}
+
+// view is one producer's access to the broker.
+type view struct {
+	*broker
+	offset time.Duration // of its clock
+
+	mu   sync.Mutex
+	deaf bool // hears of no changes
+}
+
+func (v *view) Now() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return time.Now().Add(v.offset)
+}
+
+func (v *view) Error() time.Duration { return 2 * time.Millisecond }
+
+func (v *view) step(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.offset += d
+}
+
+func (v *view) Connected() bool {
+	v.broker.mu.Lock()
+	defer v.broker.mu.Unlock()
+	return !v.broker.away
+}
+
+func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
+	b := v.broker
+	b.mu.Lock()
+	current := map[string]job.RegistryEvent{}
+	for _, ev := range b.log {
+		current[ev.Name] = ev
+	}
+	last := len(b.log)
+	b.mu.Unlock()
+	for _, ev := range slices.SortedFunc(maps.Values(current), func(a, b job.RegistryEvent) int { return int(a.Revision) - int(b.Revision) }) {
+		if !ev.Deleted {
+			fn(ev)
+		}
+	}
+	fn(job.RegistryEvent{Ready: true, Revision: uint64(last)})
+	for {
+		b.mu.Lock()
+		changed, fresh := b.changed, slices.Clone(b.log[last:])
+		b.mu.Unlock()
+		v.mu.Lock()
+		deaf := v.deaf
+		v.mu.Unlock()
+		if !deaf {
+			for _, ev := range fresh {
+				fn(ev)
+			}
+			last += len(fresh)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+func (v *view) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+	b := v.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.attempts++
+	if b.away {
+		return func(ctx context.Context) (bool, error) { return false, errAway }, nil
+	}
+	f := fine
+	if b.answer != nil {
+		f = b.answer(m)
+	}
+	id := m.Slot.ID()
+	answered := time.Now().Add(3 * time.Millisecond)
+	_, duplicate := b.stored[id]
+	if !duplicate && (f == fine || f == lost) {
+		b.stored[id], b.storedAt[id] = m, time.Now()
+	}
+	return func(ctx context.Context) (bool, error) {
+		select {
+		case <-time.After(time.Until(answered)):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		switch f {
+		case fine:
+			return duplicate, nil
+		case lost, silence:
+			<-ctx.Done()
+			return false, job.ErrUnknown
+		case inflight:
+			return false, fmt.Errorf("%w: duplicate message id is in process", job.ErrUnknown)
+		}
+		return false, errors.New("maximum bytes exceeded")
+	}, nil
+}
+
+func (v *view) Read(ctx context.Context) (job.Watermark, uint64, error) {
+	b := v.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.away:
+		return job.Watermark{}, 0, errAway
+	case b.markRev == 0:
+		return job.Watermark{}, 0, job.ErrNotFound
+	}
+	return b.mark, b.markRev, nil
+}
+
+func (v *view) Write(ctx context.Context, wm job.Watermark, revision uint64) (uint64, error) {
+	b := v.broker
+	for {
+		b.mu.Lock()
+		away := b.away
+		b.mu.Unlock()
+		if !away {
+			break
+		}
+		if sleep(ctx, 100*time.Millisecond) != nil {
+			return 0, job.ErrUnknown
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if revision != b.markRev {
+		return 0, job.ErrConflict
+	}
+	if b.check != nil {
+		b.check(wm)
+	}
+	b.mark, b.markRev = wm, b.markRev+1
+	b.markWrite = append(b.markWrite, time.Now())
+	return b.markRev, nil
+}
+
+// running is a producer in its own goroutine.
+type running struct {
+	*Producer
+	*view
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func (b *broker) start(edit ...func(*Config, *view)) *running {
+	v := &view{broker: b}
+	cfg := Config{Node: "n", Registry: v, Watermark: v, Slots: v, Clock: v}
+	for _, f := range edit {
+		f(&cfg, v)
+	}
+	p, err := New(cfg)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.t.Context())
+	r := &running{p, v, cancel, make(chan error, 1)}
+	go func() { r.done <- p.Run(ctx) }()
+	return r
+}
+
+// stop is a kill, as far as the broker can tell: nothing is flushed.
+func (r *running) stop() {
+	r.cancel()
+	if err := <-r.done; err != nil {
+		r.t.Errorf("Run = %v, want nil after its context has ended", err)
+	}
+}
+
+// advance lets time pass; everything in the bubble is idle when it returns.
+func advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func every(name, schedule string, policy job.CatchUpPolicy) job.Job {
+	return job.Job{Name: name, Schedule: schedule, CatchUp: job.CatchUp{Policy: policy}}
+}
+
+// slots names a job's slots after one instant, up to and including another.
+func slots(t testing.TB, j job.Job, after, until time.Time) []string {
+	t.Helper()
+	s, err := job.ParseSchedule(j.Name, j.Plan())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for at := range s.Between(after, until) {
+		ids = append(ids, job.NewSlot(j.Name, at).ID())
+	}
+	return ids
+}
+
+// wantAll fails unless exactly the given slots of the job are stored, all to run.
+func (b *broker) wantAll(name string, ids []string) {
+	b.t.Helper()
+	want := map[string]string{}
+	for _, id := range ids {
+		want[id] = "run"
+	}
+	b.want(name, want)
+}
+
+func (b *broker) want(name string, want map[string]string) {
+	b.t.Helper()
+	has := b.has(name)
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		if has[id] != want[id] {
+			b.t.Errorf("%s is %q, want %q", id, has[id], want[id])
+		}
+		delete(has, id)
+	}
+	for _, id := range slices.Sorted(maps.Keys(has)) {
+		b.t.Errorf("%s is %q, want nothing", id, has[id])
+	}
+}

@@ -1,0 +1,180 @@
+package producer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// writeEvery is the least time between two writes of the watermark.
+	writeEvery = time.Second
+
+	// standAside is how long a producer that lost the race for the watermark
+	// leaves it to the one that won.
+	standAside = 5 * time.Second
+)
+
+// errFatal marks what no waiting mends.
+var errFatal = errors.New("cannot go on")
+
+// keeper moves the stored watermark. It is the only place that writes it, and
+// the only place that says when it may move (invariant 2): offer takes positions
+// up to which everything is acknowledged, in growing order.
+type keeper struct {
+	Watermark
+	node string
+	log  *slog.Logger
+	wake chan struct{}
+
+	mu   sync.Mutex
+	want position
+
+	// Only the keeper's own goroutine uses these, and Run before it.
+	stored   position
+	revision uint64
+}
+
+// offer makes p the position to be stored next.
+func (k *keeper) offer(p position) {
+	k.mu.Lock()
+	k.want = p
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (k *keeper) wanted() position {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.want
+}
+
+// run writes what is offered, once a second at most. Of several producers one
+// does it: the others notice a conflict, and look only now and then whether the
+// watermark still moves without them.
+func (k *keeper) run(ctx context.Context) error {
+	rival := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.wake:
+		}
+		if rival {
+			before := k.stored
+			if err := k.refresh(ctx); err != nil {
+				return unlessEnded(ctx, err)
+			}
+			rival = k.stored.time.After(before.time)
+		}
+		if want := k.wanted(); !rival && want.ahead(k.stored) {
+			var err error
+			if rival, err = k.write(ctx, want); err != nil {
+				return unlessEnded(ctx, err)
+			}
+		}
+		pause := writeEvery
+		if rival {
+			pause = standAside
+		}
+		if sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// write stores p and reports whether another producer was faster. An error is
+// for good.
+func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
+	wm := job.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text()}
+	wait := newBackOff()
+	for {
+		revision, err := k.Watermark.Write(ctx, wm, k.revision)
+		switch {
+		case err == nil:
+			k.stored, k.revision = p, revision
+			return false, nil
+		case errors.Is(err, job.ErrConflict):
+			return true, k.refresh(ctx)
+		}
+		// Whatever it was, the write may have happened: only the same write at
+		// the same revision settles it (invariant 8).
+		if ctx.Err() == nil {
+			k.log.Warn("the watermark cannot be written; trying again", "err", err)
+		}
+		if err := sleep(ctx, wait.NextBackOff()); err != nil {
+			return false, err
+		}
+	}
+}
+
+// refresh reads the stored watermark, for as long as it takes.
+func (k *keeper) refresh(ctx context.Context) error {
+	wait := newBackOff()
+	for {
+		p, revision, err := readWatermark(ctx, k.Watermark)
+		if err == nil {
+			k.stored, k.revision = p, revision
+			return nil
+		}
+		if errors.Is(err, errFatal) {
+			return err
+		}
+		if ctx.Err() == nil {
+			k.log.Warn("the watermark cannot be read; trying again", "err", err)
+		}
+		if err := sleep(ctx, wait.NextBackOff()); err != nil {
+			return err
+		}
+	}
+}
+
+// readTimeout bounds one read of the watermark.
+const readTimeout = 5 * time.Second
+
+// readWatermark makes one attempt. No watermark is the zero position: nothing
+// has been published yet.
+func readWatermark(ctx context.Context, w Watermark) (position, uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	wm, revision, err := w.Read(ctx)
+	switch {
+	case err == nil:
+		return positionOf(wm), revision, nil
+	case errors.Is(err, job.ErrNotFound):
+		return position{}, revision, nil
+	case errors.Is(err, job.ErrVersion), errors.Is(err, job.ErrInvalid):
+		return position{}, 0, fmt.Errorf("%w: read the watermark: %w", errFatal, err)
+	}
+	return position{}, 0, fmt.Errorf("read the watermark: %w", err)
+}
+
+// newBackOff never gives up: what has to be published has to be published.
+func newBackOff() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,37 @@
+package producer
+
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// position is what a watermark says, without who wrote it: every slot due up to
+// time has been published, of the registry as it was at revision, whose newest
+// timestamp is registry.
+type position struct {
+	time     time.Time
+	revision uint64
+	registry time.Time
+}
+
+func positionOf(wm job.Watermark) position {
+	return position{wm.Time, wm.Revision, wm.RegistryTime}
+}
+
+// knows reports whether a plan that came into force at from, and stands in an
+// entry of the given revision, was part of the registry of this position. The
+// entry's revision alone does not tell: an edit of anything but the plan makes
+// the entry newer and leaves the plan as old as it was.
+func (p position) knows(revision uint64, from time.Time) bool {
+	return revision <= p.revision || !from.After(p.registry)
+}
+
+// ahead reports whether q may replace p as the stored watermark: it goes back in
+// nothing and forward in something.
+func (q position) ahead(p position) bool {
+	if q.time.Before(p.time) || q.revision < p.revision {
+		return false
+	}
+	return q.time.After(p.time) || q.revision > p.revision
+}

@@ -1,0 +1,168 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"golang.org/x/sync/errgroup"
+)
+
+// Registry is where the definitions come from.
+type Registry interface {
+	// Watch calls fn for every stored job, then once with Ready, then for every
+	// change, deletions included, one call at a time and in the broker's order.
+	// Of several changes of one job it may show the last only. It returns nil
+	// when ctx ends, else why it cannot go on.
+	Watch(ctx context.Context, fn func(job.RegistryEvent)) error
+}
+
+// Watermark is the stored word about what has been published.
+type Watermark interface {
+	// Read asks the stream's leader. When there is no watermark the error wraps
+	// job.ErrNotFound, and the revision is the one to create it at.
+	Read(ctx context.Context) (job.Watermark, uint64, error)
+
+	// Write stores wm if revision is the last one and returns the new one. It
+	// repeats the write until it is answered or ctx ends: job.ErrConflict is a
+	// definite no, job.ErrUnknown may have happened.
+	Write(ctx context.Context, wm job.Watermark, revision uint64) (uint64, error)
+}
+
+// Slots is the stream that slots are published to.
+type Slots interface {
+	// Publish sends one slot message on its way. wait blocks until the broker
+	// has answered: duplicate says that a copy was there already. After any
+	// error, of either function, the same message may be published again.
+	Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+
+	// Connected is false while it is of no use to try.
+	Connected() bool
+}
+
+// Clock is the broker's clock as well as this node knows it. Its methods are
+// safe for concurrent use.
+type Clock interface {
+	Now() time.Time
+
+	// Error bounds how far Now may be off.
+	Error() time.Duration
+}
+
+// Config is what a Producer is made of. The interfaces and Node are required.
+type Config struct {
+	// Node is this process's incarnation; it travels with every message.
+	Node string
+
+	Registry  Registry
+	Watermark Watermark
+	Slots     Slots
+	Clock     Clock
+
+	// Horizon is how far back a missed slot may lie and still run. Zero:
+	// job.DefaultHorizon. It belongs to the namespace: all producers have to
+	// have the same.
+	Horizon time.Duration
+
+	// Late is how long after its due time a slot is still simply published;
+	// past that its job's catch-up policy decides. Zero: 1 min.
+	Late time.Duration
+
+	// Logger takes what an operator should know. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// DefaultLate is the zero value of Config.Late.
+const DefaultLate = time.Minute
+
+func (c Config) withDefaults() Config {
+	if c.Horizon == 0 {
+		c.Horizon = job.DefaultHorizon
+	}
+	if c.Late == 0 {
+		c.Late = DefaultLate
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Node == "":
+		return fmt.Errorf("%w producer: no node name", job.ErrInvalid)
+	case c.Registry == nil || c.Watermark == nil || c.Slots == nil || c.Clock == nil:
+		return fmt.Errorf("%w producer: registry, watermark, slots and clock are all required", job.ErrInvalid)
+	case c.Late < 0:
+		return fmt.Errorf("%w producer: late %v must not be negative", job.ErrInvalid, c.Late)
+	case c.Horizon < 0:
+		return fmt.Errorf("%w producer: horizon %v must not be negative", job.ErrInvalid, c.Horizon)
+	}
+	return nil
+}
+
+// Producer publishes the slots of every job in the registry as they fall due.
+// Any number of producers may run beside each other: what they publish is the
+// same, under the same names.
+type Producer struct {
+	cfg   Config
+	stats counters
+}
+
+// New checks the configuration; its errors wrap job.ErrInvalid. Nothing starts
+// before Run.
+func New(cfg Config) (*Producer, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Producer{cfg: cfg}, nil
+}
+
+// Run publishes until ctx ends, and then returns nil. It returns an error when
+// it cannot go on: the registry cannot be watched any more, or the watermark is
+// of a format that this program does not know. An absent or slow broker is
+// waited for. Run owns every goroutine that it starts; it may be called once at
+// a time.
+func (p *Producer) Run(ctx context.Context) error {
+	k := &keeper{Watermark: p.cfg.Watermark, node: p.cfg.Node, log: p.cfg.Logger, wake: make(chan struct{}, 1)}
+	// The watermark is read before the registry: what is in the registry then
+	// is at least as new, so that nothing falls between the two.
+	if err := k.refresh(ctx); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	events := make(chan job.RegistryEvent, 64)
+	s := newShift(p, k)
+	group, inner := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.watch(inner, events) })
+	group.Go(func() error { return k.run(inner) })
+	group.Go(func() error { return s.outbox.collect(inner) })
+	group.Go(func() error { return s.run(inner, events) })
+	return unlessEnded(ctx, group.Wait())
+}
+
+func (p *Producer) watch(ctx context.Context, events chan<- job.RegistryEvent) error {
+	err := p.cfg.Registry.Watch(ctx, func(ev job.RegistryEvent) {
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+		}
+	})
+	if err == nil {
+		err = errors.New("it ended by itself")
+	}
+	return unlessEnded(ctx, fmt.Errorf("watch the job registry: %w", err))
+}
+
+// unlessEnded is err, or nil when ctx has ended: what fails then fails because
+// of that.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

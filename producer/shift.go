@@ -1,0 +1,183 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// maxSleep is how long a suspended machine or a stepped clock may go
+	// unnoticed.
+	maxSleep = time.Second
+
+	// jump is by how much more than a sleep the clock must have moved for the
+	// producer to hold that it was asleep itself.
+	jump = 5 * time.Second
+
+	// awaySleep is how often to look for a connection that is lost.
+	awaySleep = 100 * time.Millisecond
+
+	// maxMargin bounds the lateness that an uncertain clock costs.
+	maxMargin = 100 * time.Millisecond
+)
+
+// shift is one Run: the loop that moves slots from the board to the outbox and
+// what is acknowledged from the outbox to the keeper. One goroutine owns it.
+type shift struct {
+	*Producer
+	board  *board
+	outbox *outbox
+	keeper *keeper
+
+	// seen is the clock at the end of the last turn; asleep says that the
+	// stored watermark must be asked before anything else is handed out: others
+	// may have published meanwhile.
+	seen   time.Time
+	asleep bool
+	away   bool
+}
+
+func newShift(p *Producer, k *keeper) *shift {
+	rules := job.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
+	return &shift{
+		Producer: p, keeper: k, outbox: newOutbox(p), asleep: true,
+		board: newBoard(rules, k.stored, p.cfg.Logger), seen: p.cfg.Clock.Now(),
+	}
+}
+
+func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error {
+	timer := time.NewTimer(maxSleep)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case ev := <-events:
+			s.board.apply(ev, s.now())
+		case a := <-s.outbox.answers:
+			s.outbox.answered(a)
+		case <-timer.C:
+		}
+		s.drain(events)
+		pause, err := s.turn(ctx)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		timer.Reset(pause)
+	}
+}
+
+// drain takes in what else has come, so that a turn is not made for each.
+func (s *shift) drain(events <-chan job.RegistryEvent) {
+	for range maxInFlight {
+		select {
+		case ev := <-events:
+			s.board.apply(ev, s.now())
+		case a := <-s.outbox.answers:
+			s.outbox.answered(a)
+		default:
+			return
+		}
+	}
+}
+
+// now is the broker's clock, less what it may be fast: a slot must not be stored
+// before it is due.
+func (s *shift) now() time.Time {
+	return s.cfg.Clock.Now().Add(-min(s.cfg.Clock.Error(), maxMargin))
+}
+
+// turn does what there is to do and returns for how long there is nothing more.
+func (s *shift) turn(ctx context.Context) (time.Duration, error) {
+	now := s.now()
+	s.wake(now)
+	defer func() { s.seen = s.now() }()
+	switch {
+	case !s.board.ready:
+		return maxSleep, nil // nothing is published before the registry is known
+	case !s.cfg.Slots.Connected():
+		// Nothing is computed ahead: when the broker is back, all that has
+		// fallen due is judged at once.
+		s.away = true
+		return awaySleep, nil
+	}
+	if s.asleep {
+		if err := s.refresh(ctx); err != nil {
+			return maxSleep, err
+		}
+	}
+	if !s.asleep {
+		return s.publish(now), nil
+	}
+	return maxSleep, nil
+}
+
+// wake notices that the producer, or the broker, was gone: what is not
+// acknowledged then goes back to the board.
+func (s *shift) wake(now time.Time) {
+	back := s.away && s.cfg.Slots.Connected()
+	if !back && now.Sub(s.seen) <= maxSleep+jump {
+		return
+	}
+	s.away, s.asleep = !back && s.away, true
+	s.outbox.giveBack(s.board, nil)
+}
+
+// refresh takes up the stored watermark. A failure that time may mend leaves the
+// shift asleep.
+func (s *shift) refresh(ctx context.Context) error {
+	pos, _, err := readWatermark(ctx, s.cfg.Watermark)
+	switch {
+	case errors.Is(err, errFatal):
+		return err
+	case err != nil:
+		s.cfg.Logger.Warn("the watermark cannot be read; trying again", "err", err)
+		return nil
+	}
+	s.asleep = false
+	s.board.skip(pos)
+	if ahead := pos.time.Sub(s.now()); ahead > jump {
+		s.cfg.Logger.Warn("the watermark is ahead of the clock: slots up to it count as published", "watermark", pos.time, "ahead", ahead)
+	}
+	return nil
+}
+
+// publish moves what is due from the board to the outbox.
+func (s *shift) publish(now time.Time) time.Duration {
+	retry := s.outbox.repeat(s.board, now)
+	done := s.handOut(now)
+	if pos, ok := s.outbox.claim(); ok {
+		s.keeper.offer(pos)
+	}
+	pause := maxSleep
+	if next, ok := s.board.next(); ok && done { // else an answer makes room and wakes us
+		pause = min(pause, max(next.Sub(s.now()), 0))
+	}
+	if !retry.IsZero() {
+		pause = min(pause, max(time.Until(retry), 0))
+	}
+	return pause
+}
+
+// handOut reports whether all that is due at now has left the board.
+func (s *shift) handOut(now time.Time) bool {
+	for {
+		room := s.outbox.room()
+		if room <= 0 {
+			return false
+		}
+		slots, done := s.board.due(now, room)
+		s.outbox.add(slots, now)
+		if !done {
+			continue
+		}
+		s.board.settle(now)
+		if pos, ok := s.board.position(now); ok {
+			s.outbox.mark(pos)
+		}
+		return true
+	}
+}
