@@ -96,7 +96,7 @@ func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
 	}
 	s := sample{
 		offset: time.Duration(at.UnixNano()) - (sent+acked)/2,
-		err:    (acked - sent) / 2,
+		err:    (acked - sent + 1) / 2,
 	}
 	if by := c.add(s); by != 0 && c.stepped != nil {
 		c.stepped(by)

@@ -1,0 +1,325 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	lease   = 20 * time.Second
+	horizon = 24 * time.Hour
+)
+
+// fakeQueue is a work queue with the engine's habits: what is not answered within
+// AckWait comes again, an in-progress mark puts that off for whoever holds the
+// message, and an ack is taken from anybody.
+type fakeQueue struct {
+	mu      sync.Mutex
+	ready   []*stored
+	wake    chan struct{}
+	answers []string
+	asked   int // messages asked for and not delivered
+	mostOut int // most messages asked for or in hand at once
+	out     int
+	failing error
+}
+
+type stored struct {
+	q       *fakeQueue
+	message job.Message
+	subject string
+	data    []byte
+	at      time.Time
+	count   int
+	gone    bool
+	timer   *time.Timer
+}
+
+func newQueue() *fakeQueue { return &fakeQueue{wake: make(chan struct{}, 1)} }
+
+func (q *fakeQueue) add(m job.Message) *stored {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := &stored{q: q, message: m, subject: "cronce.slot.default." + m.Slot.Job, data: []byte(`{"n":1}`), at: time.Now()}
+	q.offer(s)
+	return s
+}
+
+// offer makes the message ready; q.mu is held.
+func (q *fakeQueue) offer(s *stored) {
+	q.ready = append(q.ready, s)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *fakeQueue) Fetch(n int, _ ...jetstream.FetchOpt) (jetstream.MessageBatch, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failing != nil {
+		return nil, q.failing
+	}
+	q.asked += n
+	q.mostOut = max(q.mostOut, q.asked+q.out)
+	b := &batch{msgs: make(chan jetstream.Msg)}
+	go q.serve(b, n)
+	return b, nil
+}
+
+func (q *fakeQueue) serve(b *batch, n int) {
+	defer close(b.msgs)
+	expires := time.After(time.Second)
+	for n > 0 {
+		s := q.next()
+		if s == nil {
+			select {
+			case <-q.wake:
+				continue
+			case <-time.After(5 * time.Millisecond):
+				continue
+			case <-expires:
+			}
+			break
+		}
+		n--
+		b.msgs <- delivered{s, s.deliver()}
+	}
+	q.mu.Lock()
+	q.asked -= n
+	q.mu.Unlock()
+}
+
+func (q *fakeQueue) next() *stored {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.ready) > 0 {
+		s := q.ready[0]
+		q.ready = q.ready[1:]
+		if !s.gone {
+			q.asked--
+			q.out++
+			return s
+		}
+	}
+	return nil
+}
+
+// deliver counts the delivery and starts AckWait.
+func (s *stored) deliver() int {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.count++
+	s.again(lease)
+	return s.count
+}
+
+// again has the message come again after d, unless it is answered; q.mu is held.
+func (s *stored) again(d time.Duration) {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.timer = time.AfterFunc(d, func() {
+		s.q.mu.Lock()
+		defer s.q.mu.Unlock()
+		if !s.gone {
+			s.q.offer(s)
+		}
+	})
+}
+
+func (s *stored) answer(what string, then func()) error {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.q.answers = append(s.q.answers, what+" "+s.message.Slot.ID())
+	then()
+	return nil
+}
+
+func (q *fakeQueue) said() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.answers)
+}
+
+// verdicts are the answers but for the in-progress marks.
+func (q *fakeQueue) verdicts() []string {
+	return slices.DeleteFunc(q.said(), func(a string) bool { return a[:3] == "wpi" })
+}
+
+type batch struct{ msgs chan jetstream.Msg }
+
+func (b *batch) Messages() <-chan jetstream.Msg { return b.msgs }
+func (b *batch) Error() error                   { return nil }
+
+// delivered is one delivery of a stored message.
+type delivered struct {
+	s     *stored
+	count int
+}
+
+func (d delivered) Metadata() (*jetstream.MsgMetadata, error) {
+	return &jetstream.MsgMetadata{NumDelivered: uint64(d.count), Timestamp: d.s.at}, nil
+}
+func (d delivered) Data() []byte                    { return d.s.data }
+func (d delivered) Headers() nats.Header            { return d.s.message.Header() }
+func (d delivered) Subject() string                 { return d.s.subject }
+func (d delivered) Reply() string                   { return "" }
+func (d delivered) DoubleAck(context.Context) error { return errors.New("not used") }
+func (d delivered) Term() error                     { return errors.New("not used") }
+
+func (d delivered) Ack() error {
+	return d.s.answer("ack", func() { d.s.gone = true; d.s.q.out--; d.s.timer.Stop() })
+}
+
+func (d delivered) TermWithReason(string) error {
+	return d.s.answer("term", func() { d.s.gone = true; d.s.q.out--; d.s.timer.Stop() })
+}
+
+func (d delivered) Nak() error {
+	return d.s.answer("nak", func() { d.s.timer.Stop(); d.s.q.out--; d.s.q.offer(d.s) })
+}
+
+func (d delivered) NakWithDelay(delay time.Duration) error {
+	return d.s.answer(fmt.Sprintf("later(%v)", delay.Round(time.Millisecond)), func() { d.s.q.out--; d.s.again(delay) })
+}
+
+func (d delivered) InProgress() error {
+	return d.s.answer("wpi", func() {
+		if !d.s.gone {
+			d.s.again(lease)
+		}
+	})
+}
+
+// fakeNode is an incarnation whose life the test decides.
+type fakeNode struct {
+	name string
+	ctx  context.Context
+	lose context.CancelCauseFunc
+
+	mu        sync.Mutex
+	untrusted bool
+	dead      map[string]bool
+}
+
+func newNode(name string) *fakeNode {
+	n := &fakeNode{name: name, dead: map[string]bool{}}
+	n.ctx, n.lose = context.WithCancelCause(context.Background())
+	return n
+}
+
+func (n *fakeNode) Name() string             { return n.name }
+func (n *fakeNode) Context() context.Context { return n.ctx }
+func (n *fakeNode) Trusted() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ctx.Err() == nil && !n.untrusted
+}
+
+func (n *fakeNode) Dead(_ context.Context, name string) (bool, time.Duration, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dead[name], 3 * time.Second, nil
+}
+
+func (n *fakeNode) kill(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dead[name] = true
+}
+
+// fakeRegistry holds definitions.
+type fakeRegistry map[string]job.Entry
+
+func (r fakeRegistry) Lookup(_ context.Context, name string, _ uint64) (job.Entry, error) {
+	e, ok := r[name]
+	if !ok {
+		return job.Entry{}, job.ErrNotFound
+	}
+	return e, nil
+}
+
+// bench is one consumer with its surroundings.
+type bench struct {
+	*testing.T
+	queue    *fakeQueue
+	node     *fakeNode
+	ledger   *hookedLedger
+	registry fakeRegistry
+	handlers map[string]job.Handler
+	cfg      consumer.Config
+	events   []job.Event
+	mu       sync.Mutex
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{
+		T: t, queue: newQueue(), node: newNode("A"), ledger: newLedger(),
+		registry: fakeRegistry{}, handlers: map[string]job.Handler{},
+	}
+	b.cfg = consumer.Config{
+		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Registry: b.registry,
+		Open:    func(context.Context) (consumer.Source, error) { return b.queue, nil },
+		Handler: func(name string) job.Handler { return b.handlers[name] },
+		Table:   consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4,
+		Emit: func(e job.Event) { b.mu.Lock(); b.events = append(b.events, e); b.mu.Unlock() },
+	}
+	return b
+}
+
+// handle registers a job with its handler.
+func (b *bench) handle(j job.Job, h job.Handler) {
+	if j.Schedule == "" {
+		j.Schedule = "@every 1s"
+	}
+	b.registry[j.Name] = job.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: job.Definition{Job: j.WithDefaults()}}
+	b.handlers[j.Name] = h
+}
+
+// publish adds a slot of the job, due now.
+func (b *bench) publish(name string) job.Slot {
+	s := job.NewSlot(name, time.Now())
+	b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At})
+	return s
+}
+
+// run starts the consumer; the returned function stops it and returns what Run
+// returned.
+func (b *bench) run() (stop func() error) {
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	c := consumer.New(b.cfg)
+	go func() { ended <- c.Run(ctx) }()
+	return func() error { cancel(); return <-ended }
+}
+
+func (b *bench) record(s job.Slot) job.Record {
+	b.Helper()
+	r, _, err := b.ledger.Read(b.Context(), s)
+	if err != nil {
+		b.Fatalf("record of %s: %v", s, err)
+	}
+	return r
+}
+
+func (b *bench) kinds() []job.EventKind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var kinds []job.EventKind
+	for _, e := range b.events {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
