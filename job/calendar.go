@@ -52,19 +52,19 @@ func newCalendar(f fieldSet, x exclusions) *calendar {
 	// force on it, and few of their combinations occur.
 	left := map[uint64]bool{}
 	for month := 1; month <= 12; month++ {
-		for day := 1; day <= daysIn(4, month); day++ {
-			for weekday := range 7 {
-				if !f.matchesDay(month, day, weekday) {
-					continue
-				}
+		for day := 1; day <= daysIn(4, month); day++ { // of a leap year
+			weekdays := f.weekdays(month, day)
+			for weekday := 0; weekday < 7 && len(x.expressions) > 0; weekday++ {
 				active := x.active(month, day, weekday)
 				if _, known := left[active]; !known {
 					_, left[active] = c.nextTime(active, 0)
 				}
-				if left[active] {
-					c.days[month][day] |= 1 << weekday
-					c.months |= 1 << month
+				if !left[active] {
+					weekdays &^= 1 << weekday
 				}
+			}
+			if c.days[month][day] = weekdays; weekdays != 0 {
+				c.months |= 1 << month
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func (c *calendar) nextTime(active uint64, from int) (int, bool) {
 func (x exclusions) active(month, day, weekday int) uint64 {
 	var set uint64
 	for i, f := range x.expressions {
-		if f.matchesDay(month, day, weekday) {
+		if f.weekdays(month, day)>>weekday&1 == 1 {
 			set |= 1 << i
 		}
 	}

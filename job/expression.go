@@ -31,17 +31,20 @@ type fieldSet struct {
 	either bool
 }
 
-// matchesDay reports whether the date is one of the expression's. weekday is 0
-// for Sunday.
-func (f fieldSet) matchesDay(month, day, weekday int) bool {
-	if f.month>>month&1 == 0 {
-		return false
+// weekdays is the set of weekdays on which the date is one of the expression's:
+// bit 0 for Sunday.
+func (f fieldSet) weekdays(month, day int) uint8 {
+	const week = 1<<7 - 1
+	dom, dow := f.dom>>day&1 == 1, uint8(f.dow)
+	switch {
+	case f.month>>month&1 == 0:
+		return 0
+	case f.either && dom:
+		return week
+	case f.either || dom:
+		return dow
 	}
-	dom, dow := f.dom>>day&1 == 1, f.dow>>weekday&1 == 1
-	if f.either {
-		return dom || dow
-	}
-	return dom && dow
+	return 0
 }
 
 func (f fieldSet) String() string {

@@ -13,35 +13,35 @@ import (
 // nothing with the first: it walks instant by instant, looks at the clock on the
 // wall, and compares numbers.
 type judge struct {
-	loc     *time.Location
-	step    int64 // seconds from one instant to the next
-	elapsed bool
-	gap     job.GapPolicy
-	repeat  job.RepeatPolicy
-	match   func(wall time.Time) bool
-	exclude func(wall time.Time) bool
+	walk
+	elapsed  bool
+	matched  []bool // by index of the walk
+	match    func(wall time.Time) bool
+	excluded []bool
 }
 
-func newJudge(loc *time.Location, p job.Plan) judge {
+func newJudge(w walk, p job.Plan) judge {
 	fields := strings.Fields(p.Schedule)
-	j := judge{loc: loc, step: 60, gap: p.DSTGap, repeat: p.DSTOverlap, match: naiveMatch(p.Schedule, 0)}
-	hour := fields[1]
-	if len(fields) == 6 {
-		j.step, hour = 1, fields[2]
-	}
-	j.elapsed = hour[0] == '*'
-	var excludes []func(time.Time) bool
-	for _, x := range p.Exclude {
-		if !strings.Contains(x, " ") {
-			excludes = append(excludes, func(wall time.Time) bool { return wall.Format("2006-01-02") == x })
-			continue
-		}
-		excludes = append(excludes, naiveMatch(x, -1))
-	}
-	j.exclude = func(wall time.Time) bool {
-		return slices.ContainsFunc(excludes, func(f func(time.Time) bool) bool { return f(wall) })
+	hour := fields[len(fields)-4]
+	j := judge{walk: w, elapsed: hour[0] == '*', match: naiveMatch(p.Schedule, 0)}
+	for _, wall := range w.walls {
+		j.matched = append(j.matched, j.match(wall))
+		j.excluded = append(j.excluded, slices.ContainsFunc(p.Exclude, func(x string) bool {
+			if strings.Contains(x, " ") {
+				return naiveMatch(x, -1)(wall)
+			}
+			return wall.Format("2006-01-02") == x
+		}))
 	}
 	return j
+}
+
+// naiveStep is the distance at which the slots of an expression can lie.
+func naiveStep(expression string) int64 {
+	if len(strings.Fields(expression)) == 6 {
+		return 1
+	}
+	return 60
 }
 
 // wallTime is what a clock shows at u, as though it stood in UTC.
@@ -76,33 +76,39 @@ func newWalk(loc *time.Location, step, from, to int64) walk {
 	return w
 }
 
-// slots lists the slots of the window, but for those that begin and end would
-// decide from outside of it.
-func (j judge) slots(w walk) []int64 {
+// slots lists the slots of the window under a pair of policies. Those near its
+// ends may be wrong: what the clock showed beyond is not known.
+func (j judge) slots(gap job.GapPolicy, repeat job.RepeatPolicy) []int64 {
 	var slots []int64
-	for i, u := range w.instants {
-		if i > 0 && j.isSlot(w, i) && !j.exclude(w.walls[i]) {
+	for i, u := range j.instants {
+		if i > 0 && !j.excluded[i] && (j.onTheClock(i, repeat) || gap == job.GapAfter && j.afterGap(i)) {
 			slots = append(slots, u)
 		}
 	}
 	return slots
 }
 
-func (j judge) isSlot(w walk, i int) bool {
-	matches := j.match(w.walls[i])
-	if j.elapsed {
-		return matches
-	}
-	if matches && (j.repeat == job.RepeatBoth ||
-		j.repeat == job.RepeatFirst && !w.earlier[i] ||
-		j.repeat == job.RepeatSecond && !w.later[i]) {
+func (j judge) onTheClock(i int, repeat job.RepeatPolicy) bool {
+	switch {
+	case !j.matched[i]:
+		return false
+	case j.elapsed || repeat == job.RepeatBoth:
 		return true
+	case repeat == job.RepeatFirst:
+		return !j.earlier[i]
+	default:
+		return !j.later[i]
 	}
-	if j.gap == job.GapSkip {
+}
+
+// afterGap looks for a match among the wall times that the clock went over on
+// its way to this instant.
+func (j judge) afterGap(i int) bool {
+	if j.elapsed {
 		return false
 	}
-	step := time.Duration(w.step) * time.Second
-	for wall := w.walls[i-1].Add(step); wall.Before(w.walls[i]); wall = wall.Add(step) {
+	step := time.Duration(j.step) * time.Second
+	for wall := j.walls[i-1].Add(step); wall.Before(j.walls[i]); wall = wall.Add(step) {
 		if j.match(wall) {
 			return true
 		}
