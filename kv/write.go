@@ -37,7 +37,7 @@ func write(ctx context.Context, a asker, what string, m *nats.Msg, revision uint
 		case err == nil:
 			return won, nil
 		case kind == conflict:
-			won, settled := judge(ctx, a, m, revision)
+			won, settled := judge(ctx, a, m, revision, err)
 			if settled && won > 0 {
 				return won, nil
 			}
@@ -65,11 +65,12 @@ func write(ctx context.Context, a asker, what string, m *nats.Msg, revision uint
 // revision: our own, an earlier copy of it. Settled without one: somebody
 // else's. Not settled: what could be read explains no conflict, so that the
 // reading was stale, or the write that we collided with came to nothing.
-func judge(ctx context.Context, a asker, m *nats.Msg, revision uint64) (won uint64, settled bool) {
+func judge(ctx context.Context, a asker, m *nats.Msg, revision uint64, met error) (won uint64, settled bool) {
 	stored, err := a.get(ctx)
 	switch {
 	case errors.Is(err, errNothing):
-		return 0, revision > 0
+		// Gone, if the conflict was not with a write that is still under way.
+		return 0, revision > 0 && hasCode(met, jetstream.JSErrCodeStreamWrongLastSequence)
 	case err != nil, stored.revision <= revision:
 		return 0, false
 	case stored.same(m):

@@ -1,0 +1,302 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"pgregory.net/rapid"
+)
+
+// answer is what a scripted broker does with one question.
+type answer struct {
+	store    bool  // the write is stored, if its revision is the last
+	err      error // what the caller gets in place of the truth; nil: the truth
+	entry    *entry
+	meantime func(*script) // what others do before it
+}
+
+// script is a broker that holds one key and answers as it is told, and with the
+// truth once its lines are spent.
+type script struct {
+	now        entry
+	last       uint64
+	puts, gets []answer
+	asked      int
+}
+
+func shift(lines *[]answer) answer {
+	if len(*lines) == 0 {
+		return answer{store: true}
+	}
+	line := (*lines)[0]
+	*lines = (*lines)[1:]
+	return line
+}
+
+func (s *script) set(value string) {
+	s.last++
+	s.now = entry{revision: s.last, data: []byte(value)}
+}
+
+func (s *script) put(_ context.Context, m *nats.Msg, revision uint64) (uint64, error) {
+	s.asked++
+	line := shift(&s.puts)
+	if line.meantime != nil {
+		line.meantime(s)
+	}
+	won, err := uint64(0), error(&jetstream.APIError{Code: 400, ErrorCode: 10071})
+	if line.store && s.now.revision == revision {
+		s.last++
+		s.now = entry{revision: s.last, data: m.Data, header: m.Header}
+		won, err = s.last, nil
+	}
+	if line.err != nil {
+		return 0, line.err
+	}
+	return won, err
+}
+
+func (s *script) get(context.Context) (entry, error) {
+	s.asked++
+	line := shift(&s.gets)
+	switch {
+	case line.err != nil:
+		return entry{}, line.err
+	case line.entry != nil:
+		return *line.entry, nil
+	case s.now.revision == 0:
+		return entry{}, errNothing
+	}
+	return s.now, nil
+}
+
+var (
+	errTimeout  = context.DeadlineExceeded
+	errInFlight = &jetstream.APIError{Code: 400, ErrorCode: 10164}
+	errFull     = &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}
+	errDisk     = &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "write block 1: no space left on device"}
+)
+
+// TestWrite plays what can happen between a writer and the broker.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	other := func(s *script) { s.set("other") }
+	stale := &entry{revision: 3, data: []byte("before")}
+	for name, test := range map[string]struct {
+		revision uint64 // the writer's; the key stands at 3
+		script   script
+		want     uint64
+		err      error
+		asked    int
+	}{
+		"costs one question when all is well":                  {3, script{}, 4, nil, 1},
+		"its answer is lost":                                   {3, script{puts: []answer{{store: true, err: errTimeout}}}, 4, nil, 3},
+		"it is lost":                                           {3, script{puts: []answer{{err: errTimeout}}}, 4, nil, 2},
+		"no leader answers for a while":                        {3, script{puts: []answer{{err: nats.ErrNoResponders}, {err: jetstream.ErrNoStreamResponse}}}, 4, nil, 3},
+		"somebody else was first":                              {3, script{puts: []answer{{store: true, meantime: other}}}, 0, job.ErrConflict, 2},
+		"it is lost, and then somebody else writes":            {3, script{puts: []answer{{err: errTimeout}, {store: true, meantime: other}}}, 0, job.ErrConflict, 3},
+		"it is stored unanswered, and then overwritten":        {3, script{puts: []answer{{store: true, err: errTimeout}, {store: true, meantime: other}}}, 0, job.ErrConflict, 3},
+		"it collides with a write that fails (10164)":          {3, script{puts: []answer{{err: errInFlight}}}, 4, nil, 3},
+		"it collides with one that is stored (10164)":          {3, script{puts: []answer{{err: errInFlight, meantime: other}}}, 0, job.ErrConflict, 2},
+		"it collides with its own first copy (10164)":          {3, script{puts: []answer{{store: true, err: errTimeout}, {err: errInFlight}}}, 4, nil, 3},
+		"the reading after a conflict is stale":                {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{entry: stale}}}, 4, nil, 5},
+		"the reading after a conflict is unanswered":           {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{err: errTimeout}}}, 4, nil, 5},
+		"what it expected is gone":                             {3, script{puts: []answer{{store: true, meantime: func(s *script) { s.now = entry{} }}}}, 0, job.ErrConflict, 2},
+		"the bucket is full":                                   {3, script{puts: []answer{{err: errFull}}}, 0, errFull, 1},
+		"the bucket is full after an unanswered copy":          {3, script{puts: []answer{{store: true, err: errTimeout}, {err: errFull}}}, 0, job.ErrUnknown, 2},
+		"a leader's disk fails for a moment":                   {3, script{puts: []answer{{err: errDisk}}}, 4, nil, 2},
+		"the connection is closed for good":                    {3, script{puts: []answer{{err: nats.ErrConnectionClosed}}}, 0, nats.ErrConnectionClosed, 1},
+		"it creates where there is nothing, after a collision": {0, script{puts: []answer{{err: errInFlight, meantime: func(s *script) { s.now = entry{} }}}}, 4, nil, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := test.script
+				s.now, s.last = *stale, 3
+				got, err := write(t.Context(), &s, "b/k", &nats.Msg{Data: []byte("mine")}, test.revision)
+				if got != test.want || !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
+					t.Errorf("got revision %d, %v; want %d, %v", got, err, test.want, test.err)
+				}
+				if s.asked != test.asked {
+					t.Errorf("asked the broker %d times, want %d", s.asked, test.asked)
+				}
+			})
+		})
+	}
+}
+
+// TestWriteNamesWhatItWaitedFor: a caller reads in the error which operation
+// went unanswered, and for how long.
+func TestWriteNamesWhatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := write(ctx, silent{}, "cronce_ledger/report.20261121T070000Z", &nats.Msg{}, 7)
+		want := "write cronce_ledger/report.20261121T070000Z at revision 7: not answered: it may have happened (after 3s): context deadline exceeded"
+		if !errors.Is(err, job.ErrUnknown) || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	})
+}
+
+// silent never answers.
+type silent struct{}
+
+func (silent) put(ctx context.Context, _ *nats.Msg, _ uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func (silent) get(ctx context.Context) (entry, error) {
+	<-ctx.Done()
+	return entry{}, ctx.Err()
+}
+
+// chaos is a broker behind a network that loses requests and answers, delivers
+// copies late, shows collisions that come to nothing, and lets readings be
+// stale. It stores only what names the last revision.
+type chaos struct {
+	mu      sync.Mutex
+	random  *rand.Rand
+	history []entry
+	delayed []func()
+}
+
+func (c *chaos) now() entry {
+	if len(c.history) == 0 {
+		return entry{}
+	}
+	return c.history[len(c.history)-1]
+}
+
+func (c *chaos) store(m *nats.Msg, revision uint64) (uint64, error) {
+	if c.now().revision != revision {
+		return 0, &jetstream.APIError{ErrorCode: 10071}
+	}
+	c.history = append(c.history, entry{revision: uint64(len(c.history) + 1), data: m.Data})
+	return c.now().revision, nil
+}
+
+func (c *chaos) put(_ context.Context, m *nats.Msg, revision uint64) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.land(2)
+	switch c.random.IntN(6) {
+	case 0:
+		return 0, errTimeout
+	case 1:
+		_, _ = c.store(m, revision)
+		return 0, errTimeout
+	case 2:
+		c.delayed = append(c.delayed, func() { _, _ = c.store(m, revision) })
+		return 0, errTimeout
+	case 3:
+		return 0, errInFlight
+	}
+	return c.store(m, revision)
+}
+
+func (c *chaos) get(context.Context) (entry, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.land(2)
+	back := 1
+	switch c.random.IntN(4) {
+	case 0:
+		return entry{}, errTimeout
+	case 1:
+		back = 2
+	}
+	if len(c.history) < back {
+		return entry{}, errNothing
+	}
+	return c.history[len(c.history)-back], nil
+}
+
+// land delivers delayed copies: one in odds times one, and so on.
+func (c *chaos) land(odds int) {
+	for len(c.delayed) > 0 && c.random.IntN(odds) == 0 {
+		first := c.delayed[0]
+		c.delayed = c.delayed[1:]
+		first()
+	}
+}
+
+// find returns the values' places in the history, from 0, and -1 for none.
+func (c *chaos) find(value string) int {
+	return slices.IndexFunc(c.history, func(e entry) bool { return string(e.data) == value })
+}
+
+// TestWriteIsCertain races writers through chaos: a success stands in the
+// history at the returned revision, nothing stands there twice, and a conflict
+// is a no for ever, unless the write was stored and has been overwritten.
+func TestWriteIsCertain(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		seed := rapid.Uint64().Draw(r, "seed")
+		writers := rapid.IntRange(1, 4).Draw(r, "writers")
+		synctest.Test(t, func(*testing.T) {
+			c := &chaos{random: rand.New(rand.NewPCG(seed, 1))}
+			var all sync.WaitGroup
+			refused := make(chan string, 100)
+			for w := range writers {
+				all.Go(func() {
+					for n := range 10 {
+						if err := c.attempt(fmt.Sprintf("%d-%d", w, n), refused); err != nil {
+							r.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			close(refused)
+			c.land(1)
+			for value := range refused {
+				if c.find(value) >= 0 {
+					r.Errorf("%s: called a conflict, and was stored later", value)
+				}
+			}
+			seen := map[string]bool{}
+			for _, e := range c.history {
+				if seen[string(e.data)] {
+					r.Errorf("%s stands in the history twice", e.data)
+				}
+				seen[string(e.data)] = true
+			}
+		})
+	})
+}
+
+// attempt writes value over what stands there, and checks what it is told.
+func (c *chaos) attempt(value string, refused chan<- string) error {
+	c.mu.Lock()
+	expected := c.now().revision
+	c.mu.Unlock()
+	won, err := write(context.Background(), c, "b/k", &nats.Msg{Data: []byte(value)}, expected)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch at := c.find(value); {
+	case err == nil && (at < 0 || c.history[at].revision != won):
+		return fmt.Errorf("%s: won %d, which is not in the history", value, won)
+	case err != nil && !errors.Is(err, job.ErrConflict):
+		return err
+	case err != nil && at >= 0 && at == len(c.history)-1:
+		return fmt.Errorf("%s: called a conflict, and stands there", value)
+	case err != nil && at < 0:
+		refused <- value
+	}
+	return nil
+}
