@@ -4,10 +4,9 @@ package guard
 
 // Pid is the process ID of the guard process, 0 if there is none.
 func (g *Guard) Pid() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.link == nil {
+	link := g.link.Load()
+	if link == nil {
 		return 0
 	}
-	return g.link.process.Process.Pid
+	return link.process.Process.Pid
 }

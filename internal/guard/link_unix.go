@@ -20,6 +20,10 @@ import (
 // long it may take to exit beyond the time that commands have to end.
 const answerIn = 5 * time.Second
 
+// inGuard is set in the environment of guard processes. One that goes on as if it
+// were the program itself, for want of Dispatch, would start another one.
+const inGuard = "CRONCE_GUARD_PROCESS"
+
 // link is a running guard process as the worker sees it.
 type link struct {
 	config  Config
@@ -29,6 +33,9 @@ type link struct {
 
 	wake     chan struct{} // a renewal is due
 	outgoing chan outgoing
+
+	ending sync.Once
+	why    error // set by ending
 
 	// dead is closed when the process has been reaped; err says why, then.
 	dead chan struct{}
@@ -47,6 +54,9 @@ type outgoing struct {
 
 // newLink starts a guard process.
 func newLink(config Config, until func() time.Duration) (*link, error) {
+	if os.Getenv(inGuard) != "" {
+		return nil, errors.New("this is a guard process already: the program's main does not call guard.Dispatch")
+	}
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -62,6 +72,7 @@ func newLink(config Config, until func() time.Duration) (*link, error) {
 		dead: make(chan struct{}), reports: map[uint64]chan report{},
 	}
 	l.process = exec.Command(executable, guardArgs(config)...)
+	l.process.Env = append(os.Environ(), inGuard+"=1")
 	l.process.ExtraFiles = []*os.File{theirs}
 	complaint := &head{max: 2 << 10}
 	l.process.Stderr = complaint
@@ -94,10 +105,19 @@ func (l *link) write() {
 		err := encoder.encode(out.request, out.files...)
 		out.sent <- err
 		if err != nil {
-			l.conn.Close()
+			l.end(err)
 			return
 		}
 	}
+}
+
+// end closes the connection: a guard that lives ends all commands and itself when
+// it sees that.
+func (l *link) end(why error) {
+	l.ending.Do(func() {
+		l.why = why
+		l.conn.Close()
+	})
 }
 
 // read hands reports out until the guard is gone.
@@ -110,16 +130,21 @@ func (l *link) read(complaint *head) {
 			l.deliver(r)
 		}
 	}
-	// A guard that lives ends all commands and itself when it sees this.
-	l.conn.Close()
+	l.end(err)
 	kill := time.AfterFunc(l.config.KillAfter+answerIn, func() { _ = l.process.Process.Kill() })
 	waitErr := l.process.Wait()
 	kill.Stop()
 	l.err = errors.Join(waitErr, complaint.err())
 	if l.err == nil {
-		l.err = err
+		l.err = l.why
 	}
 	close(l.dead)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, to := range l.reports {
+		to <- report{ID: id, Kind: lost}
+	}
 }
 
 func (l *link) deliver(r report) {
@@ -130,12 +155,13 @@ func (l *link) deliver(r report) {
 	}
 }
 
-// add names a command and returns where the reports on it arrive: two at most.
+// add names a command and returns where the reports on it arrive: two at most
+// from the guard, and one if that is lost. Once dead, send fails instead.
 func (l *link) add() (uint64, <-chan report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lastID++
-	reports := make(chan report, 2)
+	reports := make(chan report, 3)
 	l.reports[l.lastID] = reports
 	return l.lastID, reports
 }
@@ -181,7 +207,7 @@ func (l *link) isDead() bool {
 
 // close ends the guard process, and with it all commands.
 func (l *link) close() {
-	l.conn.Close()
+	l.end(errClosed)
 	<-l.dead
 }
 

@@ -324,6 +324,14 @@ func TestWhenTheGuardIsKilledItsCommandsEndAndTheNextRunHasANewOne(t *testing.T)
 	}
 }
 
+// Not parallel: it changes the environment.
+func TestAProgramThatForgetsDispatchDoesNotStartGuardsForEver(t *testing.T) {
+	t.Setenv("CRONCE_GUARD_PROCESS", "1")
+	if err := newGuard(t, guard.Config{}).Start(); err == nil || !strings.Contains(err.Error(), "guard.Dispatch") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAGuardStartedByHandSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"__guard"}, {"__guard", "1s", "1s"}} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,9 +20,11 @@ import (
 type Guard struct {
 	config Config
 
-	mu     sync.Mutex
-	until  time.Duration
-	link   *link // nil, or the last guard process, which may be dead
+	// Apart from mu, so that a heartbeat never waits for a process to start.
+	until atomic.Int64         // a time.Duration
+	link  atomic.Pointer[link] // nil, or the last guard process, which may be dead
+
+	mu     sync.Mutex // held by those who set link
 	closed bool
 }
 
@@ -32,11 +35,16 @@ func New(config Config) *Guard { return &Guard{config: config.withDefaults()} }
 // Before the first call, and when the deadline has passed, nothing is started.
 // An earlier deadline than the last one changes nothing. It never waits.
 func (g *Guard) Renew(until time.Duration) {
-	g.mu.Lock()
-	g.until = max(g.until, until)
-	link := g.link
-	g.mu.Unlock()
-	if link != nil {
+	for {
+		last := g.until.Load()
+		if last >= int64(until) {
+			return
+		}
+		if g.until.CompareAndSwap(last, int64(until)) {
+			break
+		}
+	}
+	if link := g.link.Load(); link != nil {
 		link.renew()
 	}
 }
@@ -53,31 +61,26 @@ func (g *Guard) connect() (*link, error) {
 	if g.closed {
 		return nil, errClosed
 	}
-	if g.link != nil && !g.link.isDead() {
-		return g.link, nil
+	if link := g.link.Load(); link != nil && !link.isDead() {
+		return link, nil
 	}
 	link, err := newLink(g.config, g.deadline)
 	if err != nil {
 		return nil, fmt.Errorf("start the guard process: %w", err)
 	}
-	g.link = link
+	g.link.Store(link)
 	return link, nil
 }
 
-func (g *Guard) deadline() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.until
-}
+func (g *Guard) deadline() time.Duration { return time.Duration(g.until.Load()) }
 
 // Close ends what runs, as if the lease had been lost, and the guard process.
 // Run fails from then on.
 func (g *Guard) Close() {
 	g.mu.Lock()
 	g.closed = true
-	link := g.link
 	g.mu.Unlock()
-	if link != nil {
+	if link := g.link.Load(); link != nil {
 		link.close()
 	}
 }
@@ -119,9 +122,6 @@ func (l *link) follow(ctx context.Context, id uint64, path string, reports <-cha
 			done = nil
 			// An error means that the link is about to be dead.
 			_ = l.send(context.Background(), request{ID: id, End: true})
-		case <-l.dead:
-			l.abandon(pid)
-			return l.deadErr()
 		case r := <-reports:
 			switch r.Kind {
 			case started:
@@ -132,6 +132,9 @@ func (l *link) follow(ctx context.Context, id uint64, path string, reports <-cha
 				return fmt.Errorf("not started: %w", job.ErrLeaseLost)
 			case gone:
 				return r.result(ctx)
+			case lost:
+				abandon(pid)
+				return l.deadErr()
 			}
 		}
 	}
@@ -139,7 +142,7 @@ func (l *link) follow(ctx context.Context, id uint64, path string, reports <-cha
 
 // abandon kills the group of a command whose guard has died, and waits until it
 // is gone, for answerIn at most.
-func (l *link) abandon(pid int) {
+func abandon(pid int) {
 	if pid == 0 {
 		return
 	}

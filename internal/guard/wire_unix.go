@@ -59,6 +59,7 @@ const (
 	failed       // to start
 	refused      // to start: the deadline is over
 	gone         // the whole group
+	lost         // the guard; the worker says that to itself
 )
 
 // socketpair returns the two ends of the connection of worker and guard, closed
