@@ -1,0 +1,155 @@
+package job
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+	"time"
+)
+
+var rewrite = flag.Bool("rewrite-hash", false, "write testdata/hash.json anew; the diff is a break of the protocol")
+
+type hashVector struct {
+	Job   string `json:"job"`
+	Field string `json:"field"`
+	Size  int    `json:"size"`
+	Hash  int    `json:"hash"`
+}
+
+// The vectors are part of the protocol: were they to change, every job with an H
+// would move, and clients in other languages would disagree.
+func TestHashAgreesWithTheVectorsOfTheProtocol(t *testing.T) {
+	t.Parallel()
+	const file = "testdata/hash.json"
+	if *rewrite {
+		var vectors []hashVector
+		for _, job := range []string{"report", "Report", "a", "backup-db_1", "0123456789012345678901234567890123456789012345678901234567890123"} {
+			for _, f := range cronFields {
+				size := f.hashMax - f.min + 1
+				vectors = append(vectors, hashVector{job, f.name, size, stableHash(job, f.name, size)})
+			}
+			vectors = append(vectors, hashVector{job, "spread", 300, stableHash(job, "spread", 300)})
+		}
+		data, _ := json.MarshalIndent(vectors, "", "  ")
+		if err := os.WriteFile(file, append(data, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []hashVector
+	if err := json.Unmarshal(data, &vectors); err != nil || len(vectors) == 0 {
+		t.Fatal(len(vectors), err)
+	}
+	for _, v := range vectors {
+		if got := stableHash(v.Job, v.Field, v.Size); got != v.Hash {
+			t.Errorf("%+v: got %d", v, got)
+		}
+	}
+}
+
+// FNV-1a as its authors write it, without the library.
+func TestHashIsFNV1aOverNameZeroAndField(t *testing.T) {
+	t.Parallel()
+	h := uint64(14695981039346656037)
+	for _, c := range []byte("report\x00minute") {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	if got, want := stableHash("report", "minute", 60), int(h%60); got != want {
+		t.Errorf("got %d, want %d", got, want)
+	}
+}
+
+func TestHResolvesToTheHashOfTheJobsName(t *testing.T) {
+	t.Parallel()
+	const name = "report"
+	fields := map[string]cronField{}
+	for _, f := range cronFields {
+		fields[f.name] = f
+	}
+	for _, c := range []struct {
+		field, text string
+		low, size   int
+		step        bool
+	}{
+		{"minute", "H", 0, 60, false},
+		{"dom", "H", 1, 28, false}, // a day that every month has
+		{"month", "H", 1, 12, false},
+		{"dow", "H", 0, 7, false},
+		{"hour", "H(9-17)", 9, 9, false},
+		{"dom", "H(29-31)", 29, 3, false},
+		{"dow", "H(MON-FRI)", 1, 5, false},
+		{"minute", "H/15", 0, 15, true},
+		{"minute", "H(10-29)/5", 10, 5, true},
+	} {
+		f := fields[c.field]
+		want := c.low + stableHash(name, c.field, c.size)
+		got, err := f.resolve(name, c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, _, stepped := cutRange(got)
+		if plain != want || stepped != c.step {
+			t.Errorf("%s %s is %s, want it to begin at %d", c.field, c.text, got, want)
+		}
+	}
+}
+
+func cutRange(text string) (first int, rest string, ranged bool) {
+	for i, c := range text {
+		if c < '0' || c > '9' {
+			return first, text[i:], true
+		}
+		first = first*10 + int(c-'0')
+	}
+	return first, "", false
+}
+
+func TestAThousandHourlyJobsDoNotFireTogether(t *testing.T) {
+	t.Parallel()
+	perMinute := map[int]int{}
+	for i := range 1000 {
+		s, err := ParseSchedule(jobName(i), Plan{Schedule: "H * * * *"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		perMinute[s.Next(time.Time{}).Minute()]++
+	}
+	for minute, n := range perMinute {
+		if n > 60 {
+			t.Errorf("%d of 1000 at minute %d", n, minute)
+		}
+	}
+	if len(perMinute) < 50 {
+		t.Errorf("only %d minutes used", len(perMinute))
+	}
+}
+
+func TestSpreadDelaysTheDueTimeAndNotTheSlot(t *testing.T) {
+	t.Parallel()
+	delays := map[time.Duration]bool{}
+	for i := range 100 {
+		s, err := ParseSchedule(jobName(i), Plan{Schedule: "0 * * * *", Spread: 5 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := s.Delay()
+		if d < 0 || d >= 5*time.Minute || d%time.Second != 0 || d != time.Duration(stableHash(jobName(i), "spread", 300))*time.Second {
+			t.Errorf("%s: delay %v", jobName(i), d)
+		}
+		delays[d] = true
+		if next := s.Next(time.Unix(0, 0)); next.Unix() != 3600 {
+			t.Errorf("the slot moved to %v", next)
+		}
+	}
+	if len(delays) < 50 {
+		t.Errorf("only %d delays", len(delays))
+	}
+}
+
+func jobName(i int) string {
+	return "job-" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+}

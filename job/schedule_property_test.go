@@ -1,0 +1,164 @@
+package job_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// drawField draws one field of a cron expression: mostly stars, as people write.
+func drawField(t *rapid.T, label string, low, high int) string {
+	number := rapid.IntRange(low, high)
+	item := func() string {
+		a, b := number.Draw(t, label), number.Draw(t, label)
+		a, b = min(a, b), max(a, b)
+		step := rapid.IntRange(1, high-low+1).Draw(t, label+" step")
+		switch rapid.IntRange(0, 5).Draw(t, label+" form") {
+		case 0:
+			return fmt.Sprintf("%d-%d", a, b)
+		case 1:
+			return fmt.Sprintf("%d-%d/%d", a, b, step)
+		case 2:
+			return fmt.Sprintf("*/%d", step)
+		case 3:
+			return fmt.Sprintf("%d/%d", a, step)
+		default:
+			return fmt.Sprint(a)
+		}
+	}
+	if rapid.IntRange(0, 2).Draw(t, label+" any") == 0 {
+		return "*"
+	}
+	items := []string{item()}
+	for range rapid.IntRange(0, 2).Draw(t, label+" more") {
+		items = append(items, item())
+	}
+	return strings.Join(items, ",")
+}
+
+func drawExpression(t *rapid.T, label string) string {
+	fields := []string{
+		drawField(t, label+" minute", 0, 59), drawField(t, label+" hour", 0, 23), drawField(t, label+" dom", 1, 31),
+		drawField(t, label+" month", 1, 12), drawField(t, label+" dow", 0, 6),
+	}
+	return strings.Join(fields, " ")
+}
+
+func drawPlan(t *rapid.T) job.Plan {
+	p := job.Plan{Schedule: drawExpression(t, "schedule"), Timezone: rapid.SampledFrom(judgedZones).Draw(t, "zone")}
+	if rapid.Bool().Draw(t, "with exclusions") {
+		p.Exclude = append(p.Exclude, drawExpression(t, "exclude"))
+	}
+	policy := rapid.SampledFrom(policies).Draw(t, "policy")
+	p.DSTGap, p.DSTOverlap = policy.DSTGap, policy.DSTOverlap
+	return p
+}
+
+func drawInstant(t *rapid.T, label string) int64 {
+	return rapid.Int64Range(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(2038, 1, 1, 0, 0, 0, 0, time.UTC).Unix()).Draw(t, label)
+}
+
+func TestAnyExpressionAgreesWithASecondImplementation(t *testing.T) {
+	t.Parallel()
+	changes := map[string][]int64{}
+	for _, name := range judgedZones {
+		changes[name] = transitions(zone(t, name), 2000, 2038)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlan(t)
+		near := drawInstant(t, "near")
+		if c := changes[p.Timezone]; len(c) > 0 && rapid.Bool().Draw(t, "at a transition") {
+			near = rapid.SampledFrom(c).Draw(t, "transition")
+		}
+		p.Exclude = append(p.Exclude, time.Unix(near, 0).UTC().AddDate(0, 0, rapid.IntRange(-2, 2).Draw(t, "date")).Format(time.DateOnly))
+		loc, err := job.LoadZone(p.Timezone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := job.ParseSchedule("report", p); err != nil && strings.Contains(err.Error(), "can never fire") {
+			t.Skip(err)
+		}
+		agree(t, p, loc, newWalk(loc, naiveStep(p.Schedule), near-3*day, near+3*day), day)
+	})
+}
+
+// Where no clock is changed, robfig/cron is a third judge.
+func TestAnyExpressionInUTCAgreesWithTheParsersOwnSearch(t *testing.T) {
+	t.Parallel()
+	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	rapid.Check(t, func(t *rapid.T) {
+		text := drawExpression(t, "schedule")
+		if rapid.Bool().Draw(t, "with seconds") {
+			text = drawField(t, "second", 0, 59) + " " + text
+		}
+		theirs, err := parser.Parse("TZ=UTC " + text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := job.ParseSchedule("report", job.Plan{Schedule: text})
+		u := time.Unix(drawInstant(t, "after"), 0).UTC()
+		for range 20 {
+			want := theirs.Next(u)
+			if want.IsZero() { // they give up after five years
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := ours.Next(u); !got.Equal(want) {
+				t.Fatalf("%s after %v: %v, want %v", text, u, got, want)
+			}
+			u = want
+		}
+	})
+}
+
+func TestNextBetweenLastCountAndIncludesSayTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlan(t)
+		if rapid.Bool().Draw(t, "every") {
+			p.Schedule = fmt.Sprintf("@every %ds", rapid.IntRange(1, 100000).Draw(t, "period"))
+		}
+		from := drawInstant(t, "from")
+		if rapid.Bool().Draw(t, "bounded") {
+			p.From = time.Unix(from+rapid.Int64Range(-day, day).Draw(t, "lower bound"), 0)
+			p.Until = p.From.Add(time.Duration(rapid.Int64Range(1, 300).Draw(t, "days")) * 24 * time.Hour)
+		}
+		s, err := job.ParseSchedule("report", p)
+		if err != nil {
+			t.Skip(err)
+		}
+		after := time.Unix(from, rapid.Int64Range(0, 999999999).Draw(t, "fraction"))
+		until := after.Add(time.Duration(rapid.Int64Range(0, 2*day).Draw(t, "window")) * time.Second)
+		slots := slices.Collect(s.Between(after, until))
+
+		before := after
+		for _, slot := range slots {
+			if !slot.After(before) || slot.After(until) || !s.Includes(slot) || s.Includes(slot.Add(1)) || !s.Next(before).Equal(slot) {
+				t.Fatalf("%v after %v", slot, before)
+			}
+			if !p.From.IsZero() && (slot.Before(p.From) || !slot.Before(p.Until)) {
+				t.Fatalf("%v is out of bounds", slot)
+			}
+			before = slot
+		}
+		if next := s.Next(before); !next.IsZero() && !next.After(until) {
+			t.Fatalf("%v is left out", next)
+		}
+		if n := s.Count(after, until); n != len(slots) {
+			t.Fatalf("Count says %d, Between yields %d", n, len(slots))
+		}
+		n := rapid.IntRange(0, 50).Draw(t, "n")
+		if got, want := s.Last(after, until, n), slots[max(0, len(slots)-n):]; !slices.Equal(got, want) {
+			t.Fatalf("the last %d are %v, want %v", n, got, want)
+		}
+	})
+}
