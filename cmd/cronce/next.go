@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -194,7 +193,7 @@ func (a *app) printNext(slots func(func(nextSlot) bool), f nextFlags, now time.T
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	w := newTable(a.stdout)
 	some := false
 	for s := range slots {
 		if !some {
@@ -217,33 +216,6 @@ func nextHeader(withJob bool) string {
 		return "JOB\tLOCAL\tUTC\tWHEN"
 	}
 	return "LOCAL\tUTC\tWHEN"
-}
-
-// relative words a distance from now, to two units.
-func relative(d time.Duration) string {
-	if d < 0 {
-		return span(-d) + " ago"
-	}
-	return "in " + span(d)
-}
-
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	two := func(n time.Duration, unit string, m time.Duration, lesser string) string {
-		if m == 0 {
-			return fmt.Sprintf("%d%s", n, unit)
-		}
-		return fmt.Sprintf("%d%s%d%s", n, unit, m, lesser)
-	}
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return two(d/time.Minute, "m", d%time.Minute/time.Second, "s")
-	case d < 2*day:
-		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
-	}
-	return two(d/day, "d", d%day/time.Hour, "h")
 }
 
 // clockChange marks a slot on a day on which its zone changes the clocks.

@@ -1,10 +1,93 @@
 package main
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+)
 
 // printJSON prints v on stdout, as one line.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// printRows prints one line of JSON for each row, or a table of them, as -o says.
+// cells are a row's columns, under those of header.
+func printRows[T any](a *app, rows []T, none, header string, cells func(T) []string) error {
+	if a.output == outputJSON {
+		for _, row := range rows {
+			if err := a.printJSON(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(a.stdout, none)
+		return err
+	}
+	w := newTable(a.stdout)
+	fmt.Fprintln(w, header)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(cells(row), "\t"))
+	}
+	return w.Flush()
+}
+
+func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }
+
+// relative words a distance from now: "in 3h20m", "5s ago".
+func relative(d time.Duration) string {
+	if d < 0 {
+		return span(-d) + " ago"
+	}
+	return "in " + span(d)
+}
+
+// span words a duration in at most two units.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	two := func(n time.Duration, unit string, m time.Duration, lesser string) string {
+		if m == 0 {
+			return fmt.Sprintf("%d%s", n, unit)
+		}
+		return fmt.Sprintf("%d%s%d%s", n, unit, m, lesser)
+	}
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d/time.Millisecond)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return two(d/time.Minute, "m", d%time.Minute/time.Second, "s")
+	case d < 2*day:
+		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
+	}
+	return two(d/day, "d", d%day/time.Hour, "h")
+}
+
+// dash stands in a table for what is not there.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// brief is the first line of s, cut to n characters.
+func brief(s string, n int) string {
+	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")
+	if utf8.RuneCountInString(s) > n {
+		s, cut = string([]rune(s)[:n-3]), true
+	}
+	if cut {
+		s += "..."
+	}
+	return strings.ReplaceAll(s, "\t", " ")
 }

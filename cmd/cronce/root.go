@@ -71,8 +71,13 @@ func newRootCommand(a *app) *cobra.Command {
 	a.addGlobalFlags(root)
 	root.AddCommand(
 		newCheckCommand(a),
+		newJobCommand(a),
 		newNextCommand(a),
+		newNodeCommand(a),
+		newRunCommand(a),
 		newServerCommand(a),
+		newSetupCommand(a),
+		newSlotCommand(a),
 	)
 	return root
 }

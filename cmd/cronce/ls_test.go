@@ -1,0 +1,278 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// fleet is a namespace with something in it.
+type fleet struct {
+	cli
+	store *kv.Store
+	url   string
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	s := natstest.Run(t)
+	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.ClientURL()
+	return &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": url}}, store: store, url: url}
+}
+
+func (f *fleet) ok(t *testing.T, args ...string) string {
+	t.Helper()
+	r := f.run(t, args...)
+	if r.code != exitDone || r.stderr != "" {
+		t.Fatalf("cronce %s: exit status %d, stderr:\n%s", strings.Join(args, " "), r.code, r.stderr)
+	}
+	return r.stdout
+}
+
+// record writes a slot's record over and over, once for each state that it goes
+// through, and returns the last revision.
+func (f *fleet) record(t *testing.T, r job.Record, states ...job.State) uint64 {
+	t.Helper()
+	var revision uint64
+	var err error
+	for i, state := range states {
+		r.State, r.Nonce = state, fmt.Sprint("nonce", i)
+		if revision, err = f.store.Ledger().Write(t.Context(), r, revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return revision
+}
+
+func (f *fleet) publish(t *testing.T, queue string, m job.Message) {
+	t.Helper()
+	wait, err := f.store.Slots().Publish(queue, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fleet) define(t *testing.T, d job.Definition) uint64 {
+	t.Helper()
+	d.Nonce = "nonce-" + d.Job.Name
+	revision, err := f.store.Jobs().Write(t.Context(), d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return revision
+}
+
+func (f *fleet) join(t *testing.T, n job.Node) {
+	t.Helper()
+	n.Nonce = "nonce-" + n.Name
+	if _, err := f.store.Nodes().Write(t.Context(), n, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func at(text string) time.Time {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func TestSlotLs(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	eight, nine, ten := at("2026-03-28T08:00:00Z"), at("2026-03-28T09:00:00Z"), at("2026-03-28T10:00:00Z")
+	attempt := func(n int, start time.Time, fence uint64, err string) job.Attempt {
+		return job.Attempt{Number: n, Node: "web1-1-a-b", Fence: fence, Started: start, Finished: start.Add(time.Second), Error: err}
+	}
+	// Written newest first, so that the order of the listing is not that of the
+	// ledger.
+	f.record(t, job.Record{
+		Slot: job.NewSlot("report", ten), Queue: "default", Attempt: 2, Node: "web1-1-a-b", Due: ten, Published: ten.Add(time.Millisecond),
+		Attempts: []job.Attempt{attempt(1, ten, 1, "exit status 1"), {Number: 2, Node: "web1-1-a-b", Started: ten.Add(5 * time.Second)}},
+	}, job.Running, job.Retrying, job.Running)
+	f.record(t, job.Record{
+		Slot: job.NewSlot("report", nine), Queue: "default", Attempt: 1, Node: "web1-1-a-b", Due: nine, Published: nine,
+		Attempts: []job.Attempt{attempt(1, nine, 17, "")}, Finished: nine.Add(time.Second), Output: "a <b>\n",
+	}, job.Running, job.Succeeded)
+	f.record(t, job.Record{
+		Slot: job.NewSlot("backup", nine), Queue: "slow", Attempt: 3, Node: "web1-1-a-b", Due: nine.Add(time.Minute), Published: nine,
+		Attempts: []job.Attempt{attempt(3, nine.Add(2*time.Minute), 23, "no space left on device, and a lot more to say about it")},
+		Finished: nine.Add(3 * time.Minute), Error: "no space left on device, and a lot more to say about it\nsecond line",
+	}, job.Failed)
+	f.record(t, job.Record{Slot: job.Slot{Job: "report", Token: "by hand"}, Queue: "default", Published: eight, Node: "web2-1-a-b"}, job.Cancelled)
+
+	// One waits in the stream; of two copies with a record the record counts.
+	eleven := at("2026-03-28T11:00:00Z")
+	f.publish(t, "default", job.Message{Slot: job.NewSlot("report", eleven), Due: eleven, Node: "web1-1-a-b"})
+	f.publish(t, "default", job.Message{Slot: job.NewSlot("report", ten), Due: ten, Node: "web1-1-a-b"})
+
+	published := func(id string) string { // the broker's timestamp of a message
+		for w, err := range f.store.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
+			if err == nil && w.Slot.ID() == id {
+				return w.Published.UTC().Format(time.RFC3339Nano)
+			}
+		}
+		t.Fatalf("%s does not wait", id)
+		return ""
+	}
+	replace := strings.NewReplacer(published("report:2026-03-28T11:00:00Z"), "PUBLISHED")
+	golden(t, "slot_ls.json", replace.Replace(f.ok(t, "slot", "ls", "-o", "json")))
+	golden(t, "slot_ls.txt", f.ok(t, "slot", "ls"))
+
+	for args, want := range map[string][]string{
+		"--job backup":                      {"backup:2026-03-28T09:00:00Z"},
+		"--state pending":                   {"report:2026-03-28T11:00:00Z"},
+		"--state running --state failed":    {"backup:2026-03-28T09:00:00Z", "report:2026-03-28T10:00:00Z"},
+		"--since 2h":                        {"report:2026-03-28T10:00:00Z", "report:2026-03-28T11:00:00Z"},
+		"--job report --since 1d --state x": nil,
+	} {
+		r := f.run(t, append([]string{"slot", "ls", "-o", "json"}, strings.Fields(args)...)...)
+		if want == nil {
+			r.oneError(t, exitUsage, `invalid --state "x"`, "pending, running")
+			continue
+		}
+		var got []string
+		for line := range strings.Lines(r.stdout) {
+			id, _, _ := strings.Cut(strings.TrimPrefix(line, `{"id":"`), `"`)
+			got = append(got, id)
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("slot ls %s lists %q, want %q; stderr %s", args, got, want, r.stderr)
+		}
+	}
+}
+
+func TestNodeLs(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	started := at("2026-03-28T07:00:00Z")
+	base := job.Node{
+		State: job.NodeAlive, Started: started, Lease: time.Hour, Producer: true, Worker: true, Queues: []string{"default"},
+		Handlers: []string{"report"}, Running: 2, ClockOffset: -1500 * time.Microsecond, Tzdata: "2025c", Version: "v1.0.0",
+	}
+	node := func(name string, edit func(*job.Node)) {
+		n := base
+		n.Name = name
+		edit(&n)
+		f.join(t, n)
+	}
+	node("b-2", func(n *job.Node) { n.Started = started.Add(time.Minute) })
+	node("a-1", func(n *job.Node) { n.Lease = time.Nanosecond }) // silent as soon as it is asked about
+	node("c-3", func(n *job.Node) {
+		n.State, n.Started, n.Producer, n.Worker, n.Queues = job.NodeStopped, started.Add(2*time.Minute), true, false, nil
+	})
+	node("d-4", func(n *job.Node) { n.State, n.Started = job.NodeFenced, started.Add(3*time.Minute) })
+
+	events, err := f.store.Nodes().List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pairs []string
+	for _, ev := range events {
+		pairs = append(pairs, ev.Time.UTC().Format(time.RFC3339Nano), "HEARTBEAT-"+ev.Name)
+	}
+	golden(t, "node_ls.json", strings.NewReplacer(pairs...).Replace(f.ok(t, "node", "ls", "-o", "json")))
+
+	table := f.ok(t, "node", "ls")
+	for i, want := range []string{"NODE", "a-1   silent ", "b-2   alive ", "c-3   stopped ", "d-4   fenced "} {
+		if line := strings.Split(table, "\n")[i]; !strings.HasPrefix(line, want) || len(line) > 100 {
+			t.Errorf("line %d is %q, want it to begin with %q", i, line, want)
+		}
+	}
+}
+
+func TestJobLs(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
+	f.define(t, job.Definition{Job: job.Job{Name: "backup", Schedule: "@every 1h", Queue: "slow"}, Owner: "operator", Node: "web1", Paused: true})
+	f.define(t, job.Definition{Job: job.Job{Name: "once", Schedule: "@at 2026-01-01T00:00:00Z"}, Owner: "code", Node: "web1"})
+	eight, nine := at("2026-03-28T08:00:00Z"), at("2026-03-28T09:00:00Z")
+	f.record(t, job.Record{Slot: job.NewSlot("report", nine), Node: "n"}, job.Succeeded)
+	f.record(t, job.Record{Slot: job.NewSlot("report", eight), Node: "n"}, job.Failed)
+	for _, n := range []job.Node{
+		{Name: "a", State: job.NodeAlive, Worker: true, Handlers: []string{"report", "once"}},
+		{Name: "b", State: job.NodeAlive, Worker: true, Handlers: []string{"report"}},
+		{Name: "c", State: job.NodeFenced, Worker: true, Handlers: []string{"report"}},
+	} {
+		n.Lease = time.Hour
+		f.join(t, n)
+	}
+	golden(t, "job_ls.json", f.ok(t, "job", "ls", "-o", "json"))
+	golden(t, "job_ls.txt", f.ok(t, "job", "ls"))
+}
+
+func TestListsOfAnEmptyNamespace(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for _, what := range []string{"job", "slot", "node"} {
+		if got, want := f.ok(t, what, "ls"), "no "+what+"s\n"; got != want {
+			t.Errorf("%s ls prints %q, want %q", what, got, want)
+		}
+		if got := f.ok(t, what, "ls", "-o", "json"); got != "" {
+			t.Errorf("%s ls -o json prints %q, want nothing", what, got)
+		}
+	}
+}
+
+func TestListsOfANamespaceThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for _, what := range []string{"job", "slot", "node"} {
+		f.run(t, what, "ls", "--namespace", "other").oneError(t, exitFailed, `"other" is not set up`)
+	}
+	names := f.streamNames(t)
+	if len(names) == 0 || strings.Contains(strings.Join(names, " "), "other") {
+		t.Errorf("a listing created something: %q", names)
+	}
+}
+
+func (f *fleet) streamNames(t *testing.T) (names []string) {
+	t.Helper()
+	list := natstest.JetStream(t, natstest.Connect(t, f.url)).StreamNames(t.Context())
+	for name := range list.Name() {
+		names = append(names, name)
+	}
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestSetup(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t)
+	c := cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}
+
+	created := c.run(t, "setup", "--retention", "3d")
+	if created.code != exitDone || !strings.Contains(created.stdout, "created stream cronce_slots") {
+		t.Fatalf("%+v", created)
+	}
+	if again := c.run(t, "setup"); again != (result{exitDone, "nothing to change\n", ""}) {
+		t.Errorf("the second time: %+v", again)
+	}
+	if again := c.run(t, "setup", "-o", "json"); again != (result{exitDone, "", ""}) {
+		t.Errorf("the third time: %+v", again)
+	}
+	changed := c.run(t, "setup", "--lease", "5s", "-o", "json")
+	if changed.code != exitDone || !strings.Contains(changed.stdout, `{"change":"changed the settings: `) || !strings.Contains(changed.stdout, "5s instead of") {
+		t.Errorf("a change: %+v", changed)
+	}
+	c.run(t, "setup", "--lease", "10ms").oneError(t, exitUsage, "lease 10ms: at least 1s")
+	c.run(t, "setup", "--horizon", "soon").oneError(t, exitUsage, `"soon"`, "90s, 36h or 7d")
+	// What is only wrong beside what is stored comes from the server.
+	c.run(t, "setup", "--horizon", "72h").oneError(t, exitFailed, "retention")
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// cli is a command line under test, in an environment of its own.
+type cli struct {
+	env   map[string]string
+	local string
+	now   time.Time
+	stdin string
+}
+
+// result is how a command line ended.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// noon is when the tests of this package take place, unless they say otherwise.
+var noon = time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
+
+func (c cli) run(t *testing.T, args ...string) result {
+	t.Helper()
+	return c.runContext(t.Context(), args...)
+}
+
+func (c cli) runContext(ctx context.Context, args ...string) result {
+	var stdout, stderr strings.Builder
+	if c.now.IsZero() {
+		c.now = noon
+	}
+	a := &app{
+		stdin: strings.NewReader(c.stdin), stdout: &stdout, stderr: &stderr,
+		getenv: func(name string) string { return c.env[name] },
+		now:    func() time.Time { return c.now },
+		local:  c.local,
+	}
+	code := a.execute(ctx, args)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// golden compares got with testdata/name, which -update rewrites.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs; got:\n%s\nwant:\n%s", path, got, want)
+	}
+}
+
+// oneError fails unless the command ended with code and one line that says all
+// of parts.
+func (r result) oneError(t *testing.T, code int, parts ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit status %d, want %d", r.code, code)
+	}
+	line, ok := strings.CutSuffix(r.stderr, "\n")
+	if !ok || strings.Contains(line, "\n") || !strings.HasPrefix(line, "cronce: ") {
+		t.Errorf("stderr is not one line that begins with the program's name:\n%s", r.stderr)
+	}
+	for _, part := range parts {
+		if !strings.Contains(line, part) {
+			t.Errorf("stderr %q does not say %q", line, part)
+		}
+	}
+	if r.stdout != "" {
+		t.Errorf("stdout is not empty: %q", r.stdout)
+	}
+}

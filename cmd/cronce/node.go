@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+func newNodeCommand(a *app) *cobra.Command {
+	return newGroup("node", "The processes of the fleet", newNodeListCommand(a))
+}
+
+func newNodeListCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls",
+		Short: "List the nodes, the one that started first on top",
+		Long: `List the nodes: every process that ran "cronce run", or the library, within the
+last hour, and what it is:
+
+  alive    it has been heard of within its lease
+  silent   it has not: its slots may be taken over
+  stopped  it ended by itself
+  fenced   another node declared it dead, for good
+
+Silence is measured on the broker's clock: from its timestamp of the node's last
+heartbeat to its time now. Only the fence is proof that a node is out.
+
+With -o json, a line for each; what is absent is omitted, the clock's offset is
+what the node has to add to its clock, in milliseconds:
+
+  {"node":"web1-711-0kq1-x2","state":"alive","started":"2026-11-21T07:00:00Z","heartbeat":"2026-11-21T09:30:02Z",
+   "lease":"20s","producer":true,"worker":true,"queues":["default"],"running":1,"clock_offset_ms":0.21,
+   "tzdata":"2025c","version":"v1.0.0"}`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.read(cmd.Context(), "node ls", func(ctx context.Context, r reader) error {
+				nodes, now, err := r.nodes(ctx)
+				if err != nil {
+					return err
+				}
+				return printRows(a, nodes, "no nodes", "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tQUEUES", func(n nodeRow) []string {
+					return n.cells(now)
+				})
+			})
+		},
+	}
+}
+
+// nodeSilent is what a node is that has not been heard of for a lease. It is
+// nobody's record, only what an observer sees.
+const nodeSilent job.NodeState = "silent"
+
+type nodeRow struct {
+	Node        string        `json:"node"`
+	State       job.NodeState `json:"state"`
+	Started     time.Time     `json:"started,omitzero"`
+	Heartbeat   time.Time     `json:"heartbeat,omitzero"`
+	Lease       string        `json:"lease,omitempty"`
+	Producer    bool          `json:"producer"`
+	Worker      bool          `json:"worker"`
+	Queues      []string      `json:"queues,omitempty"`
+	Running     int           `json:"running"`
+	ClockOffset float64       `json:"clock_offset_ms"`
+	Tzdata      string        `json:"tzdata,omitempty"`
+	Version     string        `json:"version,omitempty"`
+
+	handlers []string
+}
+
+// nodes lists the nodes as of the broker's time now.
+func (r reader) nodes(ctx context.Context) (rows []nodeRow, now time.Time, err error) {
+	events, err := r.Nodes().List(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	r.alive()
+	if now, err = r.brokerTime(ctx); err != nil {
+		return nil, now, err
+	}
+	for _, ev := range events {
+		if ev.Err == nil {
+			rows = append(rows, newNodeRow(ev.Node, ev.Time, now))
+		} else if !r.unreadable(ev.Err) {
+			return nil, now, ev.Err
+		}
+	}
+	slices.SortFunc(rows, func(x, y nodeRow) int {
+		return cmp.Or(x.Started.Compare(y.Started), strings.Compare(x.Node, y.Node))
+	})
+	return rows, now, nil
+}
+
+// brokerTime is the broker's clock: the time at which it answers.
+func (r reader) brokerTime(ctx context.Context) (time.Time, error) {
+	stream, err := r.js.Stream(ctx, r.Namespace()+"_slots")
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask the server for its time: %w", err)
+	}
+	return stream.CachedInfo().TimeStamp, nil
+}
+
+func newNodeRow(n job.Node, heartbeat, now time.Time) nodeRow {
+	state := n.State
+	if state == job.NodeAlive && now.Sub(heartbeat) > n.Lease {
+		state = nodeSilent
+	}
+	return nodeRow{
+		Node: n.Name, State: state, Started: n.Started.UTC(), Heartbeat: heartbeat.UTC(), Lease: n.Lease.String(),
+		Producer: n.Producer, Worker: n.Worker, Queues: n.Queues, Running: n.Running,
+		ClockOffset: float64(n.ClockOffset.Microseconds()) / 1000, Tzdata: n.Tzdata, Version: n.Version,
+		handlers: n.Handlers,
+	}
+}
+
+func (n nodeRow) cells(now time.Time) []string {
+	var roles []string
+	if n.Producer {
+		roles = append(roles, "producer")
+	}
+	if n.Worker {
+		roles = append(roles, "worker")
+	}
+	return []string{
+		n.Node, string(n.State), relative(n.Started.Sub(now)), relative(n.Heartbeat.Sub(now)),
+		dash(strings.Join(roles, "+")), strconv.Itoa(n.Running), dash(strings.Join(n.Queues, ",")),
+	}
+}

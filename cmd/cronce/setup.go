@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func newSetupCommand(a *app) *cobra.Command {
+	var lease, horizon, retention, duplicates duration
+	var replicas int
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Create or change what is stored on the broker",
+		Long: `Setup creates the streams and buckets of the namespace, or changes them to what
+the flags say, and prints what it did. What no flag names stays as it is stored.
+
+The settings belong to the namespace: every node adopts them when it starts. Nodes
+that run keep the ones they started with, so restart them afterwards; stop them
+before you shorten a lease or a retention.
+
+With -o json it prints a line for each change:
+
+  {"change":"created stream cronce_slots (replicas 3)"}`,
+		Example: `  cronce setup --server nats://nats.internal:4222 --replicas 3
+  cronce setup --lease 5s`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want := job.Settings{
+				Lease: time.Duration(lease), Horizon: time.Duration(horizon), Retention: time.Duration(retention),
+				Duplicates: time.Duration(duplicates), Replicas: replicas,
+			}
+			if err := want.Validate(); err != nil {
+				return usage(err)
+			}
+			return a.withJetStream(cmd.Context(), "setup", setupPatience, func(ctx context.Context, js jetstream.JetStream, _ func()) error {
+				return a.setup(ctx, js, want)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Var(&lease, "lease", "how long a silent node keeps what it claimed (first: 20s)")
+	f.Var(&horizon, "horizon", "how old a slot may be and still run (first: 24h)")
+	f.Var(&retention, "retention", "how long an outcome is remembered; an hour more than the horizon at least (first: 7d)")
+	f.Var(&duplicates, "duplicates", "the slot stream's duplicate window, at least 2m (first: 2m)")
+	f.IntVar(&replicas, "replicas", 0, "copies of everything, 1 to 5 (first: 3 on a cluster of three servers or more, else 1)")
+	return cmd
+}
+
+func (a *app) setup(ctx context.Context, js jetstream.JetStream, want job.Settings) error {
+	changes, err := kv.Setup(ctx, js, kv.Options{Namespace: a.namespace, Want: want, Logger: a.log})
+	// What was done before a failure is done: it is printed too.
+	for _, change := range changes {
+		if err := a.printChange(change); err != nil {
+			return err
+		}
+	}
+	if err == nil && len(changes) == 0 && a.output == outputText {
+		_, err = fmt.Fprintln(a.stdout, "nothing to change")
+	}
+	return err
+}
+
+func (a *app) printChange(change string) error {
+	if a.output == outputJSON {
+		return a.printJSON(struct {
+			Change string `json:"change"`
+		}{change})
+	}
+	_, err := fmt.Fprintln(a.stdout, change)
+	return err
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// How long a command waits for a broker that says nothing. The packages below
+// wait as long as they are let; a person at a terminal does not. A cluster that
+// is to create streams may have leaders to elect first.
+const (
+	readPatience  = 15 * time.Second
+	setupPatience = time.Minute
+)
+
+// reader is a command that looks at what is on the broker, and changes nothing.
+type reader struct {
+	*app
+	*kv.Store
+	js jetstream.JetStream
+
+	// alive is called whenever the broker has answered: patience begins anew.
+	alive func()
+}
+
+// read opens the namespace and hands it to f. ctx ends when the broker is silent
+// for readPatience.
+func (a *app) read(ctx context.Context, as string, f func(ctx context.Context, r reader) error) error {
+	return a.withJetStream(ctx, as, readPatience, func(ctx context.Context, js jetstream.JetStream, alive func()) error {
+		store, err := kv.Open(ctx, js, kv.Options{Namespace: a.namespace, ReadOnly: true, Logger: a.log})
+		if err != nil {
+			return err
+		}
+		alive()
+		return f(ctx, reader{a, store, js, alive})
+	})
+}
+
+func (a *app) withJetStream(ctx context.Context, as string, patience time.Duration, f func(ctx context.Context, js jetstream.JetStream, alive func()) error) error {
+	nc, leave, err := a.connect(ctx, as, false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(patience, func() {
+		cancel(fmt.Errorf("the NATS server has not answered for %v", patience))
+	})
+	defer timer.Stop()
+	return f(ctx, js, func() { timer.Reset(patience) })
+}
+
+// unreadable reports whether err is about one stored value only, which the
+// command then tells and leaves out: the rest is still worth seeing.
+func (r reader) unreadable(err error) bool {
+	if errors.Is(err, job.ErrVersion) || errors.Is(err, job.ErrInvalid) {
+		r.log.Warn("left out what cannot be read", "error", oneLine(err))
+		return true
+	}
+	return false
+}
