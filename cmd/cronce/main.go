@@ -5,9 +5,15 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/cronce-io/cronce/internal/guard"
 )
 
 func main() {
+	// This binary is also the guard of its own exec actions.
+	if handled, code := guard.Dispatch(os.Args[1:]); handled {
+		os.Exit(code)
+	}
 	ctx := untilSignal(context.Background(), os.Exit)
 	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
