@@ -5,10 +5,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
+// sameSignal is how soon after the first a signal is taken for its echo.
+const sameSignal = 100 * time.Millisecond
+
 // untilSignal returns a context that ends with the first TERM or Ctrl-C, which
-// asks for an orderly end. The second one does not wait for it.
+// asks for an orderly end. The second one does not wait for it; but one that comes
+// within a tenth of a second is the same: timeout(1) and some supervisors signal
+// the process and then its group.
 //
 // SIGPIPE is caught, not ignored: a write to a closed pipe then fails with EPIPE
 // and ends the command cleanly, while the programs that exec actions start
@@ -22,8 +28,12 @@ func untilSignal(parent context.Context, exit func(code int)) context.Context {
 	go func() {
 		<-signals
 		cancel()
-		<-signals
-		exit(exitSecondSignal)
+		for first := time.Now(); ; {
+			<-signals
+			if time.Since(first) > sameSignal {
+				exit(exitSecondSignal)
+			}
+		}
 	}()
 	return ctx
 }
