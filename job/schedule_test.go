@@ -462,11 +462,15 @@ func BenchmarkNext(b *testing.B) {
 }
 
 func BenchmarkParseSchedule(b *testing.B) {
-	p := job.Plan{Schedule: "H 7 * * MON-FRI", Timezone: "Europe/Berlin", Exclude: []string{"2026-12-25", "* * * * SUN"}}
-	for b.Loop() {
-		if _, err := job.ParseSchedule("report", p); err != nil {
-			b.Fatal(err)
-		}
+	for name, exclude := range map[string][]string{"plain": nil, "exclude": {"2026-12-25", "* * * * SUN"}} {
+		b.Run(name, func(b *testing.B) {
+			p := job.Plan{Schedule: "H 7 * * MON-FRI", Timezone: "Europe/Berlin", Exclude: exclude}
+			for b.Loop() {
+				if _, err := job.ParseSchedule("report", p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
