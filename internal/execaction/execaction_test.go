@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 	if handled, code := guard.Dispatch(os.Args[1:]); handled {
 		os.Exit(code)
 	}
+	// Under the race detector a process sleeps for a second when it exits.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 

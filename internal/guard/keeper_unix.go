@@ -4,6 +4,7 @@ package guard
 
 import (
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -71,11 +72,13 @@ func serve(conn *net.UnixConn, config Config) error {
 	return broken
 }
 
+// incoming is a request with its files.
 type incoming struct {
 	request
 	files []int
 }
 
+// receive passes on what the worker says until it is gone.
 func receive(conn *net.UnixConn, to chan<- incoming) error {
 	r := &fileReader{conn: conn}
 	decoder := gob.NewDecoder(r)
@@ -85,8 +88,8 @@ func receive(conn *net.UnixConn, to chan<- incoming) error {
 		if err == nil && in.Start != nil {
 			in.files, err = r.take(2)
 		}
-		if err == io.EOF {
-			return nil
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+			return nil // the worker is gone; reset, if it had not read all
 		}
 		if err != nil {
 			return err

@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 	if script := os.Getenv("GUARD_TEST_WORKER"); script != "" {
 		os.Exit(beWorker(script))
 	}
+	// Under the race detector a process sleeps for a second when it exits.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 

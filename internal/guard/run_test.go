@@ -355,8 +355,8 @@ func TestCloseEndsWhatRunsAndTheGuardProcess(t *testing.T) {
 	if anyExists(pids...) {
 		t.Errorf("one of %v is still there", pids)
 	}
-	if err := <-result; err == nil {
-		t.Error("the run succeeded")
+	if err := <-result; fmt.Sprint(err) != "the guard process has ended: guard is closed" {
+		t.Errorf("the run: %v", err)
 	}
 	if err := g.Run(t.Context(), sh("exit 0")); err == nil || err.Error() != "guard is closed" {
 		t.Errorf("a run after Close: %v", err)
