@@ -112,6 +112,7 @@ func TestWrite(t *testing.T) {
 		"the reading after a conflict is stale":                {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{entry: stale}}}, 4, nil, 5},
 		"the reading after a conflict is unanswered":           {3, script{puts: []answer{{store: true, err: errTimeout}}, gets: []answer{{err: errTimeout}}}, 4, nil, 5},
 		"what it expected is gone":                             {3, script{puts: []answer{{store: true, meantime: func(s *script) { s.now = entry{} }}}}, 0, job.ErrConflict, 2},
+		"what it expected seems gone beside a write under way": {3, script{puts: []answer{{err: errInFlight}}, gets: []answer{{err: errNothing}}}, 4, nil, 3},
 		"the bucket is full":                                   {3, script{puts: []answer{{err: errFull}}}, 0, errFull, 1},
 		"the bucket is full after an unanswered copy":          {3, script{puts: []answer{{store: true, err: errTimeout}, {err: errFull}}}, 0, job.ErrUnknown, 2},
 		"a leader's disk fails for a moment":                   {3, script{puts: []answer{{err: errDisk}}}, 4, nil, 2},

@@ -1,0 +1,269 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/kvtest"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// behindProxy opens one namespace twice: through a proxy, and beside it.
+func behindProxy(t *testing.T) (through, beside *kv.Store, p *natstest.Proxy, js jetstream.JetStream) {
+	t.Helper()
+	s := natstest.Run(t)
+	p = natstest.NewProxy(t, s.ClientURL())
+	js = s.JetStream()
+	beside = open(t, js, kv.Options{})
+	through = open(t, natstest.JetStream(t, natstest.Connect(t, p.URL())), kv.Options{})
+	return through, beside, p, js
+}
+
+func stored(t *testing.T, l *kv.Ledger, slot job.Slot) (job.Record, uint64) {
+	t.Helper()
+	var r job.Record
+	var rev uint64
+	natstest.Eventually(t, 10*time.Second, "the record to be stored", func() bool {
+		var err error
+		r, rev, err = l.Read(t.Context(), slot)
+		return err == nil
+	})
+	return r, rev
+}
+
+// TestAWriteWhoseAnswerIsLostIsRecognised: the answer never comes, the write is
+// repeated over a new connection, meets its own first copy and succeeds.
+func TestAWriteWhoseAnswerIsLostIsRecognised(t *testing.T) {
+	t.Parallel()
+	through, beside, p, _ := behindProxy(t)
+	r := kvtest.Record(0, "mine")
+	p.Deafen()
+	type result struct {
+		rev uint64
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		rev, err := through.Ledger().Write(within(t, 20*time.Second), r, 0)
+		done <- result{rev, err}
+	}()
+	_, rev := stored(t, beside.Ledger(), r.Slot)
+	p.Heal()
+	if got := <-done; got.err != nil || got.rev != rev {
+		t.Fatalf("got revision %d, %v; want %d", got.rev, got.err, rev)
+	}
+}
+
+// TestAnUnansweredWriteIsUnknownUntilRepeated: when ctx ends first, the error
+// says so, though the write was stored; the same write again settles it.
+func TestAnUnansweredWriteIsUnknownUntilRepeated(t *testing.T) {
+	t.Parallel()
+	through, beside, p, _ := behindProxy(t)
+	r := kvtest.Record(0, "mine")
+	p.Deafen()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := through.Ledger().Write(ctx, r, 0)
+	if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrConflict) {
+		t.Fatalf("got %v, want unknown", err)
+	}
+	_, rev := stored(t, beside.Ledger(), r.Slot)
+	p.Heal()
+	again, err := through.Ledger().Write(within(t, 20*time.Second), r, 0)
+	if err != nil || again != rev {
+		t.Fatalf("again: revision %d, %v; want %d", again, err, rev)
+	}
+}
+
+// TestAnUnansweredWriteThatLostIsAConflict: while the writer waits, another one
+// takes its record over; the repetition says so.
+func TestAnUnansweredWriteThatLostIsAConflict(t *testing.T) {
+	t.Parallel()
+	through, beside, p, _ := behindProxy(t)
+	r := kvtest.Record(0, "mine")
+	p.Deafen()
+	done := make(chan error, 1)
+	go func() {
+		_, err := through.Ledger().Write(within(t, 20*time.Second), r, 0)
+		done <- err
+	}()
+	_, rev := stored(t, beside.Ledger(), r.Slot)
+	if _, err := beside.Ledger().Write(t.Context(), kvtest.Record(0, "theirs"), rev); err != nil {
+		t.Fatal(err)
+	}
+	p.Heal()
+	if err := <-done; !errors.Is(err, job.ErrConflict) {
+		t.Fatalf("got %v, want a conflict", err)
+	}
+}
+
+func TestAnUnansweredReadIsUnknown(t *testing.T) {
+	t.Parallel()
+	through, _, p, _ := behindProxy(t)
+	p.Deafen()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, _, err := through.Ledger().Read(ctx, kvtest.Record(0, "").Slot)
+	if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrNotFound) {
+		t.Fatalf("got %v, want unknown", err)
+	}
+}
+
+// watchNodes collects the events of a watch.
+func watchNodes(t *testing.T, s *kv.Store) <-chan job.NodeEvent {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	events, ended := make(chan job.NodeEvent, 100), make(chan error, 1)
+	go func() { ended <- s.Nodes().Watch(ctx, func(e job.NodeEvent) { events <- e }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the watch ended with %v", err)
+		}
+	})
+	return events
+}
+
+func await(t *testing.T, events <-chan job.NodeEvent, what string, match func(job.NodeEvent) bool) job.NodeEvent {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case e := <-events:
+			if match(e) {
+				return e
+			}
+			t.Logf("also: %+v", e)
+		case <-deadline:
+			t.Fatalf("no event: %s", what)
+		}
+	}
+}
+
+func isReady(e job.NodeEvent) bool { return e.Ready }
+
+func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	s := open(t, server.JetStream(), kv.Options{})
+	rev, err := s.Nodes().Write(t.Context(), kvtest.Node("n1", "a"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := watchNodes(t, s)
+	await(t, events, "ready", isReady)
+	server.Restart()
+	// Written through the same connection, as soon as it is there again.
+	next, err := s.Nodes().Write(within(t, 20*time.Second), kvtest.Node("n1", "b"), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := await(t, events, "n1 after the restart", func(e job.NodeEvent) bool { return e.Name == "n1" }); e.Revision != next {
+		t.Fatalf("event %+v, want revision %d and no older one again", e, next)
+	}
+}
+
+// TestWatchTellsWhatItMissed: a key changed, one was removed and one collected
+// without a trace while the watcher was away.
+func TestWatchTellsWhatItMissed(t *testing.T) {
+	t.Parallel()
+	through, beside, p, js := behindProxy(t)
+	revs := map[string]uint64{}
+	for _, name := range []string{"changed", "collected", "same"} {
+		rev, err := beside.Nodes().Write(t.Context(), kvtest.Node(name, "a"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revs[name] = rev
+	}
+	events := watchNodes(t, through)
+	await(t, events, "ready", isReady)
+	p.Part()
+	want, err := beside.Nodes().Write(t.Context(), kvtest.Node("changed", "b"), revs["changed"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_cronce_nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.cronce_nodes.collected")); err != nil {
+		t.Fatal(err)
+	}
+	p.Heal()
+	for range 2 {
+		e := await(t, events, "changed, and collected gone", func(job.NodeEvent) bool { return true })
+		switch {
+		case e.Name == "changed" && e.Revision == want && !e.Gone:
+		case e.Name == "collected" && e.Gone:
+		default:
+			t.Fatalf("event %+v", e)
+		}
+	}
+}
+
+// TestWatchOfARecreatedBucketStartsOver: revisions go back, and the watch must
+// not take new records for old ones.
+func TestWatchOfARecreatedBucketStartsOver(t *testing.T) {
+	t.Parallel()
+	through, beside, p, js := behindProxy(t)
+	for _, nonce := range []string{"old", "older", "oldest"} {
+		if _, err := beside.Nodes().Write(t.Context(), kvtest.Node(nonce, nonce), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events := watchNodes(t, through)
+	await(t, events, "ready", isReady)
+	p.Part()
+	stream, err := js.Stream(t.Context(), "KV_cronce_nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "KV_cronce_nodes"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), stream.CachedInfo().Config); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beside.Nodes().Write(t.Context(), kvtest.Node("old", "again"), 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Heal()
+	gone := 0
+	e := await(t, events, "old again", func(e job.NodeEvent) bool { return e.Name == "old" })
+	for gone < 2 {
+		await(t, events, "the others gone", func(e job.NodeEvent) bool { return e.Gone && e.Name != "old" })
+		gone++
+	}
+	if e.Revision != 1 || e.Node.Nonce != "again" {
+		t.Fatalf("event %+v, want the new record at revision 1", e)
+	}
+}
+
+func TestWatchEndsWhenTheBucketIsGone(t *testing.T) {
+	t.Parallel()
+	through, _, p, js := behindProxy(t)
+	ended := make(chan error, 1)
+	ready := make(chan struct{}, 1)
+	go func() {
+		ended <- through.Jobs().Watch(t.Context(), func(e job.RegistryEvent) {
+			if e.Ready {
+				ready <- struct{}{}
+			}
+		})
+	}()
+	<-ready
+	if err := js.DeleteStream(t.Context(), "KV_cronce_jobs"); err != nil {
+		t.Fatal(err)
+	}
+	p.Part() // or it would be noticed with the next audit
+	p.Heal()
+	if err := <-ended; !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Fatalf("got %v", err)
+	}
+}
