@@ -84,7 +84,7 @@ func TestAStoppedWorkersCommandIsGoneBeforeItsLeaseIsOver(t *testing.T) {
 	for name, script := range map[string]string{"willing": family, "stubborn": stubborn} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			until := boot.Now() + 3*time.Second
+			until := boot.Now() + 2*time.Second
 			leaseEnd := until + 2*killAfter
 			worker, out, pids := startWorker(t, script, until)
 			if err := worker.Process.Signal(unix.SIGSTOP); err != nil {
