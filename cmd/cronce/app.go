@@ -47,11 +47,11 @@ func (a *app) addGlobalFlags(root *cobra.Command) {
 	f.StringVar(&a.server, "server", "", "NATS server `URL` [CRONCE_SERVER]")
 	f.StringVar(&a.context, "context", "", "`name` of a NATS context, as the nats CLI keeps them [CRONCE_CONTEXT]")
 	f.StringVar(&a.creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
-	f.StringVar(&a.namespace, "namespace", "", "`name` that everything on the broker begins with (default \"cronce\") [CRONCE_NAMESPACE]")
-	f.StringVar(&a.store, "store", "", "`directory` of the embedded server's files (default: in the user's data directory) [CRONCE_STORE]")
-	f.StringVarP(&a.output, "output", "o", outputText, "what to print: text, or json (JSON Lines)")
-	f.StringVar(&a.logFormat, "log-format", outputText, "logs on stderr as text or json")
-	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&a.namespace, "namespace", "", "`name` before all names on the broker (default cronce) [CRONCE_NAMESPACE]")
+	f.StringVar(&a.store, "store", "", "embedded server's `dir` (default: in the user's data directory) [CRONCE_STORE]")
+	f.StringVarP(&a.output, "output", "o", outputText, "`format` of what is printed: text, or json (JSON Lines)")
+	f.StringVar(&a.logFormat, "log-format", outputText, "`format` of logs, which go to stderr: text or json")
+	f.StringVar(&a.logLevel, "log-level", "info", "least `level` of logs: debug, info, warn or error")
 	fixed := func(values ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}

@@ -1,0 +1,111 @@
+package connect
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestOrderOfTargets(t *testing.T) {
+	t.Parallel()
+	selected, none := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(selected, "nats"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(selected, "nats", "context.txt"), []byte("prod\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	creds := filepath.Join(none, "creds")
+	if err := os.WriteFile(creds, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		cfg   Config
+		env   map[string]string
+		is    string
+		local bool
+		creds string
+	}{
+		"server first": {
+			cfg: Config{Server: "a:1", Context: "b"}, env: map[string]string{"NATS_URL": "c:1", "NATS_CREDS": "no", "XDG_CONFIG_HOME": selected},
+			is: "nats://a:1",
+		},
+		"then context":       {cfg: Config{Context: "b"}, env: map[string]string{"NATS_URL": "c:1", "XDG_CONFIG_HOME": selected}, is: `NATS context "b"`},
+		"then NATS_URL":      {env: map[string]string{"NATS_URL": "c:1,tls://d:2", "XDG_CONFIG_HOME": selected}, is: "nats://c:1,tls://d:2"},
+		"with NATS_CREDS":    {env: map[string]string{"NATS_URL": "c:1", "NATS_CREDS": creds}, is: "nats://c:1", creds: creds},
+		"then the selected":  {env: map[string]string{"XDG_CONFIG_HOME": selected, "NATS_CREDS": "no"}, is: `NATS context "prod"`},
+		"else loopback":      {cfg: Config{Local: "127.0.0.1:4222"}, env: map[string]string{"XDG_CONFIG_HOME": none}, is: "127.0.0.1:4222", local: true},
+		"secrets are hidden": {cfg: Config{Server: "nats://u:p@a:1, tls://token@b"}, is: "nats://a:1,tls://b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.cfg.Getenv = func(name string) string { return tc.env[name] }
+			target, err := Resolve(tc.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if target.String() != tc.is || target.Local() != tc.local || target.cfg.Creds != tc.creds {
+				t.Errorf("target is %s (local %v, creds %q), want %s (local %v, creds %q)",
+					target, target.Local(), target.cfg.Creds, tc.is, tc.local, tc.creds)
+			}
+		})
+	}
+}
+
+func TestWrongTargetsAreKnownWithoutAServer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		cfg  Config
+		says string
+	}{
+		{Config{Server: "http://a:1"}, `unknown scheme "http"`},
+		{Config{Server: "nats://u:secret@a:port"}, `invalid server URL "nats://a:port"`},
+		{Config{Server: "nats://"}, "names no host"},
+		{Config{Server: "a:1,"}, "names no host"},
+		{Config{Server: "a:1", Creds: "/nosuch/file"}, "/nosuch/file"},
+	} {
+		_, err := Resolve(tc.cfg)
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: error %v, want one that is invalid and says %q", tc.cfg, err, tc.says)
+		}
+	}
+}
+
+func TestReconnectDelayIsShortAndJittered(t *testing.T) {
+	t.Parallel()
+	for n := range 100 {
+		if d := (Target{local: true}).delay(n); d < 50*time.Millisecond || d > 250*time.Millisecond {
+			t.Errorf("delay %d on loopback is %v, want 50 to 250 ms", n, d)
+		}
+		if d := (Target{}).delay(n); d < 50*time.Millisecond || d > 2*time.Second {
+			t.Errorf("delay %d is %v, want 50 ms to 2 s", n, d)
+		}
+	}
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
