@@ -131,6 +131,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err := jobs.guardWith(g); err != nil {
 		return err
 	}
+	if len(jobs.jobs()) > 0 {
+		if err := g.Start(); err != nil { // now, and not with the first slot
+			return err
+		}
+	}
 	r := replica.New(f.replica(a, nc, store, jobs, g))
 	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedUrlRedacted(), "namespace", a.namespace)
 	stop := a.reloadOnHangup(ctx, f, jobs, r)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/job"
@@ -53,16 +55,18 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 
 // roles runs the producer and the consumers until ctx or the node ends.
 func (r *Replica) roles(ctx context.Context, n *node.Node) error {
-	g := newGroup(ctx)
-	defer context.AfterFunc(n.Context(), g.stop)()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(n.Context(), stop)()
+	group, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Produce {
-		g.run(func(ctx context.Context) error { return r.produce(ctx, n.Name()) })
+		group.Go(func() error { return r.produce(ctx, n.Name()) })
 	}
 	for _, queue := range r.cfg.Queues {
-		g.run(r.consumer(n, queue).Run)
+		c := r.consumer(n, queue)
+		group.Go(func() error { return c.Run(ctx) })
 	}
-	g.run(func(ctx context.Context) error { <-ctx.Done(); return nil })
-	return g.wait()
+	return group.Wait()
 }
 
 // stop says the node's last word, unless a handler is still running: then only

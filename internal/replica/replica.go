@@ -16,6 +16,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 )
 
 // Config of a Replica. Conn and Store are required.
@@ -106,14 +107,16 @@ func (r *Replica) Run(ctx context.Context) error {
 	closed := r.cfg.Conn.StatusChanged(nats.CLOSED)
 	defer r.cfg.Conn.RemoveStatusListener(closed)
 	// Watches and heartbeats go on while handlers use their grace.
-	g := newGroup(context.WithoutCancel(ctx))
-	g.run(func(life context.Context) error { return r.cfg.Store.Jobs().Watch(life, r.view.Apply) })
-	g.run(func(life context.Context) error { return r.peers.Watch(life, r.cfg.Store.Nodes(), r.beats.stamped) })
-	g.run(func(life context.Context) error {
-		defer g.stop()
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	group, life := errgroup.WithContext(life)
+	group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.view.Apply) })
+	group.Go(func() error { return r.peers.Watch(life, r.cfg.Store.Nodes(), r.beats.stamped) })
+	group.Go(func() error {
+		defer end()
 		return r.work(ctx, life)
 	})
-	g.run(func(life context.Context) error {
+	group.Go(func() error {
 		select {
 		case <-closed:
 			return errors.New("the connection to NATS was closed for good")
@@ -121,7 +124,7 @@ func (r *Replica) Run(ctx context.Context) error {
 			return nil
 		}
 	})
-	return g.wait()
+	return group.Wait()
 }
 
 // work applies the jobs and then lives one incarnation after the other.
