@@ -119,13 +119,19 @@ func (r *Replica) Run(ctx context.Context) error {
 	group.Go(func() error {
 		select {
 		case <-closed:
-			return errors.New("the connection to NATS was closed for good")
+			return errClosed
 		case <-life.Done():
 			return nil
 		}
 	})
-	return group.Wait()
+	err := group.Wait()
+	if err != nil && r.cfg.Conn.IsClosed() {
+		return errClosed // whatever noticed it first
+	}
+	return err
 }
+
+var errClosed = errors.New("the connection to NATS was closed for good")
 
 // work applies the jobs and then lives one incarnation after the other.
 func (r *Replica) work(ctx, life context.Context) error {
@@ -133,6 +139,9 @@ func (r *Replica) work(ctx, life context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
 	if err := r.Apply(ctx, r.cfg.Jobs, false); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to end before it began
+		}
 		return err
 	}
 	select {

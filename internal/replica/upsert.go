@@ -10,7 +10,7 @@ import (
 )
 
 // applyFor is how long a start tries to write one definition.
-const applyFor = 10 * time.Second
+const applyFor = 30 * time.Second
 
 // Apply brings jobs into the registry: what is equal is not written, what an edit
 // superseded is not brought back (unless force says that a person asks for it).

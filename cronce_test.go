@@ -1,0 +1,238 @@
+package cronce_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func everySecond(name string) job.Job { return job.Job{Name: name, Schedule: "* * * * * *"} }
+
+func nothing(context.Context, job.Run) error { return nil }
+
+// scheduler is a replica on a connection of its own.
+func scheduler(t *testing.T, srv *natstest.Server, options ...cronce.Option) (*cronce.Scheduler, *nats.Conn) {
+	t.Helper()
+	nc := srv.Conn()
+	s, err := cronce.New(t.Context(), nc, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, nc
+}
+
+// running starts Run; stop ends it and fails the test if it fails.
+func running(t *testing.T, s *cronce.Scheduler) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestReplicasRunEachSlotOnce(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	var mu sync.Mutex
+	starts := map[string]int{}
+	enough := make(chan struct{})
+	for range 4 {
+		s, _ := scheduler(t, srv)
+		err := s.Handle(everySecond("report"), func(_ context.Context, run job.Run) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if starts[run.Slot.ID()]++; len(starts) == 4 && starts[run.Slot.ID()] == 1 {
+				close(enough)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, s)
+	}
+	select {
+	case <-enough:
+	case <-time.After(20 * time.Second):
+		t.Error("fewer than four slots in twenty seconds")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for slot, n := range starts {
+		if n != 1 {
+			t.Errorf("%s was started %d times", slot, n)
+		}
+	}
+}
+
+func TestNamespacesKeepSameNamedJobsApart(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	ran := make(chan string, 100)
+	for _, namespace := range []string{"shop", "bank"} {
+		s, _ := scheduler(t, srv, cronce.WithNamespace(namespace))
+		err := s.Handle(everySecond("report"), func(_ context.Context, run job.Run) error {
+			if run.Namespace != namespace {
+				t.Errorf("the handler of %s got a slot of %s", namespace, run.Namespace)
+			}
+			ran <- namespace
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, s)
+	}
+	waitFor := map[string]bool{"shop": true, "bank": true}
+	for len(waitFor) > 0 {
+		select {
+		case namespace := <-ran:
+			delete(waitFor, namespace)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("nothing ran in %v", waitFor)
+		}
+	}
+}
+
+func TestRunReturnsAnErrorWhenTheConnectionIsClosedForGood(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, nc := scheduler(t, srv)
+	if err := s.Handle(everySecond("report"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(t.Context()) }()
+	nc.Close()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "closed for good") {
+			t.Errorf("Run returned %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("Run goes on without a connection")
+	}
+}
+
+func TestRunGoesOnWhenTheBrokerIsBack(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	ran := make(chan job.Slot, 1000)
+	err := s.Handle(everySecond("report"), func(_ context.Context, run job.Run) error { ran <- run.Slot; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, s)
+	next(t, ran)
+	srv.Restart()
+	back := time.Now()
+	for slot := next(t, ran); slot.At.Before(back); slot = next(t, ran) {
+		continue
+	}
+}
+
+func next(t *testing.T, ran <-chan job.Slot) job.Slot {
+	t.Helper()
+	select {
+	case slot := <-ran:
+		return slot
+	case <-time.After(30 * time.Second):
+		t.Fatal("no slot in thirty seconds")
+		return job.Slot{}
+	}
+}
+
+func TestWhatHandleRefuses(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	if err := s.Handle(everySecond("report"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		job     job.Job
+		handler job.Handler
+		says    string
+	}{
+		"twice":        {everySecond("report"), nothing, "has a handler already"},
+		"no handler":   {everySecond("other"), nil, "handler is nil"},
+		"bad name":     {everySecond("a b"), nothing, `"a b"`},
+		"bad schedule": {job.Job{Name: "x", Schedule: "61 * * * *"}, nothing, "61"},
+		"no schedule":  {job.Job{Name: "x"}, nothing, "schedule"},
+	} {
+		err := s.Handle(c.job, c.handler)
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want an invalid job and %q", name, err, c.says)
+		}
+	}
+	stop := running(t, s)
+	stop()
+	if err := s.Handle(everySecond("late"), nothing); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("Handle after Run: %v", err)
+	}
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("a second Run is accepted")
+	}
+}
+
+func TestWhatNewRefuses(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	_, nc := scheduler(t, srv, cronce.WithSettings(job.Settings{Lease: 5 * time.Second}))
+	for name, c := range map[string]struct {
+		nc     *nats.Conn
+		option cronce.Option
+		is     error
+	}{
+		"nil connection": {nil, cronce.WithNamespace("x"), job.ErrInvalid},
+		"namespace":      {nc, cronce.WithNamespace("a.b"), job.ErrInvalid},
+		"queue":          {nc, cronce.WithQueues(">"), job.ErrInvalid},
+		"concurrency":    {nc, cronce.WithConcurrency(0), job.ErrInvalid},
+		"grace":          {nc, cronce.WithGrace(-1), job.ErrInvalid},
+		"node name":      {nc, cronce.WithNodeName("*"), job.ErrInvalid},
+		"settings":       {nc, cronce.WithSettings(job.Settings{Lease: time.Millisecond}), job.ErrInvalid},
+		"other lease":    {nc, cronce.WithSettings(job.Settings{Lease: 6 * time.Second}), job.ErrMismatch},
+	} {
+		if _, err := cronce.New(t.Context(), c.nc, c.option); !errors.Is(err, c.is) {
+			t.Errorf("%s: %v, want %v", name, err, c.is)
+		}
+	}
+}
+
+func TestDisabledItOnlyWaits(t *testing.T) {
+	t.Setenv("CRONCE_DISABLED", "1")
+	srv := natstest.Run(t)
+	s, _ := scheduler(t, srv)
+	if err := s.Handle(everySecond("report"), nothing); err != nil {
+		t.Fatal(err)
+	}
+	running(t, s)()
+	js := srv.JetStream()
+	jobs, err := js.Stream(t.Context(), "KV_cronce_jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := jobs.CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("%d jobs were registered while disabled", n)
+	}
+}
