@@ -24,14 +24,17 @@ func newJudge(w walk, p job.Plan) judge {
 	fields := strings.Fields(p.Schedule)
 	hour := fields[len(fields)-4]
 	j := judge{walk: w, elapsed: hour[0] == '*', match: naiveMatch(p.Schedule, 0)}
+	var excludes []func(time.Time) bool
+	for _, x := range p.Exclude {
+		exclude := func(wall time.Time) bool { return wall.Format("2006-01-02") == x }
+		if strings.Contains(x, " ") {
+			exclude = naiveMatch(x, -1)
+		}
+		excludes = append(excludes, exclude)
+	}
 	for _, wall := range w.walls {
 		j.matched = append(j.matched, j.match(wall))
-		j.excluded = append(j.excluded, slices.ContainsFunc(p.Exclude, func(x string) bool {
-			if strings.Contains(x, " ") {
-				return naiveMatch(x, -1)(wall)
-			}
-			return wall.Format("2006-01-02") == x
-		}))
+		j.excluded = append(j.excluded, slices.ContainsFunc(excludes, func(f func(time.Time) bool) bool { return f(wall) }))
 	}
 	return j
 }
@@ -56,20 +59,22 @@ type walk struct {
 	step     int64
 	instants []int64
 	walls    []time.Time
+	gap      []bool // the clock went over wall times on its way here
 	earlier  []bool // this wall time was shown before, in the window
 	later    []bool // this wall time is shown again, in the window
 }
 
 func newWalk(loc *time.Location, step, from, to int64) walk {
 	w := walk{step: step}
-	shown := map[time.Time]int{}
+	shown := map[int64]int{}
 	for u := from - from%step; u <= to; u += step {
 		wall := wallTime(loc, u)
-		before, repeated := shown[wall]
+		before, repeated := shown[wall.Unix()]
 		if repeated {
 			w.later[before] = true
 		}
-		shown[wall] = len(w.instants)
+		shown[wall.Unix()] = len(w.instants)
+		w.gap = append(w.gap, len(w.walls) > 0 && wall.Unix()-w.walls[len(w.walls)-1].Unix() > step)
 		w.instants, w.walls = append(w.instants, u), append(w.walls, wall)
 		w.earlier, w.later = append(w.earlier, repeated), append(w.later, false)
 	}
@@ -81,7 +86,7 @@ func newWalk(loc *time.Location, step, from, to int64) walk {
 func (j judge) slots(gap job.GapPolicy, repeat job.RepeatPolicy) []int64 {
 	var slots []int64
 	for i, u := range j.instants {
-		if i > 0 && !j.excluded[i] && (j.onTheClock(i, repeat) || gap == job.GapAfter && j.afterGap(i)) {
+		if !j.excluded[i] && (j.onTheClock(i, repeat) || gap == job.GapAfter && j.afterGap(i)) {
 			slots = append(slots, u)
 		}
 	}
@@ -104,7 +109,7 @@ func (j judge) onTheClock(i int, repeat job.RepeatPolicy) bool {
 // afterGap looks for a match among the wall times that the clock went over on
 // its way to this instant.
 func (j judge) afterGap(i int) bool {
-	if j.elapsed {
+	if j.elapsed || !j.gap[i] {
 		return false
 	}
 	step := time.Duration(j.step) * time.Second

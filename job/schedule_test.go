@@ -140,6 +140,9 @@ func TestEveryIsCountedFromAFixedEpochAndKnowsNoZone(t *testing.T) {
 	expect(t, job.Plan{Schedule: "@every 7m"}, "2026-06-01T00:00:00Z", "2026-06-01T00:01:00Z", "2026-06-01T00:08:00Z")
 	expect(t, job.Plan{Schedule: "@every 10m", Timezone: "Asia/Tokyo", Exclude: []string{"* 0-22 * * *", "2026-06-01"}},
 		"2026-06-01T00:00:00Z", "2026-06-02T23:00:00+09:00", "2026-06-02T23:10:00+09:00")
+	// An excluded night in which the clocks go forward is an hour shorter.
+	expect(t, job.Plan{Schedule: "@every 10m", Timezone: "Europe/Berlin", Exclude: []string{"* 1-4 * * *"}},
+		"2026-03-28T23:40:00Z", "2026-03-29T00:50:00+01:00", "2026-03-29T05:00:00+02:00")
 }
 
 func TestAtFiresOnceAndStaysParseableAfterwards(t *testing.T) {
