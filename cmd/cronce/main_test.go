@@ -10,6 +10,14 @@ import (
 	"time"
 )
 
+// The test binary runs itself as cronce, so that real processes can be signalled.
+func TestMain(m *testing.M) {
+	if os.Getenv("CRONCE_TEST_MAIN") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // cli is a command line under test, in an environment of its own.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -159,7 +160,7 @@ type nextSlot struct {
 }
 
 // slots merges the schedules by time; at one instant they keep the file's order.
-func (all schedules) slots(f nextFlags) func(yield func(nextSlot) bool) {
+func (all schedules) slots(f nextFlags) iter.Seq[nextSlot] {
 	return func(yield func(nextSlot) bool) {
 		heads := make([]time.Time, len(all))
 		for i, s := range all {
@@ -184,14 +185,9 @@ func (all schedules) slots(f nextFlags) func(yield func(nextSlot) bool) {
 	}
 }
 
-func (a *app) printNext(slots func(func(nextSlot) bool), f nextFlags, now time.Time) error {
+func (a *app) printNext(slots iter.Seq[nextSlot], f nextFlags, now time.Time) error {
 	if a.output == outputJSON {
-		for s := range slots {
-			if err := a.printJSON(s); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printLines(a, slots)
 	}
 	w := newTable(a.stdout)
 	some := false

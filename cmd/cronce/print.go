@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -11,22 +14,26 @@ import (
 )
 
 // printJSON prints v on stdout, as one line.
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdout)
+func (a *app) printJSON(v any) error { return printLines(a, slices.Values([]any{v})) }
+
+// printLines prints each value on stdout, as a line of its own.
+func printLines[T any](a *app, values iter.Seq[T]) error {
+	out := bufio.NewWriter(a.stdout)
+	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	for v := range values {
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
 }
 
 // printRows prints one line of JSON for each row, or a table of them, as -o says.
 // cells are a row's columns, under those of header.
 func printRows[T any](a *app, rows []T, none, header string, cells func(T) []string) error {
 	if a.output == outputJSON {
-		for _, row := range rows {
-			if err := a.printJSON(row); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printLines(a, slices.Values(rows))
 	}
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(a.stdout, none)

@@ -23,7 +23,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 
 func (a *app) execute(ctx context.Context, args []string) int {
 	root := newRootCommand(a)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // for nil cobra would take those of the process
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
@@ -68,6 +68,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return try(usage(err), cmd.CommandPath()+" --help")
 	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 100 |"))
 	a.addGlobalFlags(root)
 	root.AddCommand(
 		newCheckCommand(a),

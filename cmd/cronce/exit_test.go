@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("x")
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0}, {plain, 1}, {usage(plain), 2}, {try(usage(plain), "y"), 2}, {fmt.Errorf("in: %w", usage(plain)), 2},
+		{errFound, 3}, {fmt.Errorf("%w: 2 slots", errFound), 3}, {&os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, 0},
+		{usage(nil), 0}, {try(nil, "y"), 0},
+	} {
+		if got := exitCode(tc.err); got != tc.want {
+			t.Errorf("exit code of %v is %d, want %d", tc.err, got, tc.want)
+		}
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "jobs.yaml")
+	content := "version: 1\njobs:\n  - {name: a, schedule: '@hourly', action: {exec: [a]}}\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, says := range map[string]string{
+		"servr":                               `unknown command "cronce servr"; try: cronce server`,
+		"slot":                                `"cronce slot" needs a command; try: cronce slot --help`,
+		"slot sl":                             `unknown command "cronce slot sl"; try: cronce slot ls`,
+		"server now":                          `unknown command "now"`,
+		"server --lisen x":                    "unknown flag: --lisen; try: cronce server --help",
+		"server --listen here":                `invalid listen address "here": want HOST:PORT like 127.0.0.1:4222`,
+		"slot ls -o yaml":                     `invalid --output "yaml": want text, json`,
+		"slot ls --log-format xml":            `invalid --log-format "xml"`,
+		"slot ls --log-level loud":            `invalid --log-level "loud": want debug, info, warn, error`,
+		"slot ls --namespace a.b":             `invalid namespace name "a.b"`,
+		"slot ls --server a --context b":      "--server and --context exclude each other",
+		"slot ls --server http://a":           `unknown scheme "http"`,
+		"slot ls --context nosuch":            `NATS context "nosuch"`,
+		"slot ls --server a --creds /no/such": "credentials file",
+		"slot ls --job a.b":                   `invalid job name "a.b"`,
+		"slot ls --state gone":                `invalid --state "gone": want pending, running`,
+		"slot ls --since yesterday":           "want a duration like 90s, 36h or 7d",
+		"setup --replicas 7":                  "replicas 7: 1 to 5",
+		"next":                                "next needs a SPEC, in quotes, or -f FILE",
+		"next a b":                            "at most 1 arg",
+		"next @hourly -f x":                   "SPEC and -f exclude each other",
+		"next @hourly --count 0":              "invalid --count 0: at least 1",
+		"next @hourly --from now":             `invalid --from "now": want an RFC 3339 time`,
+		"next @hourly --until then":           `invalid --until "then"`,
+		"next @hourly --tz Europe/Berln":      "did you mean Europe/Berlin?",
+		"next @hourly --dst-gap x --tz y":     "; ",
+		"next @yearlong":                      "@yearlong",
+		"next -f " + file + " --tz UTC":       "--tz goes with a SPEC",
+		"next -f " + file + " --name b":       `has no job "b"; try: cronce check`,
+		"next -f /no/such/file":               "/no/such/file",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			cli{}.run(t, strings.Fields(args)...).oneError(t, exitUsage, says)
+		})
+	}
+	cli{}.run(t, "next", "H 1 * * *").oneError(t, exitUsage, "try: --name JOB")
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	locked := natstest.Run(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
+	plain := natstest.Run(t, func(o *server.Options) { o.JetStream = false })
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken, nobody := listener(t), freeAddress(t)
+	for args, says := range map[string]string{
+		"slot ls":                              "nothing answers on " + nobody + "; try: cronce run -f jobs.yaml, or --server URL",
+		"setup":                                "nothing answers on " + nobody,
+		"node ls --server " + nobody:           "nothing answers on nats://" + nobody,
+		"job ls --server " + plain.ClientURL(): "runs without JetStream",
+		"job ls --server nats://u:secret@" + locked.Addr().String(): "refuses the credentials",
+		"server --listen 127.0.0.1:0 --store " + file + "/store":    "cannot use store " + file,
+		"server --listen " + taken + " --store " + t.TempDir():      taken + " is in use by something that",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			c := cli{local: nobody, env: map[string]string{"XDG_CONFIG_HOME": t.TempDir()}}
+			r := c.run(t, strings.Fields(args)...)
+			r.oneError(t, exitFailed, says)
+			if strings.Contains(r.stderr, "secret") {
+				t.Errorf("the password is told: %s", r.stderr)
+			}
+		})
+	}
+}
+
+func TestEnvironmentAndFlags(t *testing.T) {
+	t.Parallel()
+	nobody, away := freeAddress(t), freeAddress(t)
+	for name, tc := range map[string]struct {
+		env  map[string]string
+		args string
+		says string
+	}{
+		"CRONCE_SERVER":                     {map[string]string{"CRONCE_SERVER": away}, "", "nothing answers on nats://" + away},
+		"--server wins":                     {map[string]string{"CRONCE_SERVER": "http://x"}, "--server " + away, "nothing answers on nats://" + away},
+		"CRONCE_CONTEXT":                    {map[string]string{"CRONCE_CONTEXT": "nosuch"}, "", `NATS context "nosuch"`},
+		"--context wins over CRONCE_SERVER": {map[string]string{"CRONCE_SERVER": away}, "--context nosuch", `NATS context "nosuch"`},
+		"CRONCE_SERVER before CRONCE_CONTEXT": {
+			map[string]string{"CRONCE_SERVER": away, "CRONCE_CONTEXT": "nosuch"}, "", "nothing answers on nats://" + away,
+		},
+		"CRONCE_CREDS":     {map[string]string{"CRONCE_CREDS": "/no/such"}, "", "/no/such"},
+		"CRONCE_NAMESPACE": {map[string]string{"CRONCE_NAMESPACE": "a b"}, "", `namespace name "a b"`},
+		"NATS_URL":         {map[string]string{"NATS_URL": away}, "", "nothing answers on nats://" + away},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.env["XDG_CONFIG_HOME"] = t.TempDir()
+			r := cli{local: nobody, env: tc.env}.run(t, append([]string{"slot", "ls"}, strings.Fields(tc.args)...)...)
+			if !strings.Contains(r.stderr, tc.says) {
+				t.Errorf("stderr %q does not say %q", r.stderr, tc.says)
+			}
+		})
+	}
+}
+
+// A reader that has seen enough is no failure.
+func TestBrokenPipeIsACleanEnd(t *testing.T) {
+	t.Parallel()
+	var stderr strings.Builder
+	a := &app{stdout: closedPipe{}, stderr: &stderr, getenv: os.Getenv, now: func() time.Time { return noon }}
+	if code := a.execute(t.Context(), []string{"next", "* * * * * *", "--count", "100000", "-o", "json"}); code != exitDone || stderr.String() != "" {
+		t.Errorf("exit status %d, stderr %q: want 0 and nothing", code, &stderr)
+	}
+}
+
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// listener is something that listens and is no NATS server.
+func listener(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
