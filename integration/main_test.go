@@ -1,0 +1,122 @@
+//go:build unix
+
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// workshop is where programs are built, once for all tests. Everybody may read
+// it: one test runs the program as a user with fewer rights.
+var workshop string
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	var err error
+	if workshop, err = os.MkdirTemp("", "cronce-integration"); err == nil {
+		err = os.Chmod(workshop, 0o755)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(workshop)
+	waitMore()
+	code := m.Run()
+	if left := leftovers(); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "processes outlived their tests:\n%s\n", strings.Join(left, "\n"))
+		code = max(code, 1)
+	}
+	return code
+}
+
+// waitMore lets more tests run beside each other than there are processors: they
+// wait for leases and clocks, most of the time.
+func waitMore() {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = f.Value.Set("6")
+	}
+}
+
+var (
+	cronce     = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/cmd/cronce") })
+	natsServer = sync.OnceValues(func() (string, error) { return build("github.com/nats-io/nats-server/v2") })
+)
+
+// build compiles a main package of this module or of one that it requires, with
+// the race detector when the tests have it.
+func build(pkg string) (string, error) {
+	path := filepath.Join(workshop, strings.TrimSuffix(filepath.Base(pkg), "v2")+".bin")
+	args := []string{"build", "-o", path}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, pkg)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return path, nil
+}
+
+// program is the path of a built program.
+func program(t *testing.T, build func() (string, error)) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// need skips the test, by name, when something that not everybody has is missing;
+// why is empty when it is there. Who sets CRONCE_TEST_NO_SKIP=1 has promised that
+// everything is.
+func need(t *testing.T, what, why string) {
+	t.Helper()
+	switch {
+	case why == "":
+	case os.Getenv("CRONCE_TEST_NO_SKIP") == "1":
+		t.Fatalf("needs %s, which CRONCE_TEST_NO_SKIP=1 says is there: %s", what, why)
+	default:
+		t.Skipf("needs %s: %s", what, why)
+	}
+}
+
+// leftovers are the processes that run a program of the workshop although all
+// tests are over: guards that did not notice the end of their workers. They have a
+// moment to end. It needs /proc, and finds nothing where there is none.
+func leftovers() (left []string) {
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left = nil
+		links, _ := filepath.Glob("/proc/[0-9]*/exe")
+		for _, link := range links {
+			if exe, err := os.Readlink(link); err == nil && strings.HasPrefix(exe, workshop) {
+				cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
+				left = append(left, link+": "+strings.ReplaceAll(string(cmdline), "\x00", " "))
+			}
+		}
+		select {
+		case <-tick.C:
+			if len(left) == 0 {
+				return nil
+			}
+		case <-deadline:
+			return left
+		}
+	}
+}

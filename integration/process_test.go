@@ -1,0 +1,140 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+)
+
+// process is a program that runs beside the test. It never outlives it.
+type process struct {
+	t       *testing.T
+	name    string
+	cmd     *exec.Cmd
+	out     string // the folder with its output
+	started time.Time
+	ended   chan struct{}
+}
+
+// start runs a program in the given environment and nothing else of ours.
+func start(t *testing.T, name string, env []string, path string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: name, out: t.TempDir(), started: time.Now(), ended: make(chan struct{})}
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Env = env
+	// Files, not pipes: a child that holds a pipe open would hold up Wait.
+	stdout, stderr := p.create("stdout"), p.create("stderr")
+	defer stdout.Close()
+	defer stderr.Close()
+	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the status stands in ProcessState
+		close(p.ended)
+	}()
+	t.Cleanup(p.cleanUp)
+	return p
+}
+
+func (p *process) create(stream string) *os.File {
+	p.t.Helper()
+	f, err := os.Create(filepath.Join(p.out, stream))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return f
+}
+
+func (p *process) cleanUp() {
+	_ = p.cmd.Process.Kill() // a stopped process too
+	<-p.ended
+	if p.t.Failed() {
+		p.t.Logf("%s (%s) said:\n%s", p.name, strings.Join(p.cmd.Args[1:], " "), p.stderr())
+	}
+	if strings.Contains(p.stderr(), "DATA RACE") {
+		p.t.Errorf("%s has a data race:\n%s", p.name, p.stderr())
+	}
+}
+
+func (p *process) stdout() string { return p.read("stdout") }
+func (p *process) stderr() string { return p.read("stderr") }
+
+func (p *process) read(stream string) string {
+	data, err := os.ReadFile(filepath.Join(p.out, stream))
+	if err != nil {
+		p.t.Error(err)
+	}
+	return string(data)
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("signal %s to %s: %v", s, p.name, err)
+	}
+}
+
+// kill ends the process as a power cut would, and waits until it is gone.
+func (p *process) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// exit waits for the end and returns the exit status; -1 when a signal ended it.
+func (p *process) exit(limit time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(limit):
+		p.t.Fatalf("%s does not end within %v", p.name, limit)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// says waits until the process has written text to stderr.
+func (p *process) says(text string) {
+	p.t.Helper()
+	eventually(p.t, 20*time.Second, p.name+" to say "+text, func() bool {
+		if !p.running() && !strings.Contains(p.stderr(), text) {
+			p.t.Fatalf("%s has ended with %d and did not say %q", p.name, p.cmd.ProcessState.ExitCode(), text)
+		}
+		return strings.Contains(p.stderr(), text)
+	})
+}
+
+func eventually(t *testing.T, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	natstest.Eventually(t, limit, what, done)
+}
+
+// alive reports whether the process is there and no zombie: where the machine's
+// first process does not reap, an orphan stays one for ever.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}

@@ -1,0 +1,195 @@
+//go:build unix
+
+package integration
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// staysOnce is an action whose first attempt goes on for ever, with a child and a
+// grandchild that does not mind TERM. Every later attempt looks first whether
+// anybody of the first one is still there, and then succeeds.
+const staysOnce = `
+alive() { kill -0 "$1" 2>/dev/null && ! grep -q ') Z' "/proc/$1/stat" 2>/dev/null; }
+if [ -e family ]; then
+	while read -r pid; do alive "$pid" && echo "survivor $pid" >>touched; done <family
+fi
+echo "start $CRONCE_SLOT_ID $CRONCE_ATTEMPT $CRONCE_FENCE $CRONCE_NODE" >>touched
+if [ "$CRONCE_ATTEMPT" = 1 ]; then
+	sh -c 'trap "" TERM; echo $$ >>family; sleep 300 & echo $! >>family; wait' &
+	echo $$ >>family
+	sleep 300 &
+	echo $! >>family
+	wait
+	echo "end 1" >>touched
+fi
+`
+
+const (
+	lease = 3 * time.Second
+
+	// familySize is how many processes an attempt of staysOnce has.
+	familySize = 4
+)
+
+// begun is a slot that is running on one of two workers.
+type begun struct {
+	*site
+	id           string
+	owner, other *process
+	fence        int
+	family       []string
+	file         string
+	incarnation  string
+}
+
+// beginSlot starts two workers on one job that fires once, and returns when its
+// first attempt runs, with its whole family.
+func beginSlot(t *testing.T, policies string) begun {
+	t.Helper()
+	s := newServedSite(t)
+	instant := soon()
+	b := begun{site: s, id: slotID("stay", instant)}
+	b.file = s.jobs(staysOnce, "name: stay, "+at(instant)+policies)
+	w1 := s.worker("w1", b.file, "--lease", lease.String())
+	w1.says("node is up") // the first one stores the lease, the second adopts it
+	w2 := s.worker("w2", b.file)
+	eventually(t, 20*time.Second, "the first attempt and its family", func() bool {
+		return len(s.touched()) == 1 && len(s.lines("family")) == familySize
+	})
+	b.family = s.lines("family")
+	_, node, fence := parseStart(t, s.touched()[0])
+	b.incarnation, b.fence = node, fence
+	b.owner, b.other = w1, w2
+	if strings.HasPrefix(node, "w2-") {
+		b.owner, b.other = w2, w1
+	}
+	return b
+}
+
+func parseStart(t *testing.T, line string) (attempt int, node string, fence int) {
+	t.Helper()
+	f := strings.Fields(line)
+	if len(f) != 5 || f[0] != "start" {
+		t.Fatalf("the action wrote %q", line)
+	}
+	attempt, err1 := strconv.Atoi(f[2])
+	fence, err2 := strconv.Atoi(f[3])
+	if err1 != nil || err2 != nil {
+		t.Fatalf("the action wrote %q", line)
+	}
+	return attempt, f[4], fence
+}
+
+// takenOver checks the second attempt: another node's, with a larger fence, in
+// time, and alone.
+func (b begun) takenOver(since time.Time) {
+	b.t.Helper()
+	eventually(b.t, lease+10*time.Second, "a second attempt", func() bool { return len(b.touched()) > 1 })
+	if took := time.Since(since); took > lease+3*time.Second {
+		b.t.Errorf("taken over after %v; want at most %v", took, lease+3*time.Second)
+	}
+	b.ends(b.id, "succeeded", 10*time.Second)
+	lines := b.touched()
+	if len(lines) != 2 {
+		b.t.Fatalf("want two starts and no survivors, got %q", lines)
+	}
+	attempt, node, fence := parseStart(b.t, lines[1])
+	if attempt != 2 || fence <= b.fence || !strings.HasPrefix(node, b.other.name+"-") {
+		b.t.Errorf("second attempt %q after %q: want attempt 2 with a larger fence on %s", lines[1], lines[0], b.other.name)
+	}
+	b.oneOutcome("succeeded", 2, fence)
+}
+
+// oneOutcome checks what "slot ls" says of the slot, and that nothing is left of it
+// that could start again.
+func (b begun) oneOutcome(state string, attempt, fence int) {
+	b.t.Helper()
+	rows := b.slots()
+	if len(rows) != 1 {
+		b.t.Fatalf("want one slot, got %+v", rows)
+	}
+	if r := rows[0]; r.ID != b.id || r.State != state || r.Attempt != attempt || r.Fence != uint64(fence) {
+		b.t.Errorf("slot ls says %+v; want %s %s at attempt %d and fence %d", r, b.id, state, attempt, fence)
+	}
+	b.drained(2 * lease)
+}
+
+func (b begun) familyIsGone() {
+	b.t.Helper()
+	for _, pid := range b.family {
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		eventually(b.t, lease, "the end of process "+pid, func() bool { return !alive(n) })
+	}
+}
+
+func TestKilledWorkersSlotIsTakenOver(t *testing.T) {
+	t.Parallel()
+	b := beginSlot(t, "")
+	killed := time.Now()
+	b.owner.kill()
+	b.takenOver(killed)
+	b.familyIsGone()
+}
+
+func TestKilledWorkersOnlyAttemptIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
+	b := beginSlot(t, ", retry: {attempts: 1}")
+	b.owner.kill()
+	b.ends(b.id, "failed", lease+10*time.Second)
+	b.oneOutcome("failed", 1, b.fence)
+	if lines := b.touched(); len(lines) != 1 {
+		t.Errorf("want one start, got %q", lines)
+	}
+	b.familyIsGone()
+}
+
+func TestStoppedWorkersFamilyIsGoneBeforeTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	b := beginSlot(t, "")
+	refused := make(chan *nats.Msg, 1)
+	if _, err := b.nc.ChanSubscribe("cronce.event.refused.stay", refused); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	b.owner.signal(syscall.SIGSTOP)
+	b.takenOver(stopped)
+	outcome := b.record(b.id)
+
+	b.owner.signal(syscall.SIGCONT)
+	select {
+	case m := <-refused:
+		if !strings.Contains(string(m.Data), b.id) {
+			t.Errorf("refused: %s", m.Data)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the completion of the worker that woke up was not refused")
+	}
+	eventually(t, 20*time.Second, "the worker to come back under a new name", func() bool {
+		n := b.node(b.owner.name)
+		return n.State == "alive" && n.Node != b.incarnation
+	})
+	for _, n := range b.nodes() {
+		if n.Node == b.incarnation && n.State != "fenced" {
+			t.Errorf("the old incarnation %s is %s, not fenced", n.Node, n.State)
+		}
+	}
+	if now := b.record(b.id); now != outcome {
+		t.Errorf("the outcome changed from %+v to %+v", outcome, now)
+	}
+	if lines := b.touched(); len(lines) != 2 {
+		t.Errorf("want two starts and nothing else, got %q", lines)
+	}
+}
