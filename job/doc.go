@@ -22,8 +22,8 @@
 //
 // The grammar (field.go, expression.go) checks the text, replaces names and H by
 // numbers, and only then lets robfig/cron make sets of them. The calendar
-// (calendar.go) is a set of wall times without those that are excluded; it knows
-// no zone. The spans (zone.go) are the stretches of time in which a zone's offset
+// (calendar.go) is a set of wall times without those that are excluded
+// (exclude.go); it knows no zone. The spans (zone.go) are the stretches of time in which a zone's offset
 // is one; source.go walks them and maps wall times to instants.
 //
 // # Expressions
