@@ -95,8 +95,8 @@ func (k keyAsker) get(ctx context.Context) (entry, error) {
 	return k.last(ctx, k.stream(), k.subject(k.key))
 }
 
-// all passes over what is stored under keys that match filter ("*.>"-like, in
-// stream order, markers included): once, and as of the time when each batch is
+// all passes over the stream's messages that match filter (empty: all), in the
+// stream's order, markers included, once, and as of the time when each batch is
 // read. since leaves out what was written before it. It stops at the first error.
 func (w wire) all(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {

@@ -46,7 +46,7 @@ func (j *Jobs) List(ctx context.Context) ([]job.Entry, error) {
 	var entries []job.Entry
 	var bad []error
 	b := j.bucket()
-	for e, err := range b.all(ctx, b.stream(), b.subject(">"), zeroTime) {
+	for e, err := range b.all(ctx, b.stream(), "", zeroTime) {
 		if err != nil {
 			return nil, err
 		}

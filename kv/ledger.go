@@ -61,15 +61,15 @@ func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint
 // any other error does.
 func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
-		filter := ">"
+		filter := ""
 		if f.Job != "" {
 			if err := job.ValidateName("job", f.Job); err != nil {
 				yield(LedgerEntry{}, err)
 				return
 			}
-			filter = f.Job + ".>"
+			filter = l.b.subject(f.Job + ".>")
 		}
-		for e, err := range l.b.all(ctx, l.b.stream(), l.b.subject(filter), f.Since) {
+		for e, err := range l.b.all(ctx, l.b.stream(), filter, f.Since) {
 			if err != nil {
 				yield(LedgerEntry{}, err)
 				return

@@ -35,7 +35,7 @@ func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint
 func (n *Nodes) List(ctx context.Context) ([]job.NodeEvent, error) {
 	var nodes []job.NodeEvent
 	b := n.bucket()
-	for e, err := range b.all(ctx, b.stream(), b.subject(">"), zeroTime) {
+	for e, err := range b.all(ctx, b.stream(), "", zeroTime) {
 		if err != nil {
 			return nil, err
 		}

@@ -129,7 +129,7 @@ func (w *watcher) list(ctx context.Context) error {
 		}
 	}
 	there := make(map[string]bool, len(w.seen))
-	for e, err := range w.all(ctx, w.stream(), w.subject(">"), time.Time{}) {
+	for e, err := range w.all(ctx, w.stream(), "", time.Time{}) {
 		if err != nil {
 			return err
 		}

@@ -127,15 +127,19 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 	return ack.Sequence, nil
 }
 
-// batch asks any replica for the next messages that match filter, from the
-// sequence from on (or, with since, from that time on). more says whether there
+// batch asks any replica for the next messages that match filter (empty: all,
+// which spares the broker to count matches for every batch), from the sequence
+// from on (or, with since, from that time on). more says whether there
 // are further ones.
 func (w wire) batch(ctx context.Context, stream, filter string, from uint64, since time.Time) (_ []entry, more bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	idle := time.AfterFunc(batchIdle, cancel)
 	defer idle.Stop()
-	question := map[string]any{"next_by_subj": filter, "batch": batchSize, "max_bytes": batchBytes}
+	question := map[string]any{"batch": batchSize, "max_bytes": batchBytes}
+	if filter != "" {
+		question["next_by_subj"] = filter
+	}
 	if since.IsZero() {
 		question["seq"] = from
 	} else {
@@ -180,9 +184,10 @@ func (w wire) batch(ctx context.Context, stream, filter string, from uint64, sin
 }
 
 const (
-	// batchSize and batchBytes bound what is asked for at once: at 500 bytes a
-	// record, half a megabyte.
-	batchSize  = 1000
+	// batchSize and batchBytes bound what is asked for at once. For each batch
+	// the broker counts what is left, which takes it 0.2 s when 600,000 keys
+	// match a filter: so they are large.
+	batchSize  = 10_000
 	batchBytes = 8 << 20
 
 	// batchIdle is how long the broker may pause within a batch.

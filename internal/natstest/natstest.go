@@ -222,3 +222,14 @@ func Eventually(t testing.TB, limit time.Duration, what string, done func() bool
 		}
 	}
 }
+
+// LeafAddr is where leaf nodes connect, if the server was told to listen for
+// them.
+func (s *Server) LeafAddr() string {
+	s.t.Helper()
+	v, err := s.Varz(nil)
+	if err != nil || v.LeafNode.Port <= 0 {
+		s.t.Fatalf("no listener for leaf nodes: %v", err)
+	}
+	return net.JoinHostPort(v.LeafNode.Host, strconv.Itoa(v.LeafNode.Port))
+}

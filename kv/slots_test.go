@@ -1,0 +1,266 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/kvtest"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+func publish(t *testing.T, s *kv.Store, queue string, m job.Message) (duplicate bool) {
+	t.Helper()
+	wait, err := s.Slots().Publish(queue, m, []byte(`{"n":1}`))
+	if err == nil {
+		duplicate, err = wait(within(t, 10*time.Second))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return duplicate
+}
+
+func waiting(t *testing.T, s *kv.Store, f kv.WaitingFilter) []kv.WaitingSlot {
+	t.Helper()
+	var all []kv.WaitingSlot
+	for w, err := range s.Slots().Waiting(within(t, 10*time.Second), f) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func TestCopiesOfASlotAreFoldedAndDelivered(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	m := job.Message{Slot: job.NewSlot("report", at), JobRevision: 7, Node: "n1", Due: at}
+	if publish(t, s, "default", m) || !publish(t, s, "default", m) {
+		t.Fatal("the first copy is new, the second a duplicate")
+	}
+	publish(t, s, "bulk", job.Message{Slot: job.NewSlot("index", at), Node: "n1"})
+
+	all := waiting(t, s, kv.WaitingFilter{})
+	if len(all) != 2 || all[0].Message != m || all[0].Queue != "default" || all[0].Sequence != 1 || all[0].Published.IsZero() {
+		t.Fatalf("waiting: %+v", all)
+	}
+	for _, f := range []kv.WaitingFilter{{Queue: "bulk"}, {Job: "index"}, {Queue: "bulk", Job: "index"}} {
+		if got := waiting(t, s, f); len(got) != 1 || got[0].Slot.Job != "index" {
+			t.Errorf("%+v: %+v", f, got)
+		}
+	}
+
+	c, err := s.Slots().Queue(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := job.ParseMessage(got.Headers())
+	if err != nil || parsed != m || string(got.Data()) != `{"n":1}` || got.Subject() != "cronce.slot.default.report" {
+		t.Fatalf("delivered %+v %q on %s, %v", parsed, got.Data(), got.Subject(), err)
+	}
+}
+
+// TestWaitingPassesOverWhatItCannotRead: anybody may publish on the subjects.
+func TestWaitingPassesOverWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
+	for _, subject := range []string{"cronce.slot.default.report", "cronce.slot.default"} {
+		if _, err := js.Publish(t.Context(), subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, s, "default", job.Message{Slot: job.NewSlot("report", at)})
+	var good, bad int
+	for w, err := range s.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
+		switch {
+		case errors.Is(err, job.ErrInvalid) && w.Sequence == 1 && w.Queue == "default":
+			bad++
+		case err == nil && w.Slot.Job == "report":
+			good++
+		default:
+			t.Errorf("%+v, %v", w, err)
+		}
+	}
+	if good != 1 || bad != 1 {
+		t.Errorf("%d read, %d not; want one each", good, bad)
+	}
+}
+
+func TestPublishWithoutAServerIsUnknown(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	s := open(t, server.JetStream(), kv.Options{})
+	if !s.Slots().Connected() {
+		t.Error("not connected")
+	}
+	wait, err := s.Slots().Publish("default", job.Message{Slot: job.NewSlot("report", at)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	server.Stop()
+	natstest.Eventually(t, 10*time.Second, "the connection to be lost", func() bool { return !s.Slots().Connected() })
+	wait, err = s.Slots().Publish("default", job.Message{Slot: job.NewSlot("report", at.Add(time.Minute))}, nil)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = wait(ctx)
+	}
+	if !errors.Is(err, job.ErrUnknown) {
+		t.Errorf("got %v, want unknown", err)
+	}
+}
+
+func TestPublishRefusesWhatIsNoQueue(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	for _, queue := range []string{"", "*", ">", "a.b", "a b"} {
+		if _, err := s.Slots().Publish(queue, job.Message{Slot: job.NewSlot("report", at)}, nil); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("queue %q: %v", queue, err)
+		}
+		if _, err := s.Slots().Queue(t.Context(), queue); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("queue %q: %v", queue, err)
+		}
+	}
+}
+
+func TestQueueOfOtherSettingsIsRefusedThenMended(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
+	_, err := js.CreateConsumer(t.Context(), "cronce_slots", jetstream.ConsumerConfig{
+		Durable: "default", FilterSubject: "cronce.slot.default.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Slots().Queue(t.Context(), "default")
+	wantError(t, err, job.ErrMismatch, "queue default has ack wait 30s, not 20s", "cronce setup")
+	if _, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Slots().Queue(t.Context(), "default"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLedgerListFiltersAtTheBroker(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	ctx := within(t, 20*time.Second)
+	const each = 1500 // more than one batch
+	var last time.Time
+	for i := range each {
+		for _, name := range []string{"report", "report2"} {
+			r := kvtest.Record(i, fmt.Sprint(i))
+			r.Slot.Job = name
+			if _, err := s.Ledger().Write(ctx, r, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n := 0
+	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Job: "report"}) {
+		if err != nil || e.Slot.Job != "report" || e.Revision == 0 || !e.Slot.At.Equal(at.Add(time.Duration(n)*time.Minute)) {
+			t.Fatalf("entry %d: %+v, %v", n, e, err)
+		}
+		n, last = n+1, e.Time
+	}
+	if n != each {
+		t.Errorf("%d records of report, want %d", n, each)
+	}
+	all := 0
+	for range s.Ledger().List(ctx, kv.ListFilter{}) {
+		all++
+	}
+	recent := 0
+	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Since: last}) {
+		if err != nil || e.Time.Before(last) {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		recent++
+	}
+	if all != 2*each || recent == 0 || recent > 10 {
+		t.Errorf("%d in all, %d since the last of report", all, recent)
+	}
+	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Job: "none"}) {
+		t.Errorf("a job without records has %+v, %v", e, err)
+	}
+}
+
+// TestUnreadableRecordsAreNamed: a record of a newer program is refused, and
+// does not hide the others.
+func TestUnreadableRecordsAreNamed(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
+	bucket, err := js.KeyValue(t.Context(), "cronce_ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bucket.PutString(t.Context(), kvtest.Record(0, "").Slot.Key(), `{"v":2}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Ledger().Write(t.Context(), kvtest.Record(1, "a"), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, rev, err := s.Ledger().Read(t.Context(), kvtest.Record(0, "").Slot)
+	wantError(t, err, job.ErrVersion, "cronce_ledger/report.20261121T070000Z", "upgrade")
+	if rev != 1 {
+		t.Errorf("revision %d, want that of what is there", rev)
+	}
+	var good, bad int
+	for _, err := range s.Ledger().List(t.Context(), kv.ListFilter{}) {
+		if errors.Is(err, job.ErrVersion) {
+			bad++
+		} else if err == nil {
+			good++
+		}
+	}
+	if good != 1 || bad != 1 {
+		t.Errorf("%d read, %d refused; want one each", good, bad)
+	}
+}
+
+func TestExceptionalEventsAreKept(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Run(t).Conn()
+	js := natstest.JetStream(t, nc)
+	s := open(t, js, kv.Options{})
+	heard, err := nc.SubscribeSync("cronce.event.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"succeeded", "failed"} {
+		if err := s.Emit(kind, "report", []byte(kind)); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := heard.NextMsg(10 * time.Second); err != nil || m.Subject != "cronce.event."+kind+".report" {
+			t.Fatalf("%s: %v, %v", kind, m, err)
+		}
+	}
+	stream, err := js.Stream(t.Context(), "cronce_events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "the failure to be stored", func() bool {
+		info, err := stream.Info(t.Context())
+		return err == nil && info.State.Msgs == 1
+	})
+}
