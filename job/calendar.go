@@ -103,7 +103,6 @@ func (c *calendar) nextTime(active uint64, from int) (int, bool) {
 				return h*3600 + m*60 + s, true
 			}
 		}
-		m0, s0 = 0, 0
 	}
 	return 0, false
 }
