@@ -1,0 +1,142 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+)
+
+// defaultAddress is where "cronce run" embeds its server when it is told nothing.
+const defaultAddress = "127.0.0.1:4222"
+
+// fleet is processes that come and go on one site without a server of its own:
+// whoever is there embeds it.
+type fleet struct {
+	*site
+	file    string
+	members []*process
+	born    int
+}
+
+func (f *fleet) add() {
+	f.t.Helper()
+	f.born++
+	f.members = append(f.members, f.worker(fmt.Sprintf("w%d", f.born), f.file))
+}
+
+// remove ends one that embeds, or one that does not.
+func (f *fleet) remove(embeds bool, end func(*process)) {
+	f.t.Helper()
+	for i, p := range f.members {
+		if strings.Contains(p.stderr(), "this process serves NATS") == embeds {
+			f.members = append(f.members[:i], f.members[i+1:]...)
+			end(p)
+			return
+		}
+	}
+	f.t.Fatalf("no member of %d whose embedding is %v", len(f.members), embeds)
+}
+
+// betweenSlots waits until the newest slot has its outcome and the next one is not
+// near.
+func (f *fleet) betweenSlots() {
+	f.t.Helper()
+	eventually(f.t, 20*time.Second, "a moment between two slots", func() bool {
+		now := time.Now()
+		return now.Nanosecond() < 800e6 && f.record(slotID("tick", now.Truncate(time.Second))).State == "succeeded"
+	})
+}
+
+// untilSlots waits until n more slots have run.
+func (f *fleet) untilSlots(n int) {
+	f.t.Helper()
+	until := len(f.touched()) + n
+	eventually(f.t, time.Duration(n)*time.Second+20*time.Second, fmt.Sprintf("%d more slots", n), func() bool {
+		return len(f.touched()) >= until
+	})
+}
+
+func term(p *process) {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(20 * time.Second); code != 0 {
+		p.t.Errorf("%s ends with %d after TERM", p.name, code)
+	}
+}
+
+// It uses the default address, so nothing runs beside it.
+func TestEachSlotOnceWhileProcessesComeAndGo(t *testing.T) {
+	need(t, "port 4222", taken(defaultAddress))
+	f := &fleet{site: newSite(t)}
+	f.file = f.jobs(`echo "$CRONCE_SLOT_ID" >>touched`, `name: tick, schedule: "* * * * * *"`)
+	for range 5 {
+		f.add()
+	}
+	f.untilSlots(2)
+	f.nc = natstest.Connect(t, "nats://"+defaultAddress)
+	f.js = natstest.JetStream(t, f.nc)
+
+	for _, change := range []func(){
+		f.add,
+		func() { f.remove(false, term) },
+		func() { f.remove(false, (*process).kill) },
+		func() { f.remove(true, (*process).kill) },
+		f.add,
+		func() { f.remove(true, term) },
+		f.add,
+		func() { f.remove(false, (*process).kill) },
+		func() { f.remove(true, (*process).kill) },
+	} {
+		f.betweenSlots()
+		change()
+		f.untilSlots(2)
+	}
+	f.betweenSlots()
+	f.checkEachOnce()
+}
+
+// checkEachOnce compares what the actions wrote and what the ledger says with the
+// seconds that have passed.
+func (f *fleet) checkEachOnce() {
+	f.t.Helper()
+	times := map[string]int{}
+	first, last := "~", ""
+	for _, id := range f.touched() {
+		times[id]++
+		first, last = min(first, id), max(last, id)
+	}
+	states := map[string]string{}
+	for _, row := range f.slots() {
+		if states[row.ID] = row.State; row.State == "missed" {
+			f.t.Errorf("%s is missed", row.ID)
+		}
+	}
+	instant, err := time.Parse(time.RFC3339, strings.TrimPrefix(first, "tick:"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for id := first; id <= last; id = slotID("tick", instant) {
+		if times[id] != 1 || states[id] != "succeeded" {
+			f.t.Errorf("%s ran %d times and is %q", id, times[id], states[id])
+		}
+		instant = instant.Add(time.Second)
+	}
+	f.t.Logf("%d slots from %s to %s", len(times), first, last)
+}
+
+// taken says why the address cannot be had.
+func taken(addr string) string {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err.Error()
+	}
+	l.Close()
+	return ""
+}

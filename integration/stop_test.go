@@ -1,0 +1,72 @@
+//go:build unix
+
+package integration
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestStoppingFinishesWhatRunsAndLeavesTheRestToOthers(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	file := s.jobs(`
+echo "start $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
+sleep 1.5
+echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
+`, `name: work, schedule: "* * * * * *"`)
+	w1, w2 := s.worker("w1", file), s.worker("w2", file)
+	on := func(what string, w *process) (n int) {
+		for _, line := range s.touched() {
+			if strings.HasPrefix(line, what) && strings.Contains(line, " "+w.name+"-") {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, 30*time.Second, "a running slot on w1", func() bool { return on("start", w1) > on("end", w1) })
+	term(w1)
+	if begun, ended := on("start", w1), on("end", w1); begun != ended {
+		t.Errorf("w1 has left %d of its slots unfinished", begun-ended)
+	}
+	if n := s.node("w1"); n.State != "stopped" {
+		t.Errorf("w1 is %s, not stopped", n.State)
+	}
+	before := on("end", w2)
+	eventually(t, 20*time.Second, "w2 to do the rest", func() bool { return on("end", w2) >= before+3 })
+	term(w2)
+	begun, ended := map[string]int{}, map[string]int{}
+	for _, line := range s.touched() {
+		what := map[string]map[string]int{"start": begun, "end": ended}[strings.Fields(line)[0]]
+		what[strings.Fields(line)[1]]++
+	}
+	for id := range begun {
+		if r := s.record(id); begun[id] != 1 || ended[id] != 1 || r.State != "succeeded" || r.Attempt != 1 {
+			t.Errorf("%s started %d times, ended %d times, and is %+v", id, begun[id], ended[id], r)
+		}
+	}
+}
+
+func TestSecondTermEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := beginSlot(t, "")
+	b.owner.signal(syscall.SIGTERM)
+	first := time.Now()
+	// A second signal within a tenth of a second is taken for the first one's echo.
+	eventually(t, time.Second, "the echo's time to pass", func() bool { return time.Since(first) > 150*time.Millisecond })
+	if !b.owner.running() {
+		t.Fatalf("%s did not wait for its slot: status %d", b.owner.name, b.owner.exit(0))
+	}
+	b.owner.signal(syscall.SIGTERM)
+	second := time.Now()
+	if code := b.owner.exit(5 * time.Second); code != 130 {
+		t.Errorf("exit status %d, want 130", code)
+	}
+	if took := time.Since(second); took > time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+	b.takenOver(second)
+	b.familyIsGone()
+}
