@@ -1,0 +1,57 @@
+// Package consumer turns slot messages into outcomes: it takes them from one
+// queue, claims, runs, completes and settles.
+//
+// # The way of a slot
+//
+//	pull    asks for exactly as many messages as there are free places
+//	held    marks each as in progress, at once and every third of a lease
+//	serve   enters the slot in the table of obligations, asks job.Decide what to
+//	        do, and does it: the claim is a write that has to be won
+//	attempt runs the handler under a context that ends with the node's lease
+//	complete writes the end of the attempt at the revision of its claim
+//	settle  answers the broker: ack, later, drop, or nothing at all
+//
+// # The invariants that live here
+//
+// (3) No handler starts without a won write. A read only suggests a revision to
+// write at; the answer to the write decides. An answer that does not come means
+// neither yes nor no: the write is repeated until it is answered or the
+// incarnation ends, and then nothing was started.
+//
+// (4) No handler's context outlives its node's lease: it is a child of the
+// node's, and the lease is looked at once more between the won claim and the
+// start, because the process may have slept there.
+//
+// (5) A worker that lost its claim cannot complete: the completion names the
+// claim's revision, and whoever took over has moved it.
+//
+// (6) Ack only after the record is durable, and only from who wrote it or read it
+// as final. An ack does not fence: the engine takes it from anybody who ever held
+// the message, and it would take the message from under the new owner. A worker
+// that lost its claim says nothing.
+//
+// # Decisions
+//
+// A fresh slot is claimed without a read: its record does not exist in all but
+// the rarest cases, and the write tells. Rejected: reading first (a request more
+// per slot, for an answer that may be stale anyway).
+//
+// A redelivered message whose owner lives is given back for as long as the owner
+// would have to be silent to be proved dead, not left to AckWait: AckWait counts
+// from the owner's last mark, and a whole second one would pass before the slot
+// is looked at again.
+//
+// Requests for messages stand for a second. A request cannot be taken back, so a
+// worker that stops has to wait for its last one, give back what still comes, and
+// a frozen one swallows messages for no longer. Rejected: jetstream.Consume,
+// which fetches ahead, while AckWait runs on what waits in the process.
+//
+// Attempts are counted by claims, in the record, and the consumer's MaxDeliver is
+// unlimited: deliveries also happen for reasons of the broker's, and a message
+// that used them up would stay in the stream without anybody to end its slot.
+//
+// A handler that does not return keeps its place and its entry in the table, and
+// so holds its slot, until its node falls silent. Go has no way to end it.
+// Rejected: giving the slot up in its name, which is the overlap that the lease
+// exists to prevent.
+package consumer
