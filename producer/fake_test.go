@@ -27,7 +27,7 @@ type broker struct {
 	changed  chan struct{}
 	stored   map[string]job.Message
 	storedAt map[string]time.Time
-	attempts int
+	attempts []job.Message
 
 	mark      job.Watermark
 	markRev   uint64
@@ -150,8 +150,19 @@ type view struct {
 	*broker
 	offset time.Duration // of its clock
 
-	mu   sync.Mutex
-	deaf bool // hears of no changes
+	mu     sync.Mutex
+	deaf   bool // hears of no changes
+	frozen chan struct{}
+}
+
+// freeze stops the process, as far as it can tell, until the returned function
+// is called.
+func (v *view) freeze() (thaw func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	frozen := make(chan struct{})
+	v.frozen = frozen
+	return func() { close(frozen) }
 }
 
 func (v *view) Now() time.Time {
@@ -169,6 +180,12 @@ func (v *view) step(d time.Duration) {
 }
 
 func (v *view) Connected() bool {
+	v.mu.Lock()
+	frozen := v.frozen
+	v.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
 	v.broker.mu.Lock()
 	defer v.broker.mu.Unlock()
 	return !v.broker.away
@@ -214,7 +231,7 @@ func (v *view) Publish(queue string, m job.Message, payload []byte) (func(contex
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.attempts++
+	b.attempts = append(b.attempts, m)
 	if b.away {
 		return func(ctx context.Context) (bool, error) { return false, errAway }, nil
 	}
@@ -365,3 +382,7 @@ func (b *broker) want(name string, want map[string]string) {
 		b.t.Errorf("%s is %q, want nothing", id, has[id])
 	}
 }
+
+type brokenRegistry struct{ err error }
+
+func (r brokenRegistry) Watch(context.Context, func(job.RegistryEvent)) error { return r.err }

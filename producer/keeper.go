@@ -75,7 +75,9 @@ func (k *keeper) run(ctx context.Context) error {
 			if err := k.refresh(ctx); err != nil {
 				return unlessEnded(ctx, err)
 			}
-			rival = k.stored.time.After(before.time)
+			// One that moves on without knowing what we know of the registry
+			// is not left alone: what it does not know would stay unclaimed.
+			rival = k.stored.time.After(before.time) && k.wanted().revision <= k.stored.revision
 		}
 		if want := k.wanted(); !rival && want.ahead(k.stored) {
 			var err error
@@ -140,7 +142,7 @@ func (k *keeper) refresh(ctx context.Context) error {
 }
 
 // readTimeout bounds one read of the watermark.
-const readTimeout = 5 * time.Second
+const readTimeout = 3 * time.Second
 
 // readWatermark makes one attempt. No watermark is the zero position: nothing
 // has been published yet.

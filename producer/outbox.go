@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -28,17 +29,15 @@ type itemState int
 const (
 	held     itemState = iota // a range that waits for the job's other slots
 	inFlight                  // published, not answered
-	waiting                   // failed, to be published again at retryAt
+	waiting                   // failed, or without a place in flight yet
 	settled                   // acknowledged, or back on the board
 )
 
 // item is one slot on its way to the stream.
 type item struct {
 	dueSlot
-	state   itemState
-	judged  time.Time // on the broker's clock
-	retry   *backoff.ExponentialBackOff
-	retryAt time.Time // on this machine's
+	state  itemState
+	judged time.Time
 }
 
 // late reports whether the item's judgement is out of date: a slot that was to
@@ -71,8 +70,9 @@ type outbox struct {
 	first uint64
 	marks []mark
 
-	// tasks counts what is not settled, for jobs that have anything.
-	tasks map[*task]*unsettled
+	// tasks has the jobs that have anything unsettled, failing those of them
+	// that have anything waiting.
+	tasks, failing map[*task]*unsettled
 
 	flying, waiting int
 	complained      time.Time
@@ -80,13 +80,22 @@ type outbox struct {
 	answers         chan answer
 }
 
+// unsettled is what one job has in the outbox.
 type unsettled struct {
 	items int
 	held  []*item
+
+	// waiting is to be published, oldest first. After a failure one of it is
+	// tried at retryAt, the probe; when that is acknowledged all others follow.
+	waiting []*item
+	probe   *item
+	retry   *backoff.ExponentialBackOff
+	retryAt time.Time // on this machine's clock
 }
 
 type flight struct {
 	*item
+	sent time.Time
 	wait func(context.Context) (bool, error)
 }
 
@@ -98,7 +107,7 @@ type answer struct {
 
 func newOutbox(p *Producer) *outbox {
 	return &outbox{
-		p: p, tasks: map[*task]*unsettled{},
+		p: p, tasks: map[*task]*unsettled{}, failing: map[*task]*unsettled{},
 		flights: make(chan flight, maxInFlight), answers: make(chan answer, maxInFlight),
 	}
 }
@@ -110,7 +119,7 @@ func (o *outbox) collect(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case f := <-o.flights:
-			wait, cancel := context.WithTimeout(ctx, answerTimeout)
+			wait, cancel := context.WithDeadline(ctx, f.sent.Add(answerTimeout))
 			duplicate, err := f.wait(wait)
 			cancel()
 			o.answers <- answer{f.item, duplicate, err} // has room for all that fly
@@ -134,18 +143,21 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 			u = &unsettled{}
 			o.tasks[s.line.task] = u
 		}
-		if u.items++; it.Range && u.items > 1 {
+		u.items++
+		switch {
+		case it.Range && u.items > 1:
 			u.held = append(u.held, it)
-			continue
+		case u.retry != nil:
+			o.wait(it) // behind those that fail
+		default:
+			o.publish(it)
 		}
-		o.publish(it)
 	}
 }
 
 func (o *outbox) publish(it *item) {
 	if o.flying >= maxInFlight {
-		it.state = waiting
-		o.waiting++
+		o.wait(it)
 		return
 	}
 	it.state = inFlight
@@ -155,7 +167,7 @@ func (o *outbox) publish(it *item) {
 		return
 	}
 	o.flying++
-	o.flights <- flight{it, wait} // has room: flying is bounded
+	o.flights <- flight{it, time.Now(), wait} // has room: flying is bounded
 }
 
 func (it *item) message(node string) job.Message {
@@ -186,9 +198,10 @@ func (o *outbox) settle(it *item) {
 	it.state = settled
 	t := it.line.task
 	u := o.tasks[t]
+	u.probe, u.retry, u.retryAt = nil, nil, time.Time{}
 	switch u.items--; u.items {
 	case 0:
-		delete(o.tasks, t)
+		o.forget(t)
 	case len(u.held):
 		ranges := u.held
 		u.held = nil
@@ -200,49 +213,92 @@ func (o *outbox) settle(it *item) {
 
 // again has an item published again, later.
 func (o *outbox) again(it *item, err error) {
-	if it.retry == nil {
-		it.retry = newBackOff()
-		it.retry.Reset()
-	}
 	o.p.stats.retried.Add(1)
-	now, delay := time.Now(), it.retry.NextBackOff()
+	u, now := o.wait(it), time.Now()
+	if it != u.probe && (u.probe != nil || now.Before(u.retryAt)) {
+		return
+	}
+	u.probe = nil
+	if u.retry == nil {
+		u.retry = newBackOff()
+	}
+	delay := u.retry.NextBackOff()
+	u.retryAt = now.Add(delay)
 	if delay > time.Second && now.Sub(o.complained) > complainEvery {
 		o.complained = now
 		o.p.cfg.Logger.Warn("a slot cannot be published; trying again", "slot", it.message("").Slot.ID(), "in", delay, "err", err)
 	}
-	it.state, it.retryAt = waiting, now.Add(delay)
+}
+
+// wait puts an item among those of its job that wait.
+func (o *outbox) wait(it *item) *unsettled {
+	u := o.tasks[it.line.task]
+	o.failing[it.line.task] = u
+	at := len(u.waiting)
+	if at > 0 && it.At.Before(u.waiting[0].At) {
+		at = 0
+	}
+	u.waiting = slices.Insert(u.waiting, at, it)
+	it.state = waiting
 	o.waiting++
+	return u
 }
 
 // repeat publishes what has waited long enough, and returns when to look again:
-// zero for not at all. A job that has a slot whose judgement is out of date goes
-// back to the board as a whole.
+// zero for not before an answer comes. A job that has a slot whose judgement is
+// out of date goes back to the board as a whole.
 func (o *outbox) repeat(b *board, now time.Time) time.Time {
 	var next time.Time
-	if o.waiting == 0 {
-		return next
-	}
 	local := time.Now()
-	for _, it := range o.items {
+	late := func(it *item) bool { return it.late(now, o.p.cfg.Late) }
+	for t, u := range o.failing {
 		switch {
-		case it.state != waiting:
-		case it.late(now, o.p.cfg.Late):
-			o.giveBack(b, it.line.task)
-		case it.retryAt.After(local):
-			if next.IsZero() || it.retryAt.Before(next) {
-				next = it.retryAt
+		case u.probe != nil: // its answer comes, or its timeout
+		case u.items == 0: // given back, and not handed out again: the job is gone
+			o.forget(t)
+		case u.retryAt.After(local):
+			if next.IsZero() || u.retryAt.Before(next) {
+				next = u.retryAt
 			}
-		case o.flying < maxInFlight:
-			o.waiting--
-			o.publish(it)
+		case slices.ContainsFunc(u.waiting, late):
+			o.giveBack(b, t)
+			next = local
+		default:
+			o.resume(t, u)
 		}
 	}
 	return next
 }
 
+func (o *outbox) forget(t *task) {
+	delete(o.tasks, t)
+	delete(o.failing, t)
+}
+
+// resume publishes what waits of one job, as far as there is room in flight: one
+// slot after a failure, all of them after a success.
+func (o *outbox) resume(t *task, u *unsettled) {
+	n := min(len(u.waiting), max(maxInFlight-o.flying, 0))
+	if u.retry != nil {
+		n = min(n, 1)
+	}
+	ready := slices.Clone(u.waiting[:n])
+	u.waiting = slices.Delete(u.waiting, 0, n)
+	if o.waiting -= n; len(u.waiting) == 0 {
+		delete(o.failing, t)
+	}
+	if u.retry != nil && n > 0 {
+		u.probe = ready[0]
+	}
+	for _, it := range ready {
+		o.publish(it)
+	}
+}
+
 // giveBack returns what is not settled to the board, of one job or of all (nil):
 // it will be handed out again, and judged anew. Marks are dropped, since they
-// claim what is on the board again; the next one claims it all.
+// claim what is on the board again; the next one claims it all. One job keeps
+// its retry: it has been failing, and goes on with one try at a time.
 func (o *outbox) giveBack(b *board, t *task) {
 	for _, it := range o.items {
 		if it.state == settled || t != nil && it.line.task != t {
@@ -253,9 +309,14 @@ func (o *outbox) giveBack(b *board, t *task) {
 		}
 		it.state = settled
 		b.back(it.dueSlot)
-		delete(o.tasks, it.line.task)
 	}
 	o.marks = nil
+	if t == nil {
+		clear(o.tasks)
+		clear(o.failing)
+	} else if u := o.tasks[t]; u != nil {
+		u.items, u.held, u.waiting, u.probe = 0, nil, nil, nil
+	}
 }
 
 // mark notes that pos may be claimed when all items so far are settled.

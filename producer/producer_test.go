@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -40,4 +41,125 @@ func TestPublishesEverySlotAtItsInstant(t *testing.T) {
 	})
 }
 
-var _ = job.ErrConflict
+func TestEditTakesEffectAtItsTimestamp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		oldJob, newJob := every("a", "*/2 * * * * *", ""), every("a", "*/3 * * * * *", "")
+		oldJob.Spread, newJob.Spread = 20*time.Second, 20*time.Second
+		e := b.apply(oldJob)
+		p := b.start()
+		advance(30 * time.Second) // the edit falls on a slot of both: it is the old plan's
+		edit := b.apply(newJob)
+		advance(time.Minute)
+		s, err := job.ParseSchedule("a", newJob.Plan())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.wantAll("a", append(slots(t, oldJob, e.Time, edit.Time), slots(t, newJob, edit.Time, time.Now().Add(-s.Delay()-10*time.Millisecond))...))
+		p.stop()
+	})
+}
+
+func TestTwoProducersWithDifferentViewsPublishTheSameSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.apply(every("a", "*/5 * * * * *", ""))
+		p := b.start()
+		advance(30 * time.Second)
+		b.apply(every("b", "*/7 * * * * *", ""))
+		q := b.start(func(_ *Config, v *view) { v.offset = -700 * time.Millisecond })
+		advance(30 * time.Second)
+		b.attempts = nil
+		advance(time.Minute)
+		p.stop()
+		q.stop()
+		times := map[string]int{}
+		for _, m := range b.attempts {
+			times[m.Slot.ID()]++
+		}
+		for id, n := range times {
+			if n != 2 && b.stored[id].Due.Before(time.Now().Add(-time.Second)) {
+				t.Errorf("%s was published %d times by two producers", id, n)
+			}
+		}
+		if len(times) < 20 {
+			t.Errorf("%d slots in a minute, want 20", len(times))
+		}
+	})
+}
+
+func TestPausedAndDeletedJobsHaveNoSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "* * * * * *", "")
+		start := time.Now()
+		b.apply(j)
+		p := b.start()
+		advance(5*time.Second + 500*time.Millisecond)
+		b.write(j, true)
+		paused := time.Now()
+		advance(10 * time.Second)
+		want := slots(t, j, start, paused)
+		b.wantAll("a", want)
+		b.write(j, false)
+		resumed := time.Now()
+		advance(5 * time.Second)
+		b.delete("a")
+		want = append(want, slots(t, j, resumed, time.Now())...)
+		advance(10 * time.Second)
+		b.wantAll("a", want)
+		again := b.apply(j)
+		advance(5 * time.Second)
+		b.wantAll("a", append(want, slots(t, j, again.Time, time.Now())...))
+		p.stop()
+	})
+}
+
+func TestMessageCarriesTheDefinitionItWasComputedFrom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "@at 2000-01-01T00:00:10Z", "")
+		j.Queue, j.Spread = "reports", 4*time.Second
+		e := b.apply(j)
+		p := b.start()
+		advance(20 * time.Second)
+		p.stop()
+		s, err := job.ParseSchedule("a", j.Plan())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Date(2000, 1, 1, 0, 0, 10, 0, time.UTC)
+		want := job.Message{Slot: job.NewSlot("a", at), JobRevision: e.Revision, Node: "n", Due: at.Add(s.Delay())}
+		if got := b.stored["a:2000-01-01T00:00:10Z"]; got != want || s.Delay() == 0 {
+			t.Errorf("message %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestNewRefusesWhatCannotRun(t *testing.T) {
+	t.Parallel()
+	v := &view{}
+	good := Config{Node: "n", Registry: v, Watermark: v, Slots: v, Clock: v}
+	for name, edit := range map[string]func(*Config){
+		"no node":          func(c *Config) { c.Node = "" },
+		"no registry":      func(c *Config) { c.Registry = nil },
+		"no watermark":     func(c *Config) { c.Watermark = nil },
+		"no slots":         func(c *Config) { c.Slots = nil },
+		"no clock":         func(c *Config) { c.Clock = nil },
+		"negative late":    func(c *Config) { c.Late = -1 },
+		"negative horizon": func(c *Config) { c.Horizon = -1 },
+	} {
+		cfg := good
+		edit(&cfg)
+		if _, err := New(cfg); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("%s: New = %v, want ErrInvalid", name, err)
+		}
+	}
+	if _, err := New(good); err != nil {
+		t.Errorf("New = %v", err)
+	}
+}

@@ -32,7 +32,7 @@ type shift struct {
 	outbox *outbox
 	keeper *keeper
 
-	// seen is the clock at the end of the last turn; asleep says that the
+	// seen is the clock at the last turn; asleep says that the
 	// stored watermark must be asked before anything else is handed out: others
 	// may have published meanwhile.
 	seen   time.Time
@@ -94,7 +94,6 @@ func (s *shift) now() time.Time {
 func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	now := s.now()
 	s.wake(now)
-	defer func() { s.seen = s.now() }()
 	switch {
 	case !s.board.ready:
 		return maxSleep, nil // nothing is published before the registry is known
@@ -119,7 +118,9 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 // acknowledged then goes back to the board.
 func (s *shift) wake(now time.Time) {
 	back := s.away && s.cfg.Slots.Connected()
-	if !back && now.Sub(s.seen) <= maxSleep+jump {
+	slept := now.Sub(s.seen) > maxSleep+jump
+	s.seen = now
+	if !back && !slept {
 		return
 	}
 	s.away, s.asleep = !back && s.away, true

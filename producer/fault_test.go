@@ -1,0 +1,305 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestSuspendIsJudgedAfterwards(t *testing.T) {
+	t.Parallel()
+	for _, tt := range policies {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				j := every("a", "*/15 * * * * *", tt.policy)
+				j.CatchUp.Max = tt.max
+				start := time.Now()
+				b.apply(j)
+				p := b.start()
+				advance(time.Minute + 500*time.Millisecond)
+				slept, thaw := time.Now(), p.freeze()
+				advance(10 * time.Minute)
+				want := merge(run(slots(t, j, start, slept)), judged(t, j, slept, tt.runs))
+				thaw()
+				advance(5 * time.Second)
+				b.want("a", want)
+				p.stop()
+			})
+		})
+	}
+}
+
+func TestSuspendedProducerDoesNotJudgeWhatItsPeersPublished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "*/15 * * * * *", job.CatchUpAll)
+		start := time.Now()
+		b.apply(j)
+		p, peer := b.start(), b.start()
+		advance(time.Minute)
+		thaw := p.freeze()
+		advance(10*time.Minute + 500*time.Millisecond)
+		thaw()
+		advance(5 * time.Second)
+		for _, m := range b.attempts {
+			if m.Missed > 0 || m.CaughtUp {
+				t.Errorf("%s was judged late", m.Slot)
+			}
+		}
+		b.wantAll("a", slots(t, j, start, time.Now()))
+		p.stop()
+		peer.stop()
+	})
+}
+
+func TestBrokerAwayForFiveMinutes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range policies {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				j := every("a", "*/10 * * * * *", tt.policy)
+				j.CatchUp.Max = tt.max
+				start := time.Now()
+				b.apply(j)
+				p := b.start()
+				advance(time.Minute + 500*time.Millisecond)
+				gone := time.Now()
+				b.setAway(true)
+				attempts := len(b.attempts)
+				advance(5 * time.Minute)
+				if n := len(b.attempts) - attempts; n > 1 {
+					t.Errorf("%d publications while there was no connection", n)
+				}
+				want := merge(run(slots(t, j, start, gone)), judged(t, j, gone, tt.runs))
+				b.setAway(false)
+				advance(5 * time.Second)
+				b.want("a", want)
+				p.stop()
+			})
+		})
+	}
+}
+
+// The connection stays, and every publication fails: what has waited until it
+// was late is judged as late.
+func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range policies {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				b.setAnswer(func(job.Message) fault { return refused })
+				j := every("a", "*/20 * * * * *", tt.policy)
+				j.CatchUp.Max = tt.max
+				start := time.Now()
+				b.apply(j)
+				p := b.start()
+				advance(4*time.Minute + 10*time.Second + 500*time.Millisecond)
+				b.setAnswer(nil)
+				advance(10 * time.Second)
+				p.stop()
+				now := time.Now().Add(-10 * time.Second)
+				runs, missed := 0, 0
+				for id, is := range b.has("a") {
+					late := now.Sub(b.stored[id].Due) > DefaultLate
+					switch {
+					case is == "missed" && late:
+						missed++
+					case is == "caught up" && late:
+						runs++
+					case is != "run" || now.Sub(b.stored[id].Due) > DefaultLate+5*time.Second:
+						t.Errorf("%s is %q", id, is)
+					}
+				}
+				n := len(slots(t, j, start, now.Add(-DefaultLate-5*time.Second)))
+				if want := min(tt.runs, n); runs != want && runs != want+1 {
+					t.Errorf("%d caught up, want %d", runs, want)
+				}
+				if len(b.stored) != len(slots(t, j, start, time.Now())) {
+					t.Errorf("%d slots stored", len(b.stored))
+				}
+			})
+		})
+	}
+}
+
+func TestOneJobThatCannotBePublishedHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.setAnswer(func(m job.Message) fault {
+			if m.Slot.Job == "stuck" {
+				return refused
+			}
+			return fine
+		})
+		start := time.Now()
+		j := every("good", "* * * * * *", "")
+		b.apply(j)
+		b.apply(every("stuck", "* * * * * *", job.CatchUpAll))
+		p := b.start()
+		advance(2*time.Hour + 500*time.Millisecond)
+		b.wantAll("good", slots(t, j, start, time.Now()))
+		if wm := b.watermark(); wm.Time.After(start.Add(time.Second)) {
+			t.Errorf("watermark %v vouches for slots that nobody has stored", wm.Time)
+		}
+		p.stop()
+	})
+}
+
+func TestUnansweredPublicationIsRepeatedUntilItIsStored(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fault{refused, lost, inflight, silence} {
+		t.Run(fmt.Sprint("fault ", f), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				tries := map[string]int{}
+				b.setAnswer(func(m job.Message) fault {
+					if tries[m.Slot.ID()]++; tries[m.Slot.ID()] <= 2 {
+						return f
+					}
+					return fine
+				})
+				j := every("a", "*/10 * * * * *", "")
+				start := time.Now()
+				b.apply(j)
+				p := b.start()
+				advance(time.Minute)
+				end := time.Now()
+				advance(50 * time.Second)
+				p.stop()
+				has := b.has("a")
+				for _, id := range slots(t, j, start, end) {
+					if has[id] != "run" || tries[id] < 3 {
+						t.Errorf("%s is %q after %d tries", id, has[id], tries[id])
+					}
+				}
+				if p.Stats().Retried == 0 {
+					t.Error("no retry was counted")
+				}
+			})
+		})
+	}
+}
+
+func TestBrokenDefinitionDisablesItsJobOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j, bad := every("good", "* * * * * *", ""), every("bad", "* * * * * *", "")
+		start := time.Now()
+		b.apply(j)
+		b.apply(bad)
+		p := b.start()
+		advance(5*time.Second + 500*time.Millisecond)
+		b.garble("bad", fmt.Errorf("%w: not JSON", job.ErrInvalid))
+		broken := time.Now()
+		advance(5 * time.Second)
+		b.wantAll("bad", slots(t, bad, start, broken))
+		b.wantAll("good", slots(t, j, start, time.Now()))
+		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
+			t.Errorf("watermark %v is held by a definition that nobody can read", wm.Time)
+		}
+		b.garble("bad", fmt.Errorf("bad: %w", job.ErrVersion))
+		held := time.Now()
+		advance(10 * time.Second)
+		b.wantAll("good", slots(t, j, start, time.Now()))
+		if wm := b.watermark(); wm.Time.After(held.Add(time.Second)) {
+			t.Errorf("watermark %v moved past a definition that only newer nodes can read", wm.Time)
+		}
+		b.delete("bad")
+		advance(5 * time.Second)
+		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
+			t.Errorf("watermark %v is held by a job that is gone", wm.Time)
+		}
+		p.stop()
+	})
+}
+
+func TestClockThatStepsBackNeitherStopsNorPublishesTheFuture(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "*/5 * * * * *", "")
+		start := time.Now()
+		b.apply(j)
+		fast := func(_ *Config, v *view) { v.offset = time.Minute }
+		p := b.start(fast) // runs a minute ahead until it is corrected
+		advance(30*time.Second + 500*time.Millisecond)
+		ahead := p.Now()
+		p.step(-time.Minute)
+		fresh := every("new", "*/5 * * * * *", "")
+		e := b.apply(fresh)
+		for range 20 {
+			advance(10 * time.Second)
+			for id, m := range b.stored {
+				if m.Due.After(time.Now()) && m.Due.After(ahead) {
+					t.Errorf("%s is stored %v before its due time", id, time.Until(m.Due))
+				}
+			}
+			if len(b.has("new")) != len(slots(t, fresh, e.Time, time.Now())) {
+				t.Errorf("%d slots of the new job at %v", len(b.has("new")), time.Now())
+			}
+		}
+		p.stop()
+		b.wantAll("a", slots(t, j, start, time.Now()))
+		b.wantAll("new", slots(t, fresh, e.Time, time.Now()))
+	})
+}
+
+func TestClockThatStepsForwardLosesNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "*/5 * * * * *", "")
+		start := time.Now()
+		b.apply(j)
+		p := b.start(func(_ *Config, v *view) { v.offset = -30 * time.Second })
+		advance(time.Minute)
+		p.step(30 * time.Second)
+		advance(1500 * time.Millisecond)
+		p.stop()
+		b.wantAll("a", slots(t, j, start, time.Now()))
+	})
+}
+
+func TestRunEndsWhenTheRegistryCannotBeWatched(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		gone := errors.New("stream not found")
+		p := b.start(func(c *Config, _ *view) { c.Registry = brokenRegistry{gone} })
+		if err := <-p.done; !errors.Is(err, gone) {
+			t.Errorf("Run = %v, want %v", err, gone)
+		}
+	})
+}
+
+// Nothing may be left behind: goleak looks after all tests, synctest after each.
+func TestCancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.setAnswer(faulty(3))
+		for i := range 50 {
+			b.apply(every(fmt.Sprint("job", i), "* * * * * *", ""))
+		}
+		for i := range 100 {
+			p := b.start()
+			advance(time.Duration(i*i) * time.Millisecond)
+			b.setAway(i%7 == 0)
+			p.stop()
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package producer
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+type tooNew struct{ Watermark }
+
+func (tooNew) Read(context.Context) (job.Watermark, uint64, error) {
+	return job.Watermark{}, 0, job.ErrVersion
+}
+
+// judged is what the slots up to now become that are given oldest first, when
+// they are published now: the last of the late ones as the policy says.
+func judged(t *testing.T, j job.Job, after time.Time, runs int) map[string]string {
+	t.Helper()
+	want := map[string]string{}
+	now := time.Now()
+	late := slots(t, j, after, now.Add(-DefaultLate-time.Nanosecond))
+	for i, id := range late {
+		want[id] = "missed"
+		if i >= len(late)-runs {
+			want[id] = "caught up"
+		}
+	}
+	for _, id := range slots(t, j, now.Add(-DefaultLate-time.Nanosecond), now) {
+		want[id] = "run"
+	}
+	return want
+}
+
+func merge(maps ...map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, m := range maps {
+		for id, is := range m {
+			all[id] = is
+		}
+	}
+	return all
+}
+
+func run(ids []string) map[string]string {
+	m := map[string]string{}
+	for _, id := range ids {
+		m[id] = "run"
+	}
+	return m
+}
+
+var policies = []struct {
+	policy job.CatchUpPolicy
+	max    int
+	runs   int
+}{
+	{job.CatchUpLatest, 0, 1},
+	{job.CatchUpAll, 0, 100},
+	{job.CatchUpAll, 3, 3},
+	{job.CatchUpNone, 0, 0},
+}
+
+func TestRestartOfEverythingLosesNoSlot(t *testing.T) {
+	t.Parallel()
+	for _, tt := range policies {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				j := every("a", "*/20 * * * * *", tt.policy)
+				j.CatchUp.Max = tt.max
+				e := b.apply(j)
+				p := b.start()
+				advance(5*time.Minute + 500*time.Millisecond)
+				p.stop()
+				down := time.Now()
+				advance(10 * time.Minute)
+				want := merge(run(slots(t, j, e.Time, down)), judged(t, j, down, tt.runs))
+				p = b.start()
+				advance(5 * time.Second)
+				b.want("a", want)
+				p.stop()
+			})
+		})
+	}
+}
+
+func TestWithinBoundsHowFarBackASlotRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "* * * * *", job.CatchUpAll)
+		j.CatchUp.Within = 3*time.Minute + time.Second
+		start := time.Now()
+		b.apply(j)
+		advance(10*time.Minute + 30*time.Second)
+		want := judged(t, j, start, 2) // at 8:00 and 9:00
+		p := b.start()
+		advance(time.Second)
+		b.want("a", want)
+		p.stop()
+	})
+}
+
+func TestThousandsOfMissedSlotsEndInOneRange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "* * * * * *", job.CatchUpLatest)
+		start := time.Now()
+		b.apply(j)
+		advance(time.Hour)
+		b.setAnswer(func(m job.Message) fault {
+			if m.Slot.Range && len(b.stored) != 1000+60+1 {
+				t.Errorf("the range is published when %d other slots are stored, want all 1061", len(b.stored))
+			}
+			return fine
+		})
+		p := b.start()
+		advance(50 * time.Millisecond)
+		has := b.has("a")
+		// 3,600 slots: the last at this very instant, 60 before it on time.
+		id := job.Slot{Job: "a", At: start.Add(time.Second).UTC(), Range: true}.ID()
+		if want := "range of 2539 to 00:42:19"; has[id] != want {
+			t.Errorf("%s is %q, want %q", id, has[id], want)
+		}
+		if len(has) != 1000+61+1 {
+			t.Errorf("%d messages, want 1062", len(has))
+		}
+		p.stop()
+	})
+}
+
+func TestNewJobHeardOfLateLosesNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.apply(every("old", "* * * * * *", ""))
+		deaf := b.start()
+		advance(10 * time.Second)
+		deaf.view.mu.Lock()
+		deaf.deaf = true
+		deaf.view.mu.Unlock()
+		j := every("new", "*/5 * * * * *", "")
+		e := b.apply(j)
+		knows := b.start()
+		advance(12 * time.Second) // the deaf one moves the watermark
+		knows.stop()              // and the one that knew dies
+		advance(10 * time.Second)
+		deaf.stop()
+		p := b.start()
+		advance(10*time.Second + 500*time.Millisecond)
+		p.stop()
+		b.wantAll("new", slots(t, j, e.Time, time.Now()))
+	})
+}
+
+func TestEditWhileEverythingIsDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		oldJob, newJob := every("a", "*/10 * * * * *", ""), every("a", "*/15 * * * * *", "")
+		e := b.apply(oldJob)
+		p := b.start()
+		advance(30*time.Second + 500*time.Millisecond)
+		p.stop()
+		advance(15 * time.Second)
+		edit := b.apply(newJob)
+		newJob.Payload = []byte(`{"changed": "again"}`)
+		advance(5 * time.Second)
+		b.apply(newJob)
+		advance(5 * time.Second)
+		p = b.start()
+		advance(30 * time.Second)
+		p.stop()
+		b.wantAll("a", append(slots(t, oldJob, e.Time, edit.Time), slots(t, newJob, edit.Time, time.Now())...))
+	})
+}
+
+// An edit of anything but the plan makes the entry newer than the watermark, and
+// leaves its slots as old as they are: they must not be offered again, least of
+// all as missed.
+func TestEditOfThePayloadOffersNothingAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "* * * * * *", "")
+		b.apply(j)
+		p := b.start()
+		advance(time.Hour)
+		p.stop()
+		j.Payload = []byte(`1`)
+		b.apply(j)
+		b.attempts = nil
+		p = b.start()
+		advance(10 * time.Second)
+		p.stop()
+		if n := len(b.attempts); n > 14 {
+			t.Errorf("%d publications in ten seconds after the edit", n)
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package producer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// faulty answers at random, from a fixed seed.
+func faulty(seed uint64) func(job.Message) fault {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return func(job.Message) fault {
+		if r.IntN(3) > 0 {
+			return fine
+		}
+		return fault(r.IntN(int(silence) + 1))
+	}
+}
+
+// unstored names a slot that the watermark vouches for and that nobody has
+// stored, by the registry as it is now; empty when there is none. Called with
+// the broker locked.
+func (b *broker) unstored(wm job.Watermark) string {
+	entries := map[string]job.RegistryEvent{}
+	for _, ev := range b.log[:wm.Revision] {
+		entries[ev.Name] = ev
+	}
+	covered := map[string]bool{}
+	for id := range b.stored {
+		covered[id] = true
+	}
+	for _, ev := range entries {
+		for _, p := range ev.Entry.Plans() {
+			s, err := job.ParseSchedule(ev.Name, p.Plan)
+			if err != nil {
+				continue
+			}
+			end := wm.Time.Add(-s.Delay())
+			if !p.To.IsZero() && p.To.Before(end) {
+				end = p.To
+			}
+			for at := range s.Between(p.From, end) {
+				if id := job.NewSlot(ev.Name, at).ID(); !covered[id] {
+					return id
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func TestWatermarkMovesOnlyAfterEverySlotUpToItIsStored(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				b.check = func(wm job.Watermark) {
+					if id := b.unstored(wm); id != "" {
+						t.Errorf("watermark %v at revision %d, but %s is not stored", wm.Time, wm.Revision, id)
+					}
+				}
+				b.setAnswer(faulty(seed))
+				for i, spec := range []string{"* * * * * *", "*/7 * * * * *", "* * * * *", "@every 3s"} {
+					j := every(fmt.Sprint("job", i), spec, job.CatchUpAll)
+					j.Spread = time.Duration(i) * 10 * time.Second
+					b.apply(j)
+				}
+				p, q := b.start(), b.start()
+				advance(20 * time.Second)
+				b.apply(every("late", "*/2 * * * * *", job.CatchUpAll))
+				advance(20 * time.Second)
+				p.stop()
+				b.apply(every("late", "*/3 * * * * *", job.CatchUpAll))
+				advance(20 * time.Second)
+				q.stop()
+				b.setAnswer(nil)
+				p = b.start()
+				advance(time.Minute)
+				p.stop()
+				if wm := b.watermark(); time.Since(wm.Time) > 5*time.Second || wm.Revision != 6 {
+					t.Errorf("watermark %v at revision %d after a minute without faults, want %v at 6", wm.Time, wm.Revision, time.Now())
+				}
+			})
+		})
+	}
+}
+
+func TestWatermarkNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.apply(every("a", "* * * * * *", ""))
+		b.check = func(wm job.Watermark) {
+			if wm.Time.Before(b.mark.Time) || wm.Revision < b.mark.Revision || wm.RegistryTime.Before(b.mark.RegistryTime) {
+				t.Errorf("watermark went from %v at %d to %v at %d", b.mark.Time, b.mark.Revision, wm.Time, wm.Revision)
+			}
+		}
+		clock := func(d time.Duration) func(*Config, *view) {
+			return func(_ *Config, v *view) { v.offset = d }
+		}
+		fast, slow, deaf := b.start(clock(3*time.Second)), b.start(clock(-3*time.Second)), b.start()
+		advance(10 * time.Second)
+		deaf.view.mu.Lock()
+		deaf.deaf = true
+		deaf.view.mu.Unlock()
+		b.apply(every("b", "* * * * * *", ""))
+		advance(20 * time.Second)
+		fast.step(-10 * time.Second)
+		advance(20 * time.Second)
+		fast.stop()
+		advance(time.Minute)
+		slow.stop()
+		advance(time.Minute)
+		deaf.stop()
+		if wm := b.watermark(); wm.Revision != 2 {
+			t.Errorf("watermark at revision %d, want 2: one who knows less must not take it over", wm.Revision)
+		}
+	})
+}
+
+func TestWatermarkIsWrittenOnceASecondAtMost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		for i := range 20 {
+			b.apply(every(fmt.Sprint("job", i), "* * * * * *", ""))
+		}
+		var fleet []*running
+		for range 5 {
+			fleet = append(fleet, b.start())
+		}
+		advance(time.Minute)
+		for _, p := range fleet {
+			p.stop()
+		}
+		if n := len(b.markWrite); n < 50 || n > 75 {
+			t.Errorf("%d writes by five producers in a minute, want about one a second", n)
+		}
+	})
+}
+
+func TestWatermarkIsTakenOverFromADeadProducer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.apply(every("a", "* * * * * *", ""))
+		p, q := b.start(), b.start()
+		advance(time.Minute)
+		p.stop()
+		advance(15 * time.Second)
+		first := b.watermark().Time
+		q.stop()
+		if d := time.Since(first); d > 3*time.Second {
+			t.Errorf("the watermark is %v old 15 s after one of two producers died", d)
+		}
+	})
+}
+
+func TestUnknownWatermarkFormatEndsRun(t *testing.T) {
+	t.Parallel()
+	p, err := New(Config{Node: "n", Registry: &view{}, Slots: &view{}, Clock: &view{}, Watermark: tooNew{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Run(t.Context()); err == nil {
+		t.Error("Run went on with a watermark that it cannot read")
+	}
+}
