@@ -210,15 +210,17 @@ func (s *Store) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 	}
 }
 
-// apiTimeout bounds one request to the JetStream API; to create a stream on
+// apiTimeout bounds one request to the JetStream API: to create a stream on
 // three servers takes some.
-const apiTimeout = 5 * time.Second
+const apiTimeout = 8 * time.Second
 
 // ask repeats a request to the JetStream API until it is answered or ctx ends.
+// The first attempts are short, since most of what is not answered at once was
+// lost with a connection or a leader; and every request may be made twice.
 func (s *Store) ask(ctx context.Context, what string, request func(context.Context) error) error {
 	began, pause := time.Now(), newPause()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, apiTimeout)
+	for limit := attemptTimeout; ; limit = min(2*limit, apiTimeout) {
+		attempt, cancel := context.WithTimeout(ctx, limit)
 		err := request(attempt)
 		cancel()
 		switch {

@@ -3,7 +3,6 @@ package kv_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -162,19 +161,27 @@ func TestQueueOfOtherSettingsIsRefusedThenMended(t *testing.T) {
 
 func TestLedgerListFiltersAtTheBroker(t *testing.T) {
 	t.Parallel()
-	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
 	ctx := within(t, 20*time.Second)
-	const each = 1500 // more than one batch
-	var last time.Time
-	for i := range each {
-		for _, name := range []string{"report", "report2"} {
-			r := kvtest.Record(i, fmt.Sprint(i))
+	const reports, others = 10_500, 20 // more than one batch
+	fill := func(name string, n int) {
+		for i := range n {
+			r := kvtest.Record(i, "n")
 			r.Slot.Job = name
-			if _, err := s.Ledger().Write(ctx, r, 0); err != nil {
+			data, err := r.MarshalJSON()
+			if err == nil {
+				_, err = js.PublishAsync("$KV.cronce_ledger."+r.Slot.Key(), data, jetstream.WithStallWait(10*time.Second))
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
+		<-js.PublishAsyncComplete()
 	}
+	fill("report", reports)
+	fill("report2", others)
+	var last time.Time
 	n := 0
 	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Job: "report"}) {
 		if err != nil || e.Slot.Job != "report" || e.Revision == 0 || !e.Slot.At.Equal(at.Add(time.Duration(n)*time.Minute)) {
@@ -182,25 +189,26 @@ func TestLedgerListFiltersAtTheBroker(t *testing.T) {
 		}
 		n, last = n+1, e.Time
 	}
-	if n != each {
-		t.Errorf("%d records of report, want %d", n, each)
+	if n != reports {
+		t.Errorf("%d records of report, want %d", n, reports)
 	}
-	all := 0
-	for range s.Ledger().List(ctx, kv.ListFilter{}) {
-		all++
-	}
-	recent := 0
-	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Since: last}) {
-		if err != nil || e.Time.Before(last) {
-			t.Fatalf("%+v, %v", e, err)
+	n = 0
+	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Since: last.Add(1)}) {
+		if err != nil || e.Slot.Job != "report2" || !e.Time.After(last) {
+			t.Fatalf("entry %d since %v: %+v, %v", n, last, e, err)
 		}
-		recent++
+		n++
 	}
-	if all != 2*each || recent == 0 || recent > 10 {
-		t.Errorf("%d in all, %d since the last of report", all, recent)
+	if n != others {
+		t.Errorf("%d records since %v, want %d", n, last, others)
 	}
 	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Job: "none"}) {
 		t.Errorf("a job without records has %+v, %v", e, err)
+	}
+	for e, err := range s.Ledger().List(ctx, kv.ListFilter{Job: "no.ne"}) {
+		if !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("a bad name gives %+v, %v", e, err)
+		}
 	}
 }
 

@@ -1,0 +1,98 @@
+// Package kv is the broker's memory: what became of each slot (Ledger), which
+// jobs there are (Jobs), who is alive (Nodes), up to when every slot has been
+// published (Watermark), and the slots that wait to be run (Slots). Everything
+// is in streams and KV buckets of one namespace; docs/protocol.md has the bytes.
+// Revisions, error codes and retries stay in here: callers see the sentinels of
+// package job.
+//
+// # One primitive
+//
+// Everything that decides something is a won write: a value stored on the
+// condition that a given revision is the last one of its key (0: that there is
+// none). Ledger, Jobs, Nodes and Watermark share one implementation of it. It
+// returns only what is certain:
+//
+//   - a revision: the value was stored there;
+//   - job.ErrConflict: it was not, or somebody has already overwritten it; no
+//     copy of it can be stored any more;
+//   - job.ErrUnknown: the context ended before the broker said. It may have been
+//     stored, it may yet be;
+//   - any other error: the broker refused, and stored nothing.
+//
+// A request that is not answered may have been lost, or carried out, or may
+// still lie in a buffer. So it is sent again, the same bytes at the same
+// revision, until it is answered. That is sound because of two facts:
+//
+//   - The broker stores a value at revision R of a key only while R is the last
+//     revision of that key. Stored, it makes the last revision a larger one, for
+//     good. So of any number of copies at most one is ever stored.
+//   - Every value carries a nonce that its writer gave to this write only. So a
+//     value with one's own nonce is one's own write.
+//
+// A copy that meets a conflict thus looks at what stands there, at the stream's
+// leader. One's own nonce: an earlier copy was stored, and this is its answer.
+// Another value at a larger revision: R can never be the last again, no copy
+// can be stored any more; the write has lost, or was stored and overwritten,
+// which comes to the same: whoever overwrote it had seen it, and what it claimed
+// is no longer ours. Nothing at all, where R was expected: likewise. But a
+// reading may be stale, and on replicated streams a write also conflicts with
+// one that is still under way and may come to nothing (10164 in place of 10071):
+// whatever does not explain the conflict settles nothing, and the write is sent
+// again. A read never settles a write by itself: it cannot see what is still on
+// its way.
+//
+// A refusal of one copy (the bucket is full) says nothing of an earlier copy
+// that went unanswered: together they are job.ErrUnknown. After job.ErrUnknown
+// the caller has the same choice as this package: the same value, with the same
+// nonce, at the same revision, again.
+//
+// The first attempt is one message and one answer; nothing is read before it. An
+// attempt is given one second, so that a request that died with a leader is put
+// to the next one soon.
+//
+// # Reading
+//
+// A read of one key is asked of the stream's leader ($JS.API.STREAM.MSG.GET);
+// replicas answered 60 % of the reads right after a write with the value before
+// it. Even the leader's answer is a hint: a leader that was deposed may not know
+// it yet. Passes over a whole bucket ask any replica, in large batches
+// (direct get), since nothing is decided by them.
+//
+// A watch lists the bucket and then follows its stream with a consumer of its
+// own. A reconnect, a gap, a missing heartbeat or a failed audit (every half
+// minute, one request: do last revision and number of keys agree?) ends that
+// session; the next one lists again and tells the differences, those that left
+// no marker too. Revisions that went back mean a restored bucket: all is told
+// anew.
+//
+// # Opening
+//
+// Open looks at everything before it creates anything, so that a foreign bucket
+// leaves nothing half made, and it updates nothing: an update that changed
+// nothing has dropped delayed messages. The state bucket is made first, then the
+// settings are won in it by a revision-checked write, then the rest is made by
+// the settings that won. So racing creators end with the same settings, and a
+// creator that dies half-way is finished by the next. Setup is the one that
+// changes, and leaves to the operator what does not matter here (size limits,
+// placement, descriptions).
+//
+// # Decisions
+//
+//   - The client library's KeyValue was not used. Its Create reads before it
+//     writes over a marker, which can be stale; it repeats nothing; it knows
+//     only one of the two conflicts on some paths; its Get asks any replica; its
+//     watch can stall after a reconnect. Its layout is kept, byte for byte, so
+//     that `nats kv` works on every bucket.
+//   - Settling by a read after a timeout ("is my nonce there? then yes, else no")
+//     was rejected: the write may land after the read.
+//   - The message ID as a second fence was rejected: a server of one replica
+//     checks the revision before the ID, three replicas check the ID first, and
+//     IDs are forgotten with a restart.
+//   - Keys with a time to live, as leases, were rejected: they expire by the
+//     server's clock, in whole seconds, and a plain update makes them permanent.
+//   - Ordered consumers for listing were rejected: a pass that ends needs an end
+//     that does not hang when the last message expires under way; batches say
+//     when there is no more.
+//   - History is 1 everywhere: with more, an older value, and its older revision,
+//     comes back when the newest expires.
+package kv
