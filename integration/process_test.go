@@ -25,12 +25,12 @@ type process struct {
 	ended   chan struct{}
 }
 
-// start runs a program in the given environment and nothing else of ours.
-func start(t *testing.T, name string, env []string, path string, args ...string) *process {
+// start runs a program in the given environment, with nothing else of ours.
+func start(t *testing.T, name string, env []string, as *syscall.SysProcAttr, path string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: name, out: t.TempDir(), started: time.Now(), ended: make(chan struct{})}
 	p.cmd = exec.Command(path, args...)
-	p.cmd.Env = env
+	p.cmd.Env, p.cmd.SysProcAttr = env, as
 	// Files, not pipes: a child that holds a pipe open would hold up Wait.
 	stdout, stderr := p.create("stdout"), p.create("stderr")
 	defer stdout.Close()

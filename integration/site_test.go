@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +33,9 @@ type site struct {
 	// embed one on the default address.
 	url    string
 	server *process
+
+	// as changes who the programs run as.
+	as *syscall.SysProcAttr
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -80,7 +84,7 @@ func (s *site) startServer(listen string) {
 func (s *site) startForeign(addr string) {
 	s.t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
-	s.server = start(s.t, "nats-server", s.env(), program(s.t, natsServer), "-js", "-sd", s.path("store"), "-a", host, "-p", port)
+	s.server = start(s.t, "nats-server", s.env(), nil, program(s.t, natsServer), "-js", "-sd", s.path("store"), "-a", host, "-p", port)
 	s.server.says("Server is ready")
 	s.url = "nats://" + addr
 }
@@ -132,7 +136,7 @@ func (s *site) start(name string, args ...string) *process {
 	if s.url != "" && args[0] != "server" {
 		args = append(args, "--server", s.url)
 	}
-	return start(s.t, name, s.env(), program(s.t, cronce), args...)
+	return start(s.t, name, s.env(), s.as, program(s.t, cronce), args...)
 }
 
 // worker starts a "cronce run" whose node's name begins with name.
