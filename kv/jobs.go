@@ -13,8 +13,6 @@ import (
 // concurrent use.
 type Jobs struct{ s *Store }
 
-var zeroTime time.Time
-
 func (j *Jobs) bucket() bucket { return j.s.bucket("jobs") }
 
 // Read returns the job's entry and its revision, as the stream's leader has it.
@@ -46,7 +44,7 @@ func (j *Jobs) List(ctx context.Context) ([]job.Entry, error) {
 	var entries []job.Entry
 	var bad []error
 	b := j.bucket()
-	for e, err := range b.all(ctx, b.stream(), "", zeroTime) {
+	for e, err := range b.all(ctx, b.stream(), "", time.Time{}) {
 		if err != nil {
 			return nil, err
 		}

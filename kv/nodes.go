@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -35,7 +36,7 @@ func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint
 func (n *Nodes) List(ctx context.Context) ([]job.NodeEvent, error) {
 	var nodes []job.NodeEvent
 	b := n.bucket()
-	for e, err := range b.all(ctx, b.stream(), "", zeroTime) {
+	for e, err := range b.all(ctx, b.stream(), "", time.Time{}) {
 		if err != nil {
 			return nil, err
 		}

@@ -232,7 +232,7 @@ func (s *Store) ask(ctx context.Context, what string, request func(context.Conte
 		case classify(err) != unanswered:
 			return fmt.Errorf("%s: %w", what, err)
 		case !wait(ctx, pause.NextBackOff()):
-			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), s.because(err))
 		}
 	}
 }

@@ -429,6 +429,18 @@ func TestSetupRefusesWhatItCannotChange(t *testing.T) {
 	}
 }
 
+// TestWithoutPermission: such a request is not answered, so the error has to
+// say why.
+func TestWithoutPermission(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t, func(o *server.Options) {
+		deny := &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.CREATE.>"}}
+		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: deny}}}
+	})
+	_, err := kv.Open(within(t, 500*time.Millisecond), s.JetStream(nats.UserInfo("u", "p")), kv.Options{})
+	wantError(t, err, nats.ErrPermissionViolation, "create bucket cronce_state", "STREAM.CREATE.KV_cronce_state")
+}
+
 // TestOpenEndsWithItsContext: a broker that does not answer is named, and ends
 // no wait by itself.
 func TestOpenEndsWithItsContext(t *testing.T) {

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -49,16 +48,31 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	err := errors.Join(job.ValidateName("namespace", o.Namespace), o.Want.Validate())
-	if err != nil {
+	if err := job.ValidateName("namespace", o.Namespace); err != nil {
+		return nil, err
+	}
+	if err := o.Want.Validate(); err != nil {
 		return nil, err
 	}
 	w := newWire(js)
+	if version := w.conn().ConnectedServerVersion(); !supported(version) {
+		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", version, w.conn().ConnectedUrlRedacted())
+	}
 	async, err := w.asyncClient()
 	if err != nil {
 		return nil, fmt.Errorf("jetstream client: %w", err)
 	}
 	return &Store{wire: w, async: async, namespace: o.Namespace, log: o.Logger}, nil
+}
+
+// supported reports whether a server knows batched direct gets. One that does
+// not say its version, because it is away, is asked by what follows.
+func supported(version string) bool {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return true
+	}
+	return major > 2 || major == 2 && minor >= 11
 }
 
 // Settings are those of the namespace, as they were stored when it was opened.

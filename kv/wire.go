@@ -81,7 +81,7 @@ func (w wire) last(ctx context.Context, stream, subject string) (entry, error) {
 	}
 	reply, err := w.conn().RequestWithContext(ctx, w.prefix+"STREAM.MSG.GET."+stream, request)
 	if err != nil {
-		return entry{}, err
+		return entry{}, w.because(err)
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -112,6 +112,15 @@ func (w wire) last(ctx context.Context, stream, subject string) (entry, error) {
 	}
 }
 
+// because adds to an error what the server said of the connection: a request
+// without permission is not answered, it is complained about aside.
+func (w wire) because(err error) error {
+	if last := w.conn().LastError(); errors.Is(last, nats.ErrPermissionViolation) && classify(err) == unanswered {
+		return fmt.Errorf("%w (%w)", err, last)
+	}
+	return err
+}
+
 // publish sends m once, on the condition that revision is the last one of its
 // subject.
 func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision uint64) (uint64, error) {
@@ -122,7 +131,7 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 		jetstream.WithExpectLastSequencePerSubject(revision),
 		jetstream.WithRetryAttempts(0))
 	if err != nil {
-		return 0, err
+		return 0, w.because(err)
 	}
 	return ack.Sequence, nil
 }

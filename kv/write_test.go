@@ -166,6 +166,17 @@ func (silent) get(ctx context.Context) (entry, error) {
 	return entry{}, ctx.Err()
 }
 
+func TestServersTooOldAreKnown(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"2.10.29": false, "2.11.0": true, "2.15.2": true, "3.0.0-beta": true, "1.4.1": false, "": true,
+	} {
+		if got := supported(version); got != want {
+			t.Errorf("%q: %t", version, got)
+		}
+	}
+}
+
 // chaos is a broker behind a network that loses requests and answers, delivers
 // copies late, shows collisions that come to nothing, and lets readings be
 // stale. It stores only what names the last revision.
