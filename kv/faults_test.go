@@ -3,6 +3,7 @@ package kv_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -265,5 +266,39 @@ func TestWatchEndsWhenTheBucketIsGone(t *testing.T) {
 	p.Heal()
 	if err := <-ended; !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// TestWritesOutliveTheLeader: the leader of the ledger's stream goes down in the
+// middle of a row of writes; each one is settled, by its answer or by its nonce.
+func TestWritesOutliveTheLeader(t *testing.T) {
+	t.Parallel()
+	c := natstest.RunCluster(t)
+	s := open(t, c.JetStream(), kv.Options{})
+	leader := c.Leader("KV_cronce_ledger")
+	ctx := within(t, 50*time.Second)
+	down := make(chan struct{})
+	const writes = 300
+	revision := uint64(0)
+	for i := range writes {
+		if i == writes/3 {
+			go func() {
+				defer close(down)
+				leader.Stop()
+			}()
+		}
+		next, err := s.Ledger().Write(ctx, kvtest.Record(0, fmt.Sprint(i)), revision)
+		if err != nil {
+			t.Fatalf("write %d: %v", i, err)
+		}
+		if next <= revision {
+			t.Fatalf("write %d: revision %d after %d", i, next, revision)
+		}
+		revision = next
+	}
+	<-down
+	r, rev, err := s.Ledger().Read(ctx, kvtest.Record(0, "").Slot)
+	if err != nil || rev != revision || r.Nonce != fmt.Sprint(writes-1) {
+		t.Fatalf("read %q at %d, %v; want the last write at %d", r.Nonce, rev, err, revision)
 	}
 }
