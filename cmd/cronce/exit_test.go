@@ -16,6 +16,12 @@ import (
 	"github.com/cronce-io/cronce/internal/natstest"
 )
 
+// On these addresses nobody listens, and nobody will.
+const (
+	nobody = "127.0.0.1:1"
+	away   = "127.0.0.1:2"
+)
+
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	plain := errors.New("x")
@@ -88,7 +94,7 @@ func TestFailures(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	taken, nobody := listener(t), freeAddress(t)
+	taken := listener(t)
 	for args, says := range map[string]string{
 		"slot ls":                              "nothing answers on " + nobody + "; try: cronce run -f jobs.yaml, or --server URL",
 		"setup":                                "nothing answers on " + nobody,
@@ -112,7 +118,6 @@ func TestFailures(t *testing.T) {
 
 func TestEnvironmentAndFlags(t *testing.T) {
 	t.Parallel()
-	nobody, away := freeAddress(t), freeAddress(t)
 	for name, tc := range map[string]struct {
 		env  map[string]string
 		args string
@@ -153,16 +158,6 @@ func TestBrokenPipeIsACleanEnd(t *testing.T) {
 type closedPipe struct{}
 
 func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // listener is something that listens and is no NATS server.
 func listener(t *testing.T) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,6 +29,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
+	if interrupted(ctx, err) {
+		err = errors.New("interrupted")
+	}
 	if err != nil && !brokenPipe(err) {
 		fmt.Fprintln(a.stderr, "cronce:", strings.TrimRight(err.Error(), "\n"))
 	}
@@ -118,6 +122,23 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return try(usage(check(cmd, args)), cmd.CommandPath()+" --help")
 	}
+}
+
+// endless is for a command that runs until it is told to end: to be told so while
+// it still starts is no failure.
+func endless(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if interrupted(cmd.Context(), err) {
+			return nil
+		}
+		return err
+	}
+}
+
+// interrupted reports whether err only says that the context has ended.
+func interrupted(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
 // version is the module's version as the Go command stamped it.

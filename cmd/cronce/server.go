@@ -22,7 +22,7 @@ store that joined it takes over port and store when it ends.`,
 		Example: `  cronce server
   cronce server --listen 127.0.0.1:5222 --store /var/lib/cronce`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: endless(func(cmd *cobra.Command, _ []string) error {
 			cfg := embed.Config{Listen: listen, Store: a.store, Logger: a.log}
 			if err := cfg.Validate(); err != nil {
 				return usage(err)
@@ -40,7 +40,7 @@ store that joined it takes over port and store when it ends.`,
 			<-cmd.Context().Done()
 			a.log.Info("stopping")
 			return srv.Close()
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&listen, "listen", embed.DefaultListen, "`address` to listen on; port 0 is any free one")
 	return cmd

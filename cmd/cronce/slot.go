@@ -112,18 +112,25 @@ func (r reader) slots(ctx context.Context, f slotFlags) ([]slotRow, error) {
 	if f.since > 0 {
 		cutoff = r.now().Add(-time.Duration(f.since))
 	}
-	byID := map[string]slotRow{}
-	if err := r.waiting(ctx, f.job, byID); err != nil {
+	waiting, err := r.waiting(ctx, f.job)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.recorded(ctx, f.job, cutoff, byID); err != nil {
-		return nil, err
-	}
-	rows := make([]slotRow, 0, len(byID))
-	for _, row := range byID {
+	var rows []slotRow
+	add := func(row slotRow) {
 		if !row.when().Before(cutoff) && (len(f.states) == 0 || slices.Contains(f.states, string(row.State))) {
 			rows = append(rows, row)
 		}
+	}
+	err = r.recorded(ctx, f.job, cutoff, func(row slotRow) {
+		delete(waiting, row.ID)
+		add(row)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range waiting {
+		add(row)
 	}
 	slices.SortFunc(rows, func(x, y slotRow) int {
 		return cmp.Or(x.when().Compare(y.when()), strings.Compare(x.ID, y.ID))
@@ -131,24 +138,25 @@ func (r reader) slots(ctx context.Context, f slotFlags) ([]slotRow, error) {
 	return rows, nil
 }
 
-func (r reader) waiting(ctx context.Context, name string, byID map[string]slotRow) error {
+func (r reader) waiting(ctx context.Context, name string) (map[string]slotRow, error) {
+	byID := map[string]slotRow{}
 	for w, err := range r.Slots().Waiting(ctx, kv.WaitingFilter{Job: name}) {
 		r.alive()
 		if err != nil {
 			if r.unreadable(err) {
 				continue
 			}
-			return err
+			return nil, err
 		}
 		byID[w.Slot.ID()] = slotRow{
 			ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
 			Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
 		}
 	}
-	return nil
+	return byID, nil
 }
 
-func (r reader) recorded(ctx context.Context, name string, cutoff time.Time, byID map[string]slotRow) error {
+func (r reader) recorded(ctx context.Context, name string, cutoff time.Time, f func(slotRow)) error {
 	filter := kv.ListFilter{Job: name}
 	if !cutoff.IsZero() {
 		// A record is written after its slot's instant; the minute is for this
@@ -163,8 +171,7 @@ func (r reader) recorded(ctx context.Context, name string, cutoff time.Time, byI
 			}
 			return err
 		}
-		row := newSlotRow(e)
-		byID[row.ID] = row
+		f(newSlotRow(e))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,6 +24,9 @@ import (
 	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/cronce-io/cronce/job"
 )
+
+// nobody is an address on which nobody listens, and nobody will.
+const nobody = "127.0.0.1:1"
 
 // target resolves cfg in an empty environment.
 func target(t *testing.T, cfg Config) Target {
@@ -54,7 +58,6 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 		o.Users = []*server.User{{Username: "poor", Password: "p", Account: poor}}
 	})
 	addr := func(s *natstest.Server) string { return s.Addr().String() }
-	nobody := freeAddress(t)
 
 	for name, tc := range map[string]struct {
 		cfg  Config
@@ -108,7 +111,7 @@ func TestConnectionsThatWork(t *testing.T) {
 	open := natstest.Run(t)
 	locked := natstest.Run(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
 	for name, cfg := range map[string]Config{
-		"several servers, the first is away": {Server: freeAddress(t) + "," + open.ClientURL()},
+		"several servers, the first is away": {Server: nobody + "," + open.ClientURL()},
 		"password in the URL":                {Server: "nats://u:right@" + locked.Addr().String()},
 		"context":                            {Context: contextFile(t, fmt.Sprintf(`{"url":%q,"user":"u","password":"right"}`, locked.ClientURL()))},
 		"loopback default":                   {Local: open.Addr().String()},
@@ -197,14 +200,19 @@ func contextFile(t *testing.T, content string) string {
 	return path
 }
 
+// freeAddress is an address that nobody listens on. It is not one that the system
+// gives out to others meanwhile.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+mathrand.N(10_000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // silent accepts connections and says nothing.

@@ -61,7 +61,10 @@ func JoinOrStart(ctx context.Context, cfg Config) (*Member, error) {
 // joinOrStart tries once. The server is nil when another process serves.
 func joinOrStart(ctx context.Context, cfg Config) (info, *Server, error) {
 	in, err := probe(ctx, cfg.Listen)
-	if !errors.Is(err, errAbsent) {
+	switch {
+	case ctx.Err() != nil:
+		return info{}, nil, context.Cause(ctx)
+	case !errors.Is(err, errAbsent):
 		return in, nil, err
 	}
 	srv, err := start(cfg)

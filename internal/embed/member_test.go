@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -202,5 +203,36 @@ func TestMemberInOneProcess(t *testing.T) {
 	}
 	if _, err := probe(t.Context(), cfg.Listen); !errors.Is(err, errAbsent) {
 		t.Errorf("after both closed: %v", err)
+	}
+}
+
+// The holder of the lock may have much to recover before it listens.
+func TestStoreOfOneWhoStartsIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Listen: freeAddress(t), Store: t.TempDir()}
+	lock, err := lockStore(cfg.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.describe(holder{os.Getpid(), cfg.Listen, namePrefix + "x"}); err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := JoinOrStart(impatient, cfg); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the store is held: %v, want to wait until the context ends", err)
+	}
+	if err := lock.release(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := JoinOrStart(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.Embedded() {
+		t.Error("the free store is not served")
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
 	}
 }
