@@ -1,0 +1,91 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// slowTick is an action that is likely to be in the middle of something.
+const slowTick = `
+echo "start $CRONCE_SLOT_ID" >>touched
+sleep 1.5
+echo "end $CRONCE_SLOT_ID" >>touched
+`
+
+// With a lease that outlasts the restart, not even a second start is allowed.
+func TestBrokerRestartsUnderRunningSlots(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *site{"cronce server": newServedSite, "nats-server": newForeignSite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *"`)
+			workers := []*process{s.worker("w1", file), s.worker("w2", file)}
+			for _, end := range []func(*process){(*process).kill, stopServer, (*process).kill} {
+				s.moreEnded(2)
+				s.restartServer(end)
+			}
+			s.moreEnded(2)
+			for _, w := range workers {
+				term(w)
+			}
+			s.checkNothingLost("slow")
+		})
+	}
+}
+
+// stopServer ends a server on its own terms; nats-server says 1 after TERM.
+func stopServer(p *process) {
+	p.t.Helper()
+	if p.name == "server" {
+		term(p)
+		return
+	}
+	p.signal(syscall.SIGTERM)
+	p.exit(20 * time.Second)
+}
+
+// moreEnded waits until n more slots have ended while another one runs.
+func (s *site) moreEnded(n int) {
+	s.t.Helper()
+	want := count(s.touched(), "end ") + n
+	eventually(s.t, 60*time.Second, fmt.Sprintf("%d more slots to end, and one to run", n), func() bool {
+		lines := s.touched()
+		ended := count(lines, "end ")
+		return ended >= want && count(lines, "start ") > ended
+	})
+}
+
+// checkNothingLost checks that from the first slot that ran to the last one each
+// started once, ended once and succeeded, whatever happened in between.
+func (s *site) checkNothingLost(job string) {
+	s.t.Helper()
+	lines := s.touched()
+	first, last := "~", ""
+	for _, line := range lines {
+		if id, ok := strings.CutPrefix(line, "start "); ok {
+			first, last = min(first, id), max(last, id)
+		}
+	}
+	states := map[string]string{}
+	for _, r := range s.slots("--job", job) {
+		states[r.ID] = fmt.Sprintf("%s at attempt %d", r.State, r.Attempt)
+	}
+	instant, err := time.Parse(time.RFC3339, strings.TrimPrefix(first, job+":"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for id := first; id <= last; id = slotID(job, instant) {
+		begun, ended := count(lines, "start "+id), count(lines, "end "+id)
+		if begun != 1 || ended != 1 || states[id] != "succeeded at attempt 1" {
+			s.t.Errorf("%s started %d times, ended %d times, and is %s", id, begun, ended, states[id])
+		}
+		instant = instant.Add(time.Second)
+	}
+	s.t.Logf("%d slots", len(states))
+}
