@@ -52,20 +52,18 @@ func (a *app) addGlobalFlags(root *cobra.Command) {
 	f.StringVarP(&a.output, "output", "o", outputText, "`format` of what is printed: text, or json (JSON Lines)")
 	f.StringVar(&a.logFormat, "log-format", outputText, "`format` of logs, which go to stderr: text or json")
 	f.StringVar(&a.logLevel, "log-level", "info", "least `level` of logs: debug, info, warn or error")
-	fixed := func(values ...string) cobra.CompletionFunc {
-		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	complete(root, "output", outputText, outputJSON)
+	complete(root, "log-format", outputText, outputJSON)
+	complete(root, "log-level", "debug", "info", "warn", "error")
+	for _, flag := range []string{"server", "context", "namespace"} {
+		complete(root, flag)
 	}
-	for flag, values := range map[string]cobra.CompletionFunc{
-		"output":     fixed(outputText, outputJSON),
-		"log-format": fixed(outputText, outputJSON),
-		"log-level":  fixed("debug", "info", "warn", "error"),
-		"server":     cobra.NoFileCompletions,
-		"context":    cobra.NoFileCompletions,
-		"namespace":  cobra.NoFileCompletions,
-	} {
-		// It fails only for a flag that does not exist.
-		_ = root.RegisterFlagCompletionFunc(flag, values)
-	}
+}
+
+// complete has the shell offer these values for a flag, and no files.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	// It fails only for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // setUp completes the flags from the environment and checks them. A flag given
@@ -125,7 +123,7 @@ func (a *app) setUpLog() error {
 	if a.logFormat == outputJSON {
 		handler = slog.NewJSONHandler(a.stderr, &slog.HandlerOptions{Level: level})
 	} else {
-		handler = tint.NewHandler(a.stderr, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colour()})
+		handler = tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colour()})
 	}
 	a.log = slog.New(handler)
 	return nil

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -142,6 +144,26 @@ func TestEnvironmentAndFlags(t *testing.T) {
 				t.Errorf("stderr %q does not say %q", r.stderr, tc.says)
 			}
 		})
+	}
+}
+
+// Whatever is printed for people or programs stays apart from what is logged.
+func TestLogsGoToStderr(t *testing.T) {
+	t.Parallel()
+	told, cancel := context.WithCancel(t.Context())
+	cancel() // the server ends as soon as it has started
+	args := []string{"server", "--listen", "127.0.0.1:0", "--store", t.TempDir()}
+
+	r := cli{}.runContext(told, append(args, "--log-format", "json")...)
+	var line struct{ Level, Msg string }
+	if err := json.Unmarshal([]byte(r.stderr), &line); err != nil || line.Level != "INFO" || line.Msg != "stopping" {
+		t.Errorf("logs are no JSON: %v\n%s", err, r.stderr)
+	}
+	if r.code != exitDone || !strings.HasPrefix(r.stdout, "url    nats://127.0.0.1:") || strings.Contains(r.stdout, "stopping") {
+		t.Errorf("%+v", r)
+	}
+	if r := (cli{}).runContext(told, append(args, "--log-level", "warn")...); r.code != exitDone || r.stderr != "" {
+		t.Errorf("with --log-level warn: %+v", r)
 	}
 }
 

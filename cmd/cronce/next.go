@@ -60,6 +60,8 @@ With -o json it prints a line for each slot, with -f also the job's name:
 	flags.StringVar(&f.from, "from", "", "list slots strictly after this RFC 3339 `time` (default now)")
 	flags.StringVar(&f.until, "until", "", "list slots before this RFC 3339 `time`")
 	flags.IntVar(&f.count, "count", 10, "list at most `N` slots")
+	complete(cmd, "dst-gap", string(job.GapAfter), string(job.GapSkip))
+	complete(cmd, "dst-overlap", string(job.RepeatFirst), string(job.RepeatSecond), string(job.RepeatBoth))
 	return cmd
 }
 

@@ -68,8 +68,7 @@ that began:
 	flags.StringVar(&f.job, "job", "", "of this `job` only")
 	flags.StringSliceVar(&f.states, "state", nil, "in this `state` only; repeatable")
 	flags.Var(&f.since, "since", "planned within this time before now, like 90m or 7d")
-	// It fails only for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(slotStates, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "state", slotStates...)
 	return cmd
 }
 
