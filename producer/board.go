@@ -163,15 +163,15 @@ func (b *board) put(e job.Entry) {
 func (b *board) lines(t *task, old []*line, e job.Entry) []*line {
 	lines := make([]*line, 0, 1)
 	for _, p := range e.Plans() {
-		i := slices.IndexFunc(old, func(l *line) bool { return l.from.Equal(p.From) })
-		if i >= 0 {
-			b.shorten(old[i], p.To)
-			lines = append(lines, old[i])
-			continue
-		}
 		s, err := b.schedule(e.Job.Name, p.Plan)
 		if err != nil {
 			b.log.Error("a plan of a job cannot be used", "job", e.Job.Name, "schedule", p.Plan.Schedule, "err", err)
+			continue
+		}
+		same := func(l *line) bool { return l.schedule == s && l.from.Equal(p.From) }
+		if i := slices.IndexFunc(old, same); i >= 0 {
+			b.shorten(old[i], p.To)
+			lines = append(lines, old[i])
 			continue
 		}
 		l := s.newLine(t, p.From, p.To)

@@ -67,9 +67,14 @@ func (b *broker) write(j job.Job, paused bool) job.Entry {
 			}
 		}
 	}
-	d, _, err := job.Upsert(old, j, "operator", "test", true)
-	if err != nil {
+	d, change, err := job.Upsert(old, j, "operator", "test", true)
+	switch {
+	case err != nil:
 		b.t.Fatal(err)
+	case change == job.Unchanged && old.Paused == paused:
+		return *old
+	case change == job.Unchanged:
+		d.Since = old.Since()
 	}
 	d.Paused = paused
 	data, err := d.MarshalJSON()
@@ -137,6 +142,23 @@ func (b *broker) has(name string) map[string]string {
 		}
 	}
 	return has
+}
+
+// messages is a copy of what is stored, by slot ID.
+func (b *broker) messages() map[string]job.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.stored)
+}
+
+// take returns what producers have published, stored or not, since it was last
+// called.
+func (b *broker) take() []job.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.attempts
+	b.attempts = nil
+	return all
 }
 
 func (b *broker) watermark() job.Watermark {

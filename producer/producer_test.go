@@ -71,12 +71,12 @@ func TestTwoProducersWithDifferentViewsPublishTheSameSlots(t *testing.T) {
 		b.apply(every("b", "*/7 * * * * *", ""))
 		q := b.start(func(_ *Config, v *view) { v.offset = -700 * time.Millisecond })
 		advance(30 * time.Second)
-		b.attempts = nil
+		b.take()
 		advance(time.Minute)
 		p.stop()
 		q.stop()
 		times := map[string]int{}
-		for _, m := range b.attempts {
+		for _, m := range b.take() {
 			times[m.Slot.ID()]++
 		}
 		for id, n := range times {

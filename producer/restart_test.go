@@ -194,11 +194,11 @@ func TestEditOfThePayloadOffersNothingAgain(t *testing.T) {
 		p.stop()
 		j.Payload = []byte(`1`)
 		b.apply(j)
-		b.attempts = nil
+		b.take()
 		p = b.start()
 		advance(10 * time.Second)
 		p.stop()
-		if n := len(b.attempts); n > 14 {
+		if n := len(b.take()); n > 14 {
 			t.Errorf("%d publications in ten seconds after the edit", n)
 		}
 	})

@@ -22,11 +22,12 @@ func faulty(seed uint64) func(job.Message) fault {
 }
 
 // unstored names a slot that the watermark vouches for and that nobody has
-// stored, by the registry as it is now; empty when there is none. Called with
-// the broker locked.
+// stored; empty when there is none. What it vouches for are the slots, as the
+// registry of today has them, of the plans that it knows. Called with the broker
+// locked.
 func (b *broker) unstored(wm job.Watermark) string {
 	entries := map[string]job.RegistryEvent{}
-	for _, ev := range b.log[:wm.Revision] {
+	for _, ev := range b.log {
 		entries[ev.Name] = ev
 	}
 	covered := map[string]bool{}
@@ -36,7 +37,7 @@ func (b *broker) unstored(wm job.Watermark) string {
 	for _, ev := range entries {
 		for _, p := range ev.Entry.Plans() {
 			s, err := job.ParseSchedule(ev.Name, p.Plan)
-			if err != nil {
+			if err != nil || !positionOf(wm).knows(ev.Entry.Revision, p.From) {
 				continue
 			}
 			end := wm.Time.Add(-s.Delay())
