@@ -88,9 +88,9 @@ func TestUnusableEnvironmentIsAFailure(t *testing.T) {
 	t.Run("port in use", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t)
-		mute := listenAndSay(t, "")
+		mute := listenAndSay(t, "127.0.0.1:0", "")
 		refusal{status: 1, says: []string{mute, "in use"}}.check(t, s.start("server", "server", "--listen", mute, "--store", s.path("store")))
-		web := listenAndSay(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		web := listenAndSay(t, "127.0.0.1:0", "HTTP/1.1 400 Bad Request\r\n\r\n")
 		refusal{status: 1, says: []string{web, "not a NATS server"}}.check(t, s.start("server", "server", "--listen", web, "--store", s.path("store")))
 		if _, err := os.Stat(s.path("store")); !os.IsNotExist(err) {
 			t.Errorf("a store was created: %v", err)
@@ -128,9 +128,9 @@ func TestUnusableEnvironmentIsAFailure(t *testing.T) {
 }
 
 // listenAndSay accepts connections, says the same to each and closes none.
-func listenAndSay(t *testing.T, text string) (addr string) {
+func listenAndSay(t *testing.T, addr, text string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

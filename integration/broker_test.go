@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
 )
 
 // slowTick is an action that is likely to be in the middle of something.
@@ -37,6 +39,57 @@ func TestBrokerRestartsUnderRunningSlots(t *testing.T) {
 			s.checkNothingLost("slow")
 		})
 	}
+}
+
+// A rolling restart, as an upgrade of the servers does it: the default lease outlasts
+// each election.
+func TestClusterRestartsServerByServerUnderRunningSlots(t *testing.T) {
+	t.Parallel()
+	c := natstest.RunCluster(t)
+	s := newSite(t)
+	s.url = c.URL()
+	s.connect()
+	file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *"`)
+	workers := []*process{s.worker("w1", file), s.worker("w2", file)}
+	for _, server := range c.Servers {
+		s.moreEnded(2)
+		server.Restart()
+		c.WaitReady()
+	}
+	s.moreEnded(2)
+	for _, w := range workers {
+		term(w)
+	}
+	s.checkNothingLost("slow")
+}
+
+// A broker that is away for longer than the lease costs a running slot its attempt:
+// what it started is ended before anybody could run beside it, broker or not.
+func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
+	t.Parallel()
+	b := beginSlot(t, "")
+	b.restartServer(func(server *process) {
+		server.kill()
+		gone := time.Now()
+		b.familyIsGone()
+		if took := time.Since(gone); took > lease {
+			t.Errorf("the first attempt outlived the broker by %v, more than the lease", took)
+		}
+	})
+	r := b.ends(b.id, "succeeded", 30*time.Second)
+	lines := b.touched()
+	if len(lines) != 2 {
+		t.Fatalf("want two starts and no survivors, got %q", lines)
+	}
+	_, _, fence := parseStart(t, lines[1])
+	if r.Attempt != 2 || fence <= b.fence {
+		t.Errorf("want attempt 2 with a larger fence than %d, got %q", b.fence, lines[1])
+	}
+	b.oneOutcome("succeeded", 2, fence)
+	eventually(t, 20*time.Second, "both workers to be back under new names", func() bool {
+		n1, n2 := b.node("w1"), b.node("w2")
+		return n1.State == "alive" && n2.State == "alive" && n1.Node != b.incarnation && n2.Node != b.incarnation
+	})
 }
 
 // stopServer ends a server on its own terms; nats-server says 1 after TERM.

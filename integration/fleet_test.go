@@ -5,6 +5,7 @@ package integration
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,6 +101,17 @@ func TestEachSlotOnceWhileProcessesComeAndGo(t *testing.T) {
 	}
 	f.betweenSlots()
 	f.checkEachOnce()
+}
+
+// On the default address too: nothing runs beside it.
+func TestRunThatCannotEmbedIsAFailure(t *testing.T) {
+	need(t, "port 4222", taken(defaultAddress))
+	s := newSite(t)
+	file := s.jobs("", goodJob)
+	store := filepath.Join(s.write("file", ""), "store")
+	refusal{status: 1, says: []string{store, "not a directory"}}.check(t, s.worker("w1", file, "--store", store))
+	listenAndSay(t, defaultAddress, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	refusal{status: 1, says: []string{defaultAddress, "not a NATS server"}}.check(t, s.worker("w2", file))
 }
 
 // checkEachOnce compares what the actions wrote and what the ledger says with the
