@@ -1,0 +1,212 @@
+package job_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"pgregory.net/rapid"
+)
+
+var rewriteDue = flag.Bool("rewrite-due", false, "write what the due scenarios give into their files")
+
+// dueBase is 07:00:00 of the scenario files; times in them are offsets to it.
+var dueBase = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+// TestDueRules runs the scenario files: "job" begins a job, each "plan" is one
+// stretch of its timeline, and "due" asks what is due; the lines under it are the
+// answer. Run with -rewrite-due to have the answers written, and review the diff.
+func TestDueRules(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/due/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenario files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got strings.Builder
+			s := dueScenario{t: t}
+			for line := range strings.Lines(string(data)) {
+				line = strings.TrimRight(line, "\n")
+				if strings.HasPrefix(line, "  ") {
+					continue
+				}
+				fmt.Fprintln(&got, line)
+				if line != "" && !strings.HasPrefix(line, "#") {
+					s.run(&got, line)
+				}
+			}
+			if *rewriteDue {
+				if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got.String() != string(data) {
+				t.Errorf("got:\n%s\nwant:\n%s", got.String(), data)
+			}
+		})
+	}
+}
+
+type dueScenario struct {
+	t        *testing.T
+	catchUp  job.CatchUp
+	timeline []job.Stretch
+}
+
+func (s *dueScenario) run(out *strings.Builder, line string) {
+	words := strings.Fields(line)
+	args := map[string]string{}
+	var spec []string
+	for _, w := range words[1:] {
+		if k, v, ok := strings.Cut(w, "="); ok || k == "summary" {
+			args[k] = v
+		} else {
+			spec = append(spec, w)
+		}
+	}
+	switch words[0] {
+	case "job":
+		s.timeline = nil
+		s.catchUp = job.CatchUp{Policy: job.CatchUpPolicy(args["policy"]), Max: number(s.t, args, "max", 0)}
+		s.catchUp.Within = s.at(args, "within").Sub(dueBase)
+	case "plan":
+		sched, err := job.ParseSchedule("report", job.Plan{Schedule: strings.Join(spec, " "), Spread: s.at(args, "spread").Sub(dueBase)})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		stretch := job.Stretch{Schedule: sched, After: s.at(args, "from")}
+		if has(args, "until") {
+			stretch.Until = s.at(args, "until")
+		}
+		s.timeline = append(s.timeline, stretch)
+	case "due":
+		timeline := slices.Clone(s.timeline)
+		for i := range timeline {
+			if after := s.at(args, "after"); i == 0 || timeline[i].After.Before(after) {
+				timeline[i].After = after
+			}
+		}
+		due := job.Due(timeline, s.catchUp, s.at(args, "now"), job.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon})
+		s.print(out, due, has(args, "summary"))
+	default:
+		s.t.Fatalf("no such command: %q", line)
+	}
+}
+
+func (s *dueScenario) at(args map[string]string, name string) time.Time {
+	if !has(args, name) {
+		return dueBase
+	}
+	return offset(s.t, args, name, "")
+}
+
+func (s *dueScenario) print(out *strings.Builder, due []job.DueSlot, summary bool) {
+	if len(due) == 0 {
+		fmt.Fprintln(out, "  nothing")
+	}
+	for len(due) > 0 {
+		n := 1
+		for summary && n < len(due) && is(due[n]) == is(due[0]) {
+			n++
+		}
+		first, last := due[0], due[n-1]
+		text := first.At.Format(time.DateTime)
+		if n > 1 {
+			text += fmt.Sprintf(" to %s, %d slots", last.At.Format(time.TimeOnly), n)
+		}
+		if delay := first.Due.Sub(first.At); delay != 0 {
+			text += fmt.Sprintf(" due %s", first.Due.Format(time.TimeOnly))
+		}
+		fmt.Fprintf(out, "  %s %s\n", text, is(first))
+		due = due[n:]
+	}
+}
+
+func is(d job.DueSlot) string {
+	switch {
+	case d.Range:
+		return fmt.Sprintf("range of %d to %s", d.Missed, d.Last.Format(time.TimeOnly))
+	case d.Missed > 0:
+		return "missed"
+	case d.CaughtUp:
+		return "caught up"
+	}
+	return "on time"
+}
+
+// Whatever the window, each of its slots comes up once, and cutting a timeline in
+// two changes nothing.
+func TestDueHandsOutEverySlotOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec := rapid.SampledFrom([]string{"* * * * * *", "*/7 * * * * *", "* * * * *", "0 */3 * * *"}).Draw(t, "spec")
+		sched, err := job.ParseSchedule("report", job.Plan{Schedule: spec, Spread: time.Duration(rapid.IntRange(0, 600).Draw(t, "spread")) * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := func(name string, most int) time.Time {
+			return dueBase.Add(time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Second)
+		}
+		after, now := second("after", 3600), second("now", 3*3600)
+		c := job.CatchUp{
+			Policy: rapid.SampledFrom([]job.CatchUpPolicy{job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone}).Draw(t, "policy"),
+			Max:    rapid.IntRange(1, 1000).Draw(t, "max"),
+		}
+		l := job.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon}
+		whole := job.Due([]job.Stretch{{Schedule: sched, After: after}}, c, now, l)
+		cut := second("cut", 3*3600)
+		if cut.After(after) {
+			halves := job.Due([]job.Stretch{{Schedule: sched, After: after, Until: cut}, {Schedule: sched, After: cut}}, c, now, l)
+			if !slices.Equal(whole, halves) {
+				t.Fatalf("cut at %v:\n%v\nwhole:\n%v", cut, halves, whole)
+			}
+		}
+		want := map[time.Time]bool{}
+		for at := range sched.Between(after, now.Add(-sched.Delay())) {
+			want[at] = true
+		}
+		runs := 0
+		for _, d := range whole {
+			if d.CaughtUp {
+				runs++
+			}
+			if late := now.Sub(d.Due) > l.Late; late != (d.CaughtUp || d.Missed > 0) {
+				t.Fatalf("%v is %s", d.At, is(d))
+			}
+			last := d.At
+			if d.Range {
+				last = d.Last
+			}
+			n := 0
+			for at := range sched.Between(d.At.Add(-time.Second), last) {
+				if !want[at] {
+					t.Fatalf("%v came up twice, or should not", at)
+				}
+				delete(want, at)
+				n++
+			}
+			if n != max(d.Missed, 1) {
+				t.Fatalf("%v stands for %d slots and holds %d", d.At, d.Missed, n)
+			}
+		}
+		if len(want) > 0 {
+			t.Fatalf("%d slots did not come up, among them %v", len(want), slices.Collect(maps.Keys(want))[0])
+		}
+		most := map[job.CatchUpPolicy]int{job.CatchUpLatest: 1, job.CatchUpAll: c.Max, job.CatchUpNone: 0}[c.Policy]
+		if runs > most {
+			t.Fatalf("%d slots are caught up by %+v", runs, c)
+		}
+	})
+}
