@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -69,6 +70,10 @@ func (m Message) Header() map[string][]string {
 	return h
 }
 
+// reoffer is what stands behind the slot ID in the Msg-Id of a message that was
+// offered again.
+var reoffer = regexp.MustCompile(`/r[0-9]+$`)
+
 // ParseMessage reads the headers of a slot message. The slot's name comes from
 // Cronce-Slot, since a message offered again has a Msg-Id of its own. Its errors
 // wrap ErrInvalid.
@@ -82,7 +87,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	var m Message
 	id := get(HeaderSlot)
 	if id == "" {
-		id, _, _ = strings.Cut(get(HeaderMsgID), "/r")
+		id = reoffer.ReplaceAllString(get(HeaderMsgID), "")
 	}
 	var err error
 	if m.Slot, err = ParseSlotID(id); err != nil {

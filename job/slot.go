@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -120,6 +121,8 @@ func ValidateToken(token string) error {
 		return fmt.Errorf("%w token: it is empty", ErrInvalid)
 	case len(token) > MaxToken:
 		return fmt.Errorf("%w token %q: %d bytes, at most %d", ErrInvalid, clip(token), len(token), MaxToken)
+	case !utf8.ValidString(token):
+		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
 	case strings.TrimSpace(token) != token:
 		return fmt.Errorf("%w token %q: it begins or ends with a space", ErrInvalid, token)
 	}

@@ -39,7 +39,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 			return s, nil
 		case o.ReadOnly:
 			return nil, fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
-				s.namespace, s.conn().ConnectedUrlRedacted(), job.ErrNotFound, s.setupCommand())
+				s.namespace, s.conn().ConnectedAddr(), job.ErrNotFound, s.setupCommand())
 		}
 		// Whoever comes first wins: the loser of a race looks again, and adopts
 		// or refuses what the winner stored.
@@ -228,7 +228,7 @@ func (s *Store) ask(ctx context.Context, what string, request func(context.Conte
 			return nil
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("%s on %s: JetStream is not enabled there, or not for this account: start nats-server with -js: %w",
-				what, s.conn().ConnectedUrlRedacted(), err)
+				what, s.conn().ConnectedAddr(), err)
 		case classify(err) != unanswered:
 			return fmt.Errorf("%s: %w", what, err)
 		case !wait(ctx, pause.NextBackOff()):

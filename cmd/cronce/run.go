@@ -57,12 +57,12 @@ func newRunCommand(a *app) *cobra.Command {
 		Example: `  cronce run -f jobs.yaml
   cronce run -f jobs.yaml --server nats://nats.internal:4222 --queue reports --concurrency 4`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: endless(func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return usage(err)
 			}
 			return a.run(cmd.Context(), f)
-		},
+		}),
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "job `file`; none: produce only, for what is in the registry")
@@ -137,7 +137,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		}
 	}
 	r := replica.New(f.replica(a, nc, store, jobs, g))
-	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedUrlRedacted(), "namespace", a.namespace)
+	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.namespace)
 	stop := a.reloadOnHangup(ctx, f, jobs, r)
 	defer stop()
 	return r.Run(ctx)

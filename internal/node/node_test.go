@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/memory"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/job"
 )
@@ -24,37 +25,21 @@ const (
 	beatin = lease / 10
 )
 
-// bucket is the nodes bucket in memory. A test may make writes slow, or lose
-// their answers.
+// bucket is the nodes bucket in memory, which conforms to the one on the broker.
+// A test may make its writes slow, or lose their answers.
 type bucket struct {
-	mu       sync.Mutex
-	nodes    map[string]job.Node
-	revision map[string]uint64
-	last     uint64
-	watchers []func(job.NodeEvent)
+	*memory.Nodes
 
 	// delay is how long a write takes to land and its answer to come back; lost
 	// says that it is never answered.
 	delay func() (there, back time.Duration, lost bool)
 }
 
-func newBucket() *bucket {
-	return &bucket{nodes: map[string]job.Node{}, revision: map[string]uint64{}}
-}
-
-func (b *bucket) Read(_ context.Context, name string) (job.Node, uint64, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n, ok := b.nodes[name]
-	if !ok {
-		return job.Node{}, b.revision[name], job.ErrNotFound
-	}
-	return n, b.revision[name], nil
-}
+func newBucket() *bucket { return &bucket{Nodes: memory.New().Nodes()} }
 
 func (b *bucket) Write(ctx context.Context, n job.Node, revision uint64) (uint64, error) {
 	if b.delay == nil {
-		return b.store(n, revision)
+		return b.Nodes.Write(ctx, n, revision)
 	}
 	there, back, lost := b.delay()
 	type answer struct {
@@ -63,7 +48,7 @@ func (b *bucket) Write(ctx context.Context, n job.Node, revision uint64) (uint64
 	}
 	answered := make(chan answer, 1)
 	time.AfterFunc(there, func() {
-		r, err := b.store(n, revision)
+		r, err := b.Nodes.Write(context.WithoutCancel(ctx), n, revision)
 		time.AfterFunc(back, func() {
 			if !lost {
 				answered <- answer{r, err}
@@ -78,30 +63,15 @@ func (b *bucket) Write(ctx context.Context, n job.Node, revision uint64) (uint64
 	}
 }
 
-func (b *bucket) store(n job.Node, revision uint64) (uint64, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.revision[n.Name] != revision {
-		return 0, job.ErrConflict
+// store writes a record that is not a node's own.
+func (b *bucket) store(t *testing.T, n job.Node, revision uint64) uint64 {
+	t.Helper()
+	n.Nonce = fmt.Sprint("test ", revision)
+	stored, err := b.Nodes.Write(t.Context(), n, revision)
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.last++
-	b.nodes[n.Name], b.revision[n.Name] = n, b.last
-	for _, w := range b.watchers {
-		w(job.NodeEvent{Name: n.Name, Node: n, Revision: b.last, Time: time.Now()})
-	}
-	return b.last, nil
-}
-
-func (b *bucket) Watch(ctx context.Context, f func(job.NodeEvent)) error {
-	b.mu.Lock()
-	b.watchers = append(b.watchers, f)
-	for name, n := range b.nodes {
-		f(job.NodeEvent{Name: name, Node: n, Revision: b.revision[name]})
-	}
-	f(job.NodeEvent{Ready: true})
-	b.mu.Unlock()
-	<-ctx.Done()
-	return nil
+	return stored
 }
 
 // bootClock is a clock that follows the bubble's, unless it sleeps.
@@ -169,9 +139,7 @@ func TestAFencedNodeLosesItsLeaseAtItsNextHeartbeat(t *testing.T) {
 		n, ended := start(t, b, "A", bootClock())
 		<-n.Ready()
 		_, revision, _ := b.Read(t.Context(), "A")
-		if _, err := b.store(job.Node{Name: "A", State: job.NodeFenced, FencedBy: "B"}, revision); err != nil {
-			t.Fatal(err)
-		}
+		b.store(t, job.Node{Name: "A", State: job.NodeFenced, FencedBy: "B"}, revision)
 		asked := time.Now()
 		if err := <-ended; !errors.Is(err, job.ErrLeaseLost) {
 			t.Errorf("Run returned %v", err)
@@ -231,7 +199,7 @@ func TestOnlyAWholeLeaseOfSilenceIsDeath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, boot := newBucket(), bootClock()
-		revision, _ := b.store(job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, 0)
+		revision := b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, 0)
 		p := peers(b, boot)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -243,7 +211,7 @@ func TestOnlyAWholeLeaseOfSilenceIsDeath(t *testing.T) {
 			t.Errorf("dead=%v wait=%v err=%v, want to wait another second", dead, wait, err)
 		}
 		// It beats: the stopwatch starts anew.
-		_, _ = b.store(job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, revision)
+		b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, revision)
 		time.Sleep(2 * time.Second)
 		if dead, _, _ := p.Dead(ctx, "X", "Y"); dead {
 			t.Error("dead two seconds after a heartbeat")
@@ -264,7 +232,7 @@ func TestTheLongerLeaseCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		_, _ = b.store(job.Node{Name: "X", State: job.NodeAlive, Lease: 3 * lease}, 0)
+		b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: 3 * lease}, 0)
 		p := peers(b, bootClock())
 		_, _, _ = p.Dead(t.Context(), "X", "Y")
 		time.Sleep(2 * lease)
@@ -280,11 +248,11 @@ func TestAStalledWatchFencesNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
-		revision, _ := b.store(job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, 0)
+		revision := b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, 0)
 		p := peers(b, bootClock()) // never watches
 		_, _, _ = p.Dead(t.Context(), "X", "Y")
 		time.Sleep(lease)
-		_, _ = b.store(job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, revision)
+		b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, revision)
 		dead, wait, err := p.Dead(t.Context(), "X", "Y")
 		if dead || wait != lease || err != nil {
 			t.Errorf("dead=%v wait=%v err=%v, want a whole lease more", dead, wait, err)
