@@ -31,6 +31,9 @@
 //     neither T nor R. A conflict means that another producer moved it: it is
 //     read, and ours is written only if it is still ahead. A write without an
 //     answer is repeated as it is, nonce included (invariant 8).
+//   - What is claimed about the registry is what was known half a second before:
+//     a watch that catches up shows only the last write of each job, so that a
+//     revision stands for all before it only when the registry is quiet.
 //   - The board's cursor never goes back. While the clock is behind it (a step
 //     back), slots are handed out as they fall due, but nothing is claimed.
 //
@@ -81,6 +84,9 @@
 //     seconds and then looks whether it still moves. Rejected: all write every
 //     second (n-1 conflicts a second). What would change it: producers that know
 //     of each other.
+//   - A job that cannot be published is tried one slot at a time, with backoff,
+//     until one gets through. Rejected: a backoff for each slot, which had one
+//     refused job cost hundreds of publications a second.
 //   - Retries have no end. Publishing is the one thing that must happen, and a
 //     slot that is too old by then is for the worker to record.
 //   - A stop flushes nothing: it is as good as a kill, so that the kill is tested

@@ -1,0 +1,119 @@
+package producer
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+func testBoard(base position) *board {
+	return newBoard(job.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
+}
+
+// fill puts n jobs on a board, spread over that many expressions of one slot an
+// hour each.
+func fill(b *board, n, expressions int) {
+	for i := range n {
+		e := job.Entry{Revision: uint64(i + 1), Time: epoch}
+		e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: fmt.Sprintf("%d %d * * * *", i%60, i%expressions/60%60)}
+		b.apply(job.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
+	}
+	b.apply(job.RegistryEvent{Ready: true, Revision: uint64(n)}, epoch)
+}
+
+func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
+	t.Parallel()
+	b := testBoard(position{})
+	fill(b, 6000, 300)
+	if len(b.heap) != 300 || len(b.schedules) != 300 {
+		t.Fatalf("%d heap entries and %d schedules for 300 expressions", len(b.heap), len(b.schedules))
+	}
+	total := 0
+	for now := epoch; now.Before(epoch.Add(2*time.Hour + time.Second)); now = now.Add(time.Second) {
+		for done := false; !done; {
+			var slots []dueSlot
+			slots, done = b.due(now, 7) // a limit that cuts groups in pieces
+			total += len(slots)
+			for _, s := range slots {
+				if !s.At.Equal(now) {
+					t.Fatalf("slot %v handed out at %v", s.At, now)
+				}
+			}
+		}
+	}
+	// The first slot of jobs that fire on the hour is the one after epoch.
+	if total != 6000*2 {
+		t.Errorf("%d slots in two hours, want 12000", total)
+	}
+	if len(b.heap) != 300 || len(b.groups) != 300 {
+		t.Errorf("%d heap entries and %d groups afterwards", len(b.heap), len(b.groups))
+	}
+}
+
+func TestBoardForgetsWhatIsRemoved(t *testing.T) {
+	t.Parallel()
+	b := testBoard(position{})
+	fill(b, 100, 10)
+	for i := range 100 {
+		b.apply(job.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(101 + i), Deleted: true}, epoch)
+	}
+	if len(b.tasks)+len(b.schedules)+len(b.groups)+len(b.heap) != 0 {
+		t.Errorf("left: %d tasks, %d schedules, %d groups, %d heap entries", len(b.tasks), len(b.schedules), len(b.groups), len(b.heap))
+	}
+}
+
+// A watermark that peers moved on takes lines with it, except those of plans
+// that it does not know.
+func TestBoardSkipsWhatAWatermarkCovers(t *testing.T) {
+	t.Parallel()
+	b := testBoard(position{})
+	fill(b, 60, 60)
+	e := job.Entry{Revision: 61, Time: epoch.Add(time.Minute)}
+	e.Job = job.Job{Name: "new", Schedule: "30 * * * * *"}
+	b.apply(job.RegistryEvent{Name: "new", Revision: 61, Entry: e}, epoch)
+	b.skip(position{epoch.Add(time.Hour), 60, epoch})
+	slots, done := b.due(epoch.Add(time.Hour), 1000)
+	if !done || len(slots) != 59 {
+		t.Fatalf("%d slots, want the new job's 59", len(slots))
+	}
+	for _, s := range slots {
+		if s.def.name != "new" {
+			t.Errorf("%s was covered", s.def.name)
+		}
+	}
+}
+
+// A tick with a thousand due slots among a million jobs on a thousand
+// expressions, and what such a board weighs.
+func BenchmarkDueAmongAMillionJobs(b *testing.B) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const jobs = 1_000_000
+	bd := testBoard(position{})
+	started := time.Now()
+	fill(bd, jobs, 1000)
+	loaded := time.Since(started)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	now, slots := epoch, 0
+	b.ResetTimer()
+	for range b.N {
+		now = now.Add(time.Second)
+		for done := false; !done; {
+			var due []dueSlot
+			due, done = bd.due(now, maxInFlight)
+			slots += len(due)
+		}
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/jobs, "B/job")
+	b.ReportMetric(loaded.Seconds(), "s-to-load")
+	b.ReportMetric(float64(slots)/float64(b.N), "slots/op")
+	runtime.KeepAlive(bd)
+}
