@@ -239,12 +239,11 @@ func (b *board) next() (time.Time, bool) {
 
 // position is what may be claimed, once everything that was handed out is
 // acknowledged, after due has said at now that this is all. It is false while
-// the registry is not known well enough for a claim, and while the clock is
-// behind the cursor: slots of jobs that came up since may still lie between.
+// there are definitions that we cannot read and others may.
 func (b *board) position(now time.Time) (position, bool) {
 	p := b.settled
 	p.time = now
-	return p, len(b.newer) == 0 && !now.Before(b.cursor)
+	return p, len(b.newer) == 0
 }
 
 func later(a, b time.Time) time.Time {

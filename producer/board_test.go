@@ -89,6 +89,26 @@ func TestBoardSkipsWhatAWatermarkCovers(t *testing.T) {
 	}
 }
 
+func TestRegistryIsClaimedOnlyWhenItIsQuiet(t *testing.T) {
+	t.Parallel()
+	b := testBoard(position{})
+	fill(b, 10, 1)
+	now := epoch.Add(quiet)
+	b.settle(now)
+	e := job.Entry{Revision: 12, Time: now}
+	e.Job = job.Job{Name: "new", Schedule: "@hourly"}
+	b.apply(job.RegistryEvent{Name: "new", Revision: 12, Entry: e}, now)
+	for _, tt := range []struct {
+		after time.Duration
+		want  uint64
+	}{{0, 10}, {quiet - 1, 10}, {quiet, 12}} {
+		b.settle(now.Add(tt.after))
+		if p, ok := b.position(now); !ok || p.revision != tt.want {
+			t.Errorf("%v after a change revision %d may be claimed, want %d", tt.after, p.revision, tt.want)
+		}
+	}
+}
+
 // A tick with a thousand due slots among a million jobs on a thousand
 // expressions, and what such a board weighs.
 func BenchmarkDueAmongAMillionJobs(b *testing.B) {

@@ -34,8 +34,9 @@
 //   - What is claimed about the registry is what was known half a second before:
 //     a watch that catches up shows only the last write of each job, so that a
 //     revision stands for all before it only when the registry is quiet.
-//   - The board's cursor never goes back. While the clock is behind it (a step
-//     back), slots are handed out as they fall due, but nothing is claimed.
+//   - The board hands out each slot once, whatever the clock does. While it is
+//     behind what was stored (a step back), what falls due of jobs that came up
+//     since is handed out, and the keeper writes nothing.
 //
 // A definition of a newer format holds the watermark where it is: there may be
 // slots that we cannot compute, and whose producer may die. A definition that is

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,26 +137,36 @@ func TestThousandsOfMissedSlotsEndInOneRange(t *testing.T) {
 
 func TestNewJobHeardOfLateLosesNoSlot(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(t)
-		b.apply(every("old", "* * * * * *", ""))
-		deaf := b.start()
-		advance(10 * time.Second)
-		deaf.view.mu.Lock()
-		deaf.deaf = true
-		deaf.view.mu.Unlock()
-		j := every("new", "*/5 * * * * *", "")
-		e := b.apply(j)
-		knows := b.start()
-		advance(12 * time.Second) // the deaf one moves the watermark
-		knows.stop()              // and the one that knew dies
-		advance(10 * time.Second)
-		deaf.stop()
-		p := b.start()
-		advance(10*time.Second + 500*time.Millisecond)
-		p.stop()
-		b.wantAll("new", slots(t, j, e.Time, time.Now()))
-	})
+	for _, witness := range []bool{false, true} {
+		t.Run(fmt.Sprint("another knew it: ", witness), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				b.apply(every("old", "* * * * * *", ""))
+				deaf := b.start()
+				advance(10 * time.Second)
+				deaf.view.mu.Lock()
+				deaf.deaf = true
+				deaf.view.mu.Unlock()
+				j := every("new", "*/5 * * * * *", "")
+				e := b.apply(j)
+				if witness {
+					knows := b.start()
+					advance(12 * time.Second)
+					knows.stop()
+				}
+				advance(10*time.Second + 500*time.Millisecond) // the deaf one goes on alone
+				if wm := b.watermark(); !witness && !wm.Time.After(e.Time.Add(5*time.Second)) {
+					t.Errorf("watermark %v was not moved past the new job's first slot", wm.Time)
+				}
+				deaf.stop()
+				p := b.start()
+				advance(10 * time.Second)
+				p.stop()
+				b.wantAll("new", slots(t, j, e.Time, time.Now()))
+			})
+		})
+	}
 }
 
 func TestEditWhileEverythingIsDown(t *testing.T) {
