@@ -174,7 +174,18 @@ type view struct {
 
 	mu     sync.Mutex
 	deaf   bool // hears of no changes
+	cut    bool // has no connection, where others have one
 	frozen chan struct{}
+}
+
+func (v *view) cutOff() (mend func()) {
+	set := func(cut bool) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.cut = cut
+	}
+	set(true)
+	return func() { set(false) }
 }
 
 // freeze stops the process, as far as it can tell, until the returned function
@@ -203,10 +214,13 @@ func (v *view) step(d time.Duration) {
 
 func (v *view) Connected() bool {
 	v.mu.Lock()
-	frozen := v.frozen
+	frozen, cut := v.frozen, v.cut
 	v.mu.Unlock()
 	if frozen != nil {
 		<-frozen
+	}
+	if cut {
+		return false
 	}
 	v.broker.mu.Lock()
 	defer v.broker.mu.Unlock()

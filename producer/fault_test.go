@@ -35,28 +35,33 @@ func TestSuspendIsJudgedAfterwards(t *testing.T) {
 	}
 }
 
-func TestSuspendedProducerDoesNotJudgeWhatItsPeersPublished(t *testing.T) {
+func TestProducerThatWasGoneDoesNotJudgeWhatItsPeersPublished(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(t)
-		j := every("a", "*/15 * * * * *", job.CatchUpAll)
-		start := time.Now()
-		b.apply(j)
-		p, peer := b.start(), b.start()
-		advance(time.Minute)
-		thaw := p.freeze()
-		advance(10*time.Minute + 500*time.Millisecond)
-		thaw()
-		advance(5 * time.Second)
-		for _, m := range b.take() {
-			if m.Missed > 0 || m.CaughtUp {
-				t.Errorf("%s was judged late", m.Slot)
-			}
-		}
-		b.wantAll("a", slots(t, j, start, time.Now()))
-		p.stop()
-		peer.stop()
-	})
+	for name, vanish := range map[string]func(*view) func(){"suspended": (*view).freeze, "cut off": (*view).cutOff} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				j := every("a", "*/15 * * * * *", job.CatchUpAll)
+				start := time.Now()
+				b.apply(j)
+				p, peer := b.start(), b.start()
+				advance(time.Minute)
+				back := vanish(p.view)
+				advance(10*time.Minute + 500*time.Millisecond)
+				back()
+				advance(5 * time.Second)
+				for _, m := range b.take() {
+					if m.Missed > 0 || m.CaughtUp {
+						t.Errorf("%s was judged late", m.Slot)
+					}
+				}
+				b.wantAll("a", slots(t, j, start, time.Now()))
+				p.stop()
+				peer.stop()
+			})
+		})
+	}
 }
 
 func TestBrokerAwayForFiveMinutes(t *testing.T) {
