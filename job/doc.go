@@ -81,6 +81,19 @@
 // so all nodes of one build compute the same slots; [TzdataVersion] names the
 // release, and stands in every node's record.
 //
+// # Claim rules
+//
+// [Decide] is all that a worker thinks about a delivered slot: what the ledger
+// says of it, whether the owner is proved dead, whether the slot is of the plan
+// that was in force at its instant, whether it is too old, too late or too early.
+// [Complete] is what the end of an attempt makes of the record. Both only propose
+// a record; the write at a revision decides. testdata/claim has the rules as
+// scenarios.
+//
+// A slot keeps what it started with: its record says how many attempts it may
+// have (an edit must not start an at-most-once slot twice), and from its first
+// claim on its plan is not asked about any more.
+//
 // # Decisions
 //
 // Zone data of our own. time/tzdata is only asked where the system has none, so
