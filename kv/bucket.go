@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 )
 
 // bucket is one KV bucket: the stream KV_<name> with a subject per key.
@@ -63,7 +63,7 @@ func (b bucket) write(ctx context.Context, key string, value []byte, revision ui
 
 // remove puts a marker where the key's value stands at revision.
 func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
-	marker := &nats.Msg{Header: nats.Header{headerOperation: {"DEL"}, headerNonce: {nuid.Next()}}}
+	marker := &nats.Msg{Header: nats.Header{headerOperation: {"DEL"}, headerNonce: {rand.Text()}}}
 	_, err := b.send(ctx, key, marker, revision)
 	return err
 }

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nuid"
 )
 
 // readyTimeout is how long a server that has opened its files may take to listen.
@@ -62,7 +62,7 @@ func start(cfg Config) (*Server, error) {
 		lock.discard()
 		return nil, fmt.Errorf("cannot listen on %s: %w", cfg.Listen, err)
 	}
-	name := namePrefix + nuid.Next()
+	name := namePrefix + rand.Text()
 	if err := lock.describe(holder{os.Getpid(), cfg.Listen, name}); err != nil {
 		lock.discard()
 		return nil, storeError(cfg.Store, err)
