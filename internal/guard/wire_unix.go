@@ -144,6 +144,7 @@ type fileReader struct {
 func (r *fileReader) Read(p []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(16*4))
 	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob)
+	n = max(n, 0) // it is -1 with some errors, over which a reader's user panics
 	if err == nil && n == 0 && len(p) > 0 {
 		err = io.EOF
 	}
