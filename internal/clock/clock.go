@@ -23,9 +23,18 @@ import (
 	"github.com/cronce-io/cronce/internal/boot"
 )
 
-// keep is how many samples are looked at: at two seconds between heartbeats, the
-// last half minute, in which no crystal drifts by a millisecond.
-const keep = 16
+const (
+	// keep is how many samples are looked at: at two seconds between heartbeats,
+	// the last half minute.
+	keep = 16
+
+	// drift bounds how fast two clocks may run apart, as a part of the time
+	// passed: NTP slews by 500 ppm at most, and both sides may.
+	drift = 1000 // 1/1000
+
+	// jitter allows for what is not drift between two samples.
+	jitter = time.Millisecond
+)
 
 // Clock estimates the broker's clock. It is safe for concurrent use.
 type Clock struct {
@@ -42,6 +51,13 @@ type Clock struct {
 // sample bounds the broker's clock minus the boot clock.
 type sample struct {
 	offset, err time.Duration
+	at          time.Duration // on the boot clock
+}
+
+// errAt is the bound at a later reading of the boot clock: it grows with the
+// drift.
+func (s sample) errAt(boot time.Duration) time.Duration {
+	return s.err + max(boot-s.at, 0)/drift
 }
 
 // New returns a clock that reads the local one until it has heard from the
@@ -69,11 +85,15 @@ func (c *Clock) Now() time.Time {
 func (c *Clock) Known() <-chan struct{} { return c.known }
 
 // Error bounds how far Now is from the broker's clock: half the round trip of
-// the tightest heartbeat. Zero while nothing has been heard.
+// the tightest heartbeat, and a millisecond for each second since. Zero while
+// nothing has been heard.
 func (c *Clock) Error() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.best.err
+	if len(c.samples) == 0 {
+		return 0
+	}
+	return c.best.errAt(c.boot())
 }
 
 // Offset is the broker's clock minus the node's own wall clock, zero while
@@ -97,6 +117,7 @@ func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
 	s := sample{
 		offset: time.Duration(at.UnixNano()) - (sent+acked)/2,
 		err:    (acked - sent + 1) / 2,
+		at:     acked,
 	}
 	if by := c.add(s); by != 0 && c.stepped != nil {
 		c.stepped(by)
@@ -106,10 +127,8 @@ func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
 func (c *Clock) add(s sample) (steppedBy time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Two bounds that do not meet cannot both hold; a millisecond is allowed for
-	// drift between the samples.
-	const drift = time.Millisecond
-	if len(c.samples) > 0 && (s.offset-c.best.offset).Abs() > s.err+c.best.err+drift {
+	// Two bounds that do not meet cannot both hold.
+	if len(c.samples) > 0 && (s.offset-c.best.offset).Abs() > s.err+c.best.errAt(s.at)+jitter {
 		steppedBy = s.offset - c.best.offset
 		c.samples = nil
 	}
@@ -122,7 +141,7 @@ func (c *Clock) add(s sample) (steppedBy time.Duration) {
 	}
 	c.best = c.samples[0]
 	for _, other := range c.samples[1:] {
-		if other.err <= c.best.err {
+		if other.errAt(s.at) <= c.best.errAt(s.at) {
 			c.best = other
 		}
 	}

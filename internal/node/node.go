@@ -76,6 +76,12 @@ type Node struct {
 	until    time.Duration // trust, in boot time; zero before the first heartbeat
 	revision uint64
 	beats    int
+
+	// open is a heartbeat without an answer: it is sent again as it is until it
+	// is answered, since a newer one could take its own copy for a fence
+	// (invariant 8). Only Run uses it.
+	open     *job.Node
+	openSent time.Duration
 }
 
 // New returns an incarnation that has not said anything yet; see Run.
@@ -109,15 +115,16 @@ func (n *Node) Trusted() bool {
 }
 
 // Run heartbeats until the lease is lost or ctx ends, and returns the cause. It
-// is called once. After it has returned call Stop, when nothing runs any more.
+// is called once. After it has returned call Stop, when nothing runs any more, or
+// Lose: until then the trust that is left is still watched.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(n.ctx, func() { stop(context.Cause(n.ctx)) })()
-	go n.watchTrust(ctx)
+	go n.watchTrust()
 	for {
 		if err := n.beat(ctx); err != nil {
-			n.lose(err)
+			n.Lose(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -129,24 +136,25 @@ func (n *Node) Run(ctx context.Context) error {
 
 // beat writes one heartbeat. It returns an error when the node is lost.
 func (n *Node) beat(ctx context.Context) error {
-	sent := n.cfg.Boot()
-	ctx, cancel := n.whileTrusted(ctx, sent)
+	if n.open == nil {
+		r := n.record(job.NodeAlive)
+		n.open, n.openSent = &r, n.cfg.Boot()
+	}
+	writing, cancel := n.whileTrusted(ctx, n.cfg.Boot())
 	defer cancel()
-	revision, err := n.cfg.Store.Write(ctx, n.record(job.NodeAlive), n.at())
+	revision, err := n.cfg.Store.Write(writing, *n.open, n.at())
 	switch {
 	case err == nil:
+		sent := n.openSent
+		n.open = nil
 		return n.renew(revision, sent)
 	case errors.Is(err, job.ErrConflict):
 		return fmt.Errorf("%w: node %s was fenced, or its key was changed by hand: %w", job.ErrLeaseLost, n.cfg.Name, err)
-	case ctx.Err() == nil:
-		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
+	case !errors.Is(err, job.ErrUnknown):
+		n.open = nil // refused: it did not happen
 	}
-	// Unanswered: the next beat may meet this one's copy. It carries another
-	// nonce, so a conflict with it would look like a fence; therefore the lease
-	// ends with an unanswered write (ctx lasted as long as the trust), and a
-	// first heartbeat is given up with its incarnation.
-	if n.at() == 0 && errors.Is(err, job.ErrUnknown) {
-		return fmt.Errorf("%w: first heartbeat: %w", job.ErrLeaseLost, err)
+	if ctx.Err() == nil {
+		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
 	}
 	return nil
 }
@@ -206,15 +214,16 @@ func (n *Node) renew(revision uint64, sent time.Duration) error {
 	return nil
 }
 
-// watchTrust ends the node's context when its trust runs out. It looks at the
-// clock again and again, since timers stand still while a machine is suspended.
-func (n *Node) watchTrust(ctx context.Context) {
+// watchTrust ends the node's context when its trust runs out, whether or not
+// anybody still heartbeats. It looks at the clock again and again, since timers
+// stand still while a machine is suspended.
+func (n *Node) watchTrust() {
 	look := min(n.cfg.Lease/40, 100*time.Millisecond)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-n.ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -222,13 +231,15 @@ func (n *Node) watchTrust(ctx context.Context) {
 		lapsed := n.until != 0 && n.cfg.Boot() >= n.until
 		n.mu.Unlock()
 		if lapsed {
-			n.lose(fmt.Errorf("%w: node %s has had no heartbeat acknowledged for %v", job.ErrLeaseLost, n.cfg.Name, n.cfg.Lease-Margin(n.cfg.Lease)))
+			n.Lose(fmt.Errorf("%w: node %s has had no heartbeat acknowledged for %v", job.ErrLeaseLost, n.cfg.Name, n.cfg.Lease-Margin(n.cfg.Lease)))
 			return
 		}
 	}
 }
 
-func (n *Node) lose(why error) {
+// Lose gives the incarnation up: its context ends with why as the cause, and what
+// it claimed is free when it has been silent for a lease.
+func (n *Node) Lose(why error) {
 	if n.ctx.Err() == nil {
 		n.cfg.Logger.Error("lease lost", "node", n.cfg.Name, "error", why)
 	}

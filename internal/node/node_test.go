@@ -85,6 +85,7 @@ func start(t *testing.T, b *bucket, name string, boot func() time.Duration) (n *
 	n = node.New(node.Config{Store: b, Record: func() job.Node { return job.Node{} }, Name: name, Started: time.Now(), Lease: lease, Boot: boot})
 	done := make(chan error, 1)
 	go func() { done <- n.Run(t.Context()) }()
+	t.Cleanup(func() { n.Lose(errors.New("the test is over")) })
 	return n, done
 }
 
@@ -283,6 +284,46 @@ func TestAMissingKeyIsFencedByCreatingItAfterALease(t *testing.T) {
 	})
 }
 
+// Whoever stops the heartbeats, for whatever reason: what was trusted ends.
+func TestTrustRunsOutWhenNobodyHeartbeatsAnyMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := node.New(node.Config{Store: newBucket(), Record: func() job.Node { return job.Node{} }, Name: "A", Lease: lease, Boot: bootClock()})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- n.Run(ctx) }()
+		<-n.Ready()
+		cancel()
+		<-ended
+		time.Sleep(trust + time.Second)
+		if !errors.Is(context.Cause(n.Context()), job.ErrLeaseLost) {
+			t.Errorf("a second after its trust its context ended with %v, want %v", context.Cause(n.Context()), job.ErrLeaseLost)
+		}
+	})
+}
+
+// Invariant 8: the same write again, not another one at the same revision.
+func TestAnUnansweredHeartbeatIsRepeatedAsItIs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket()
+		b.FailNext(memory.LostAnswer)
+		n, ended := start(t, b, "A", bootClock())
+		<-n.Ready()
+		time.Sleep(beatin)
+		b.FailNext(memory.LostAnswer)
+		time.Sleep(5 * beatin)
+		select {
+		case err := <-ended:
+			t.Errorf("its own copy was taken for a fence: %v", err)
+		default:
+		}
+		if !n.Trusted() {
+			t.Error("not trusted")
+		}
+	})
+}
+
 func TestAStoppedNodeIsDeadAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,7 +388,9 @@ func storm(t *testing.T, r *rand.Rand) {
 				lost = true
 			case <-time.After(upTo(ask, 2*time.Second)):
 			}
-			dead, _, _ := p.Dead(ctx, name, "Y")
+			asking, done := context.WithTimeout(ctx, 5*time.Second) // this bucket does not repeat itself
+			dead, _, _ := p.Dead(asking, name, "Y")
+			done()
 			if dead && n.Trusted() {
 				t.Fatalf("%s was proved dead while it trusts itself", name)
 			}
