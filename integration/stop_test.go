@@ -17,7 +17,7 @@ echo "start $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 sleep 1.5
 echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 `, `name: work, schedule: "* * * * * *"`)
-	w1, w2 := s.worker("w1", file), s.worker("w2", file)
+	stopped, other := s.worker("w1", file), s.worker("w2", file)
 	on := func(what string, w *process) (n int) {
 		for _, line := range s.touched() {
 			if strings.HasPrefix(line, what) && strings.Contains(line, " "+w.name+"-") {
@@ -26,17 +26,22 @@ echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 		}
 		return n
 	}
-	eventually(t, 30*time.Second, "a running slot on w1", func() bool { return on("start", w1) > on("end", w1) })
-	term(w1)
-	if begun, ended := on("start", w1), on("end", w1); begun != ended {
-		t.Errorf("w1 has left %d of its slots unfinished", begun-ended)
+	eventually(t, 30*time.Second, "a running slot", func() bool {
+		if on("start", stopped) == on("end", stopped) {
+			stopped, other = other, stopped // who is idle has nothing to finish
+		}
+		return on("start", stopped) > on("end", stopped)
+	})
+	term(stopped)
+	if begun, ended := on("start", stopped), on("end", stopped); begun != ended {
+		t.Errorf("%s has left %d of its slots unfinished", stopped.name, begun-ended)
 	}
-	if n := s.node("w1"); n.State != "stopped" {
-		t.Errorf("w1 is %s, not stopped", n.State)
+	if n := s.node(stopped.name); n.State != "stopped" {
+		t.Errorf("%s is %s, not stopped", stopped.name, n.State)
 	}
-	before := on("end", w2)
-	eventually(t, 20*time.Second, "w2 to do the rest", func() bool { return on("end", w2) >= before+3 })
-	term(w2)
+	before := on("end", other)
+	eventually(t, 20*time.Second, "the other one to do the rest", func() bool { return on("end", other) >= before+3 })
+	term(other)
 	begun, ended := map[string]int{}, map[string]int{}
 	for _, line := range s.touched() {
 		what := map[string]map[string]int{"start": begun, "end": ended}[strings.Fields(line)[0]]
