@@ -21,6 +21,9 @@ func (c *Consumer) attempt(j job.Job, rec job.Record, fence uint64, payload []by
 	if !c.cfg.Node.Trusted() || handler == nil {
 		return silent()
 	}
+	if c.ended.Err() != nil {
+		return c.release(rec, fence)
+	}
 	ctx, cancel := c.handlerContext(j.Timeout)
 	defer cancel()
 	var out output
@@ -50,14 +53,28 @@ func (c *Consumer) handlerContext(timeout time.Duration) (context.Context, conte
 	return context.WithCancel(c.ended)
 }
 
-// call turns a panic into a failed attempt with its stack.
-func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
+// call turns a panic into a failed attempt with its stack, and so with a handler
+// that ends its goroutine: it has one of its own, or it would take the slot's
+// obligation with it.
+func call(ctx context.Context, h job.Handler, run job.Run) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := errors.New("the handler ended its goroutine (runtime.Goexit)")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+			ended <- err
+		}()
+		err = h(ctx, run)
 	}()
-	return h(ctx, run)
+	return <-ended
+}
+
+// release gives back a claim that was won when the worker's time was over: its
+// attempt never began and does not count.
+func (c *Consumer) release(rec job.Record, fence uint64) verdict {
+	return c.complete(job.Release(rec, c.cfg.Now()), fence)
 }
 
 // complete writes the end of an attempt at the revision of its claim, until it is

@@ -137,9 +137,9 @@ func New(cfg Config) *Consumer {
 // Run takes slots until ctx ends, then stops in order: it asks for no more, gives
 // back what comes, lets handlers use their grace, cancels them, waits for them;
 // what they did not finish is recorded and given back for others. It returns nil
-// after that, and the cause at once when the node's context ends: then nothing
-// may be written any more. It owns its goroutines, except those of handlers that
-// ignore their context.
+// after that; the cause at once when the node's context ends, since then nothing
+// may be written any more; and job.ErrMismatch when the queue is set up otherwise.
+// It owns its goroutines, except those of handlers that ignore their context.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
 	node := c.cfg.Node.Context()
@@ -150,19 +150,21 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 	asking, quiet := context.WithCancel(working)
 	pulled := make(chan struct{})
-	loops.Go(func() { defer close(pulled); c.pull(asking) })
+	var failed error
+	loops.Go(func() { defer close(pulled); failed = c.pull(asking) })
 	select {
 	case <-node.Done():
+	case <-pulled:
 	case <-ctx.Done():
-		close(c.stopping)
 	}
+	close(c.stopping)
 	quiet()
 	<-pulled
 	c.drain(node)
 	if err := context.Cause(node); err != nil && !errors.Is(err, job.ErrStopping) {
 		return err
 	}
-	return nil
+	return failed
 }
 
 // drain waits for the slots in hand: as long as the grace lasts, and then until

@@ -21,6 +21,8 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 			log = log.With("output", line)
 		}
 		log.Info("slot succeeded", "took", a.Finished.Sub(a.Started))
+	case job.Missed:
+		log.Debug("slot missed", "reason", rec.Error) // thousands, after an outage
 	case job.Retrying:
 		log.Warn("attempt failed", "again", rec.RetryAt, "error", rec.Error)
 	default:

@@ -3,12 +3,15 @@ package consumer
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // pullWait is how long one request for messages stands. It is short because a
@@ -18,31 +21,29 @@ import (
 const pullWait = time.Second
 
 // pull asks for exactly as many messages as there are free places, until ctx
-// ends and the last request has run out. Nothing is fetched ahead.
-func (c *Consumer) pull(ctx context.Context) {
+// ends and the last request has run out. Nothing is fetched ahead. A source that
+// fails is opened again; it returns an error only for a queue that is set up
+// otherwise than this node works, which no waiting mends.
+func (c *Consumer) pull(ctx context.Context) error {
 	var requests sync.WaitGroup
 	defer requests.Wait()
-	var source Source
+	p := puller{Consumer: c, failed: make(chan error, 1)}
 	retry := newBackoff()
 	for {
 		n := c.places.take(ctx)
 		if n == 0 {
-			return
+			return nil
 		}
-		var err error
-		if source == nil {
-			source, err = c.cfg.Open(ctx)
-		}
-		if err == nil {
-			err = c.request(source, n, &requests)
-		}
+		err := p.request(ctx, n, &requests)
 		if err == nil {
 			retry.Reset()
 			continue
 		}
 		c.places.put(n)
-		source = nil
-		c.logPull(ctx, err)
+		if errors.Is(err, job.ErrMismatch) {
+			return err
+		}
+		p.complain(ctx, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retry.NextBackOff()):
@@ -50,45 +51,76 @@ func (c *Consumer) pull(ctx context.Context) {
 	}
 }
 
-// request asks for n messages. It returns the error of a request that failed at
-// once; one that stands is served in the background.
-func (c *Consumer) request(source Source, n int, requests *sync.WaitGroup) error {
-	batch, err := source.Fetch(n, jetstream.FetchMaxWait(pullWait))
+// puller is the state of pull's loop.
+type puller struct {
+	*Consumer
+	source Source
+
+	// failed takes the error of a request that had stood, for the loop to see.
+	failed chan error
+
+	complained bool
+}
+
+// request asks for n messages. It returns the error of one that failed; one that
+// stands is served in the background.
+func (p *puller) request(ctx context.Context, n int, requests *sync.WaitGroup) (err error) {
+	select {
+	case err := <-p.failed:
+		p.source = nil
+		return err
+	default:
+	}
+	if p.source == nil {
+		if p.source, err = p.cfg.Open(ctx); err != nil {
+			p.source = nil
+			return err
+		}
+	}
+	batch, err := p.source.Fetch(n, jetstream.FetchMaxWait(pullWait))
 	if err != nil {
+		p.source = nil
 		return err
 	}
-	requests.Go(func() {
-		left := n
-		for msg := range batch.Messages() {
-			left--
-			c.slots.Go(func() {
-				defer c.places.put(1)
-				c.serve(msg)
-			})
-		}
-		if err := batch.Error(); err != nil && !ordinary(err) {
-			// Places come back with a delay, so that a source that is gone is
-			// not asked in a tight loop.
-			c.logPull(c.ended, err)
-			select {
-			case <-c.ended.Done():
-			case <-time.After(pullWait / 4):
-			}
-		}
-		c.places.put(left)
-	})
+	requests.Go(func() { p.serveBatch(batch, n) })
 	return nil
+}
+
+func (p *puller) serveBatch(batch jetstream.MessageBatch, n int) {
+	left := n
+	for msg := range batch.Messages() {
+		left--
+		p.slots.Go(func() {
+			defer p.places.put(1)
+			p.serve(msg)
+		})
+	}
+	if err := batch.Error(); err != nil && !ordinary(err) {
+		select {
+		case p.failed <- err:
+		default:
+		}
+	}
+	p.places.put(left)
+}
+
+// complain says it once, until the queue is there again: a broker that is away
+// must not fill the log.
+func (p *puller) complain(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	level := slog.LevelWarn
+	if p.complained {
+		level = slog.LevelDebug
+	}
+	p.complained = true
+	p.cfg.Logger.Log(ctx, level, "cannot ask for slots; trying again", "queue", p.cfg.Queue, "error", err)
 }
 
 // ordinary errors end a request that nobody had a message for.
 func ordinary(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages)
-}
-
-func (c *Consumer) logPull(ctx context.Context, err error) {
-	if ctx.Err() == nil {
-		c.cfg.Logger.Warn("cannot ask for slots; trying again", "queue", c.cfg.Queue, "error", err)
-	}
 }
 
 func newBackoff() *backoff.ExponentialBackOff {

@@ -16,12 +16,13 @@ func (c *Consumer) serve(msg jetstream.Msg) {
 	c.held.add(msg)
 	defer c.held.remove(msg)
 	if c.isStopping() {
-		c.settle(msg, after(0)) // it came while the last request ran out
+		// It came while the last request ran out, and must not come back to it.
+		c.settle(msg, after(100*time.Millisecond))
 		return
 	}
 	d, err := c.delivery(msg)
 	if err != nil {
-		c.settle(msg, dropped(err.Error()))
+		c.settle(msg, c.unreadable(msg, err))
 		return
 	}
 	key := d.Slot.Key()
@@ -68,10 +69,10 @@ func (c *Consumer) decide(d job.Delivery, payload []byte) verdict {
 			}
 		}
 		fresh = false
-		if err := c.define(ctx, d, &view); err != nil {
+		view.Now = c.cfg.Now()
+		if err := c.define(ctx, d, &view); err != nil && job.NeedsDefinition(d, view) {
 			return c.postponed(d, err)
 		}
-		view.Now = c.cfg.Now()
 		step := job.Decide(d, view)
 		if step.Action == job.Prove {
 			dead, wait, err := c.cfg.Node.Dead(ctx, view.Record.Node)
@@ -134,16 +135,21 @@ func (c *Consumer) act(ctx context.Context, d job.Delivery, view job.View, step 
 	case job.Later:
 		return after(step.Delay), true
 	}
+	if step.Action == job.Start && c.isStopping() {
+		return after(0), true
+	}
 	rec := step.Record
 	rec.Nonce = c.cfg.Table.nonce(c.cfg.Node.Name())
 	revision, err := c.cfg.Ledger.Write(ctx, rec, view.Revision)
 	switch {
 	case errors.Is(err, job.ErrConflict):
 		return verdict{}, false
-	case errors.Is(err, job.ErrUnknown):
+	case errors.Is(err, job.ErrUnknown) && ctx.Err() != nil:
 		// The incarnation has ended over it. The write may yet land, as a claim
 		// of a node that will be proved dead.
 		return silent(), true
+	case errors.Is(err, job.ErrUnknown):
+		return verdict{}, false // what became of it, the ledger tells
 	case err != nil:
 		return c.postponed(d, err), true
 	case step.Action == job.End:
@@ -153,11 +159,27 @@ func (c *Consumer) act(ctx context.Context, d job.Delivery, view job.View, step 
 	if view.OwnerDead {
 		c.emitKind(job.EventTakeover, rec, revision, view.Record.Node)
 	}
+	// A slot whose job was deleted after its first claim goes on, with the
+	// defaults for what the record does not keep (timeout, backoff).
 	policies := job.Job{}
 	if view.Entry != nil {
 		policies = view.Entry.Job
 	}
 	return c.attempt(policies.WithDefaults(), rec, revision, payload), true
+}
+
+// unreadable is the verdict on a message that this program cannot read. A newer
+// one may: it is given back, until it is older than any slot may be.
+func (c *Consumer) unreadable(msg jetstream.Msg, why error) verdict {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return dropped(err.Error()) // no message of a queue at all
+	}
+	if c.cfg.Now().Sub(meta.Timestamp) > c.cfg.Horizon {
+		return dropped(why.Error())
+	}
+	c.cfg.Logger.Warn("a message cannot be read here; left for a newer node", "subject", msg.Subject(), "error", why)
+	return after(min(time.Second<<min(meta.NumDelivered, 10), time.Minute))
 }
 
 // postponed is the verdict on a slot about which nothing could be found out, or

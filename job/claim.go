@@ -96,6 +96,16 @@ func Decide(d Delivery, v View) Step {
 	}
 }
 
+// NeedsDefinition reports whether Decide has to know the job's definition: not
+// for what ends, or has ended, whatever the definition says. So a definition that
+// cannot be read keeps no slot from its end.
+func NeedsDefinition(d Delivery, v View) bool {
+	if v.Record != nil && v.Record.State.Final() {
+		return false
+	}
+	return !tooOld(d, v) && (v.Record != nil || d.Missed == 0)
+}
+
 // first decides about a slot without a record.
 func first(d Delivery, v View) Step {
 	switch {
@@ -201,7 +211,7 @@ func pastDeadline(d Delivery, v View) bool {
 // unhandled gives a slot back for a worker that has a handler: soon at first,
 // since a rolling upgrade may bring one, then once a minute.
 func unhandled(d Delivery) Step {
-	return Step{Action: Later, Delay: min(time.Second<<min(d.Count, 10), time.Minute)}
+	return Step{Action: Later, Delay: min(100*time.Millisecond<<min(d.Count, 10), time.Minute)}
 }
 
 // claim is the record that makes the worker the slot's owner, once written.
@@ -243,6 +253,15 @@ func record(d Delivery, v View) Record {
 	if d.Slot.Range {
 		r.Count, r.Last = d.Missed, d.MissedLast
 	}
+	return r
+}
+
+// Release is the record that takes back a claim of r whose attempt was never
+// started, as if it had not been made.
+func Release(r Record, now time.Time) Record {
+	r.Attempts = slices.Clone(r.Attempts[:max(len(r.Attempts)-1, 0)])
+	r.State, r.Attempt, r.RetryAt = Retrying, r.Attempt-1, now.UTC()
+	r.Error = "given back before it was started: its worker stopped"
 	return r
 }
 

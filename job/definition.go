@@ -1,10 +1,10 @@
 package job
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"reflect"
 	"time"
 )
 
@@ -46,6 +46,9 @@ type PastPlan struct {
 	Plan     Plan
 	From, To time.Time
 }
+
+// ownerOperator is the owner that files and code do not overrule.
+const ownerOperator = "operator"
 
 const (
 	maxPast       = 20
@@ -103,8 +106,8 @@ const (
 )
 
 // Upsert computes what replaces old (nil: no entry) when job is applied by
-// owner on node. It is pure; a content that an edit replaced comes back only
-// with force.
+// owner on node. It is pure. A content that an edit replaced comes back only with
+// force; over an operator's edit, nothing but another one's.
 func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Change, error) {
 	j = j.WithDefaults()
 	hash, err := j.Hash()
@@ -120,7 +123,7 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 		return Definition{}, Unchanged, err
 	case hash == oldHash:
 		return old.Definition, Unchanged, nil
-	case !force && old.Owner == "operator":
+	case old.Owner == ownerOperator && owner != ownerOperator:
 		return old.Definition, Held, nil
 	}
 	next := old.Definition
@@ -136,7 +139,7 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 	next.Superseded = last(append(next.Superseded, oldHash), maxSuperseded)
 	next.Job, next.Owner, next.Node = j, owner, node
 	next.Since = old.Since()
-	if !reflect.DeepEqual(old.Job.Plan().wire(), j.Plan().wire()) {
+	if !samePlan(old.Job.Plan(), j.Plan()) {
 		// The new plan begins with the broker's timestamp of the entry that
 		// brings it; the old one's To is that same instant, which the next
 		// reader fills in (see Decode).
@@ -144,6 +147,13 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 		next.Past = last(append(append([]PastPlan(nil), old.Past...), PastPlan{Plan: old.Job.Plan(), From: old.Since()}), maxPast)
 	}
 	return next, Changed, nil
+}
+
+// samePlan compares what would be written.
+func samePlan(a, b Plan) bool {
+	wa, errA := json.Marshal(a.wire())
+	wb, errB := json.Marshal(b.wire())
+	return errA == nil && errB == nil && bytes.Equal(wa, wb)
 }
 
 func last[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }

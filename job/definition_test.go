@@ -109,6 +109,29 @@ func TestAnEditOfAnythingButThePlanDoesNotMoveTheEffectiveTime(t *testing.T) {
 	}
 }
 
+// Two spellings of one plan are one plan.
+func TestTheSameInstantInAnotherZoneIsNoEdit(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	berlin, err := job.LoadZone("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := report("0 7 * * *")
+	j.From, j.Exclude = time.Date(2026, 1, 1, 0, 0, 0, 0, berlin), []string{}
+	r.apply(j, "code", "A", false)
+	since := r.now
+	j.From, j.Exclude = j.From.UTC(), nil
+	if c := r.apply(j, "code", "B", false); c != job.Unchanged {
+		t.Errorf("the same plan: %v, want unchanged", c)
+	}
+	j.Payload = json.RawMessage("1")
+	r.apply(j, "code", "B", false)
+	if !r.entry.Since().Equal(since) {
+		t.Errorf("a payload moved the plan's beginning to %v", r.entry.Since())
+	}
+}
+
 // An old pod in a crash loop must not revert an edit; a person who insists may.
 func TestASupersededDefinitionComesBackOnlyByForce(t *testing.T) {
 	t.Parallel()
@@ -135,8 +158,10 @@ func TestAnOperatorsEditStandsOverFiles(t *testing.T) {
 	r := newRegistry(t)
 	r.apply(report("0 7 * * *"), "file", "A", false)
 	r.apply(report("0 9 * * *"), "operator", "cli", true)
-	if c := r.apply(report("0 10 * * *"), "file", "A", false); c != job.Held {
-		t.Errorf("a file against an operator: %v, want held", c)
+	for _, force := range []bool{false, true} {
+		if c := r.apply(report("0 10 * * *"), "file", "A", force); c != job.Held {
+			t.Errorf("a file against an operator, force %v: %v, want held", force, c)
+		}
 	}
 }
 

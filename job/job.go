@@ -276,8 +276,13 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// wire has one spelling for equal plans: whoever compares two compares this.
 func (p Plan) wire() planWire {
-	return planWire{p.Schedule, p.Timezone, duration(p.Spread), p.From, p.Until, p.Exclude, p.DSTGap, p.DSTOverlap}
+	var exclude []string
+	if len(p.Exclude) > 0 {
+		exclude = p.Exclude
+	}
+	return planWire{p.Schedule, p.Timezone, duration(p.Spread), p.From.UTC(), p.Until.UTC(), exclude, p.DSTGap, p.DSTOverlap}
 }
 
 func (w planWire) plan() Plan {

@@ -1,0 +1,210 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestHandlersSteerWithErrors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err   error
+		state job.State
+		error string
+	}{
+		"permanent": {job.Permanent(errors.New("no such customer")), job.Failed, "no such customer"},
+		"later":     {job.RetryAfter(time.Hour, errors.New("busy")), job.Retrying, "busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return c.err })
+				stop := b.run()
+				slot := b.publish("report")
+				b.settled(1)
+				_ = stop()
+				r := b.record(slot)
+				if r.State != c.state || r.Error != c.error {
+					t.Errorf("%s %q, want %s %q", r.State, r.Error, c.state, c.error)
+				}
+				if r.State == job.Retrying && r.RetryAt.Sub(r.Attempts[0].Finished) != time.Hour {
+					t.Errorf("again after %v, want what the handler asked for", r.RetryAt.Sub(r.Attempts[0].Finished))
+				}
+			})
+		})
+	}
+}
+
+func TestItAsksForExactlyAsManySlotsAsItHasFreePlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		running, most := 0, 0
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error {
+			b.mu.Lock()
+			running++
+			most = max(most, running)
+			b.mu.Unlock()
+			time.Sleep(700 * time.Millisecond)
+			b.mu.Lock()
+			running--
+			b.mu.Unlock()
+			return nil
+		})
+		for i := range 40 {
+			slot := job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second))
+			b.queue.add(job.Message{Slot: slot, JobRevision: 1, Due: slot.At})
+		}
+		stop := b.run()
+		b.settled(40)
+		_ = stop()
+		if most != 4 || b.queue.mostOut != 4 {
+			t.Errorf("at most %d running and %d asked for or in hand, want 4 and 4", most, b.queue.mostOut)
+		}
+	})
+}
+
+func TestASourceThatIsGoneIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
+		b.queue.failing = errors.New("consumer not found")
+		stop := b.run()
+		b.publish("report")
+		time.Sleep(10 * time.Second)
+		b.queue.mu.Lock()
+		b.queue.failing = nil
+		b.queue.mu.Unlock()
+		b.settled(1)
+		_ = stop()
+	})
+}
+
+// The broker tells of a queue that is gone only after the request was made.
+func TestASourceThatFailsWhileARequestStandsIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
+		opened := 0
+		b.cfg.Open = func(context.Context) (consumer.Source, error) {
+			if opened++; opened < 3 {
+				return goneSource{}, nil
+			}
+			return b.queue, nil
+		}
+		stop := b.run()
+		b.publish("report")
+		b.settled(1)
+		_ = stop()
+	})
+}
+
+type goneSource struct{}
+
+func (goneSource) Fetch(int, ...jetstream.FetchOpt) (jetstream.MessageBatch, error) {
+	return goneBatch{}, nil
+}
+
+type goneBatch struct{}
+
+func (goneBatch) Error() error { return jetstream.ErrConsumerDeleted }
+func (goneBatch) Messages() <-chan jetstream.Msg {
+	none := make(chan jetstream.Msg)
+	close(none)
+	return none
+}
+
+func TestAQueueOfOtherSettingsEndsRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Open = func(context.Context) (consumer.Source, error) { return nil, job.ErrMismatch }
+		if err := consumer.New(b.cfg).Run(t.Context()); !errors.Is(err, job.ErrMismatch) {
+			t.Errorf("Run returned %v, want %v", err, job.ErrMismatch)
+		}
+	})
+}
+
+// A newer node may read what this one cannot, so the slot is not thrown away.
+func TestAMessageThatCannotBeReadIsLeftForANewerNodeUpToTheHorizon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Horizon = time.Hour
+		stop := b.run()
+		b.queue.add(job.Message{Slot: job.Slot{Job: "a b"}})
+		if v := b.settled(1); !strings.HasPrefix(v[0], "later") {
+			t.Errorf("at first %q, want it given back", v)
+		}
+		time.Sleep(time.Hour)
+		for v := b.queue.verdicts(); !strings.HasPrefix(v[len(v)-1], "term"); v = b.queue.verdicts() {
+			time.Sleep(time.Minute)
+			if time.Since(startOfBubble) > 2*time.Hour {
+				t.Fatalf("past the horizon still %q", v[len(v)-1])
+			}
+		}
+		_ = stop()
+	})
+}
+
+// startOfBubble is when every synctest bubble begins.
+var startOfBubble = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestAHandlerThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report", Retry: job.Retry{Attempts: 1}}, func(context.Context, job.Run) error {
+			runtime.Goexit()
+			return nil
+		})
+		stop := b.run()
+		slot := b.publish("report")
+		b.settled(1)
+		_ = stop()
+		if r := b.record(slot); r.State != job.Failed || !strings.Contains(r.Error, "Goexit") {
+			t.Errorf("%s %q", r.State, r.Error)
+		}
+	})
+}
+
+// A definition that cannot be read keeps no slot from its end.
+func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Registry = brokenRegistry{}
+		stop := b.run()
+		missed := job.NewSlot("report", time.Now())
+		old := job.NewSlot("report", time.Now().Add(-2*horizon))
+		b.queue.add(job.Message{Slot: missed, Missed: 1, Due: missed.At})
+		b.queue.add(job.Message{Slot: old, Due: old.At})
+		b.settled(2)
+		_ = stop()
+		if r := b.record(missed); r.State != job.Missed {
+			t.Errorf("left out by policy: %s", r.State)
+		}
+		if r := b.record(old); r.State != job.Expired {
+			t.Errorf("older than the horizon: %s", r.State)
+		}
+	})
+}
+
+type brokenRegistry struct{}
+
+func (brokenRegistry) Lookup(context.Context, string, uint64) (job.Entry, error) {
+	return job.Entry{}, job.ErrVersion
+}

@@ -1,0 +1,97 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestStoppingGivesBackWhatNeverStartedAndLetsTheRestFinish(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { time.Sleep(10 * time.Second); return nil })
+		stop := b.run()
+		first := b.publish("report")
+		time.Sleep(1500 * time.Millisecond)
+		ended := make(chan error, 1)
+		go func() { ended <- stop() }()
+		synctest.Wait()
+		second := b.publish("report") // meets the request that still stands
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if v := b.queue.verdicts(); !slices.Contains(v, "later(100ms) "+second.ID()) || !slices.Contains(v, "ack "+first.ID()) {
+			t.Errorf("verdicts %q, want the first acked and the second given back", v)
+		}
+		if _, _, err := b.ledger.Read(t.Context(), second); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("the slot that never started has a record: %v", err)
+		}
+	})
+}
+
+func TestAfterItsGraceAHandlerIsCancelledAndItsSlotFreeForOthers(t *testing.T) {
+	t.Parallel()
+	for attempts, want := range map[int]job.State{3: job.Retrying, 1: job.Failed} {
+		t.Run(string(want), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.cfg.Grace = 5 * time.Second
+				b.handle(job.Job{Name: "report", Retry: job.Retry{Attempts: attempts}}, func(ctx context.Context, _ job.Run) error {
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+				stop := b.run()
+				slot := b.publish("report")
+				time.Sleep(1500 * time.Millisecond)
+				asked := time.Now()
+				_ = stop()
+				if took := time.Since(asked); took < 5*time.Second || took > 7*time.Second {
+					t.Errorf("it took %v, want the grace of 5s and little more", took)
+				}
+				r := b.record(slot)
+				if r.State != want || !strings.Contains(r.Error, job.ErrStopping.Error()) {
+					t.Errorf("%s %q, want %s because the worker stops", r.State, r.Error, want)
+				}
+				if want == job.Retrying && r.RetryAt.After(time.Now()) {
+					t.Errorf("the next attempt waits until %v", r.RetryAt)
+				}
+			})
+		})
+	}
+}
+
+// At-most-once must not become not-at-all: what never began is not spent.
+func TestAClaimWonAfterTheGraceIsGivenBackUncounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Grace = -1
+		b.handle(job.Job{Name: "report", Retry: job.Retry{Attempts: 1}}, func(context.Context, job.Run) error {
+			t.Error("the handler was started with its time over")
+			return nil
+		})
+		claiming, answer := make(chan struct{}), make(chan struct{})
+		b.ledger.before = func(job.Record, uint64) error {
+			b.ledger.before = nil
+			close(claiming)
+			<-answer
+			return nil
+		}
+		stop := b.run()
+		slot := b.publish("report")
+		<-claiming
+		time.AfterFunc(3*time.Second, func() { close(answer) })
+		_ = stop()
+		if r := b.record(slot); r.State != job.Retrying || r.Attempt != 0 || len(r.Attempts) != 0 {
+			t.Errorf("%s after %d attempts %+v, want it given back with none", r.State, r.Attempt, r.Attempts)
+		}
+	})
+}
