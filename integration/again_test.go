@@ -13,7 +13,10 @@ import (
 // that are gone: only the ledger remembers that a slot is done.
 func TestFinishedSlotPublishedAgainIsNotRun(t *testing.T) {
 	t.Parallel()
-	s := newServedSite(t)
+	onEachServer(t, testFinishedSlotPublishedAgain)
+}
+
+func testFinishedSlotPublishedAgain(t *testing.T, s *site) {
 	published := make(chan *nats.Msg, 16) // with a copy by each producer
 	if _, err := s.nc.ChanSubscribe("cronce.slot.>", published); err != nil {
 		t.Fatal(err)
@@ -50,7 +53,7 @@ func TestFinishedSlotPublishedAgainIsNotRun(t *testing.T) {
 		}
 	}
 	again(id + "/r2")
-	s.restartServer(term)
+	s.restartServer(stopServer)
 	again(id)
 	s.restartServer((*process).kill)
 	again(id)

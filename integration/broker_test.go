@@ -5,7 +5,6 @@ package integration
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,23 +21,19 @@ echo "end $CRONCE_SLOT_ID" >>touched
 // With a lease that outlasts the restart, not even a second start is allowed.
 func TestBrokerRestartsUnderRunningSlots(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) *site{"cronce server": newServedSite, "nats-server": newForeignSite} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := open(t)
-			file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *"`)
-			workers := []*process{s.worker("w1", file), s.worker("w2", file)}
-			for _, end := range []func(*process){(*process).kill, stopServer, (*process).kill} {
-				s.moreEnded(2)
-				s.restartServer(end)
-			}
+	onEachServer(t, func(t *testing.T, s *site) {
+		file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *"`)
+		workers := []*process{s.worker("w1", file), s.worker("w2", file)}
+		for _, end := range []func(*process){(*process).kill, stopServer, (*process).kill} {
 			s.moreEnded(2)
-			for _, w := range workers {
-				term(w)
-			}
-			s.checkNothingLost("slow")
-		})
-	}
+			s.restartServer(end)
+		}
+		s.moreEnded(2)
+		for _, w := range workers {
+			term(w)
+		}
+		s.checkNothingLost("slow")
+	})
 }
 
 // A rolling restart, as an upgrade of the servers does it: the default lease outlasts
@@ -67,7 +62,7 @@ func TestClusterRestartsServerByServerUnderRunningSlots(t *testing.T) {
 // what it started is ended before anybody could run beside it, broker or not.
 func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
 	t.Parallel()
-	b := beginSlot(t, "")
+	b := newServedSite(t).beginSlot("")
 	b.restartServer(func(server *process) {
 		server.kill()
 		gone := time.Now()
@@ -90,17 +85,6 @@ func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
 		n1, n2 := b.node("w1"), b.node("w2")
 		return n1.State == "alive" && n2.State == "alive" && n1.Node != b.incarnation && n2.Node != b.incarnation
 	})
-}
-
-// stopServer ends a server on its own terms; nats-server says 1 after TERM.
-func stopServer(p *process) {
-	p.t.Helper()
-	if p.name == "server" {
-		term(p)
-		return
-	}
-	p.signal(syscall.SIGTERM)
-	p.exit(20 * time.Second)
 }
 
 // moreEnded waits until n more slots have ended while another one runs.

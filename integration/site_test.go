@@ -71,6 +71,17 @@ func newForeignSite(t *testing.T) *site {
 	return s
 }
 
+// onEachServer runs a test on the server that is built in and on the real one.
+func onEachServer(t *testing.T, test func(t *testing.T, s *site)) {
+	t.Helper()
+	for name, open := range map[string]func(*testing.T) *site{"cronce server": newServedSite, "nats-server": newForeignSite} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
+
 func (s *site) startServer(listen string) {
 	s.t.Helper()
 	s.server = s.start("server", "server", "--listen", listen, "--store", s.path("store"), "-o", "json")
@@ -103,6 +114,17 @@ func (s *site) restartServer(end func(*process)) {
 	} else {
 		s.startServer(u.Host)
 	}
+}
+
+// stopServer ends a server on its own terms; nats-server says 1 after TERM.
+func stopServer(p *process) {
+	p.t.Helper()
+	if p.name == "server" {
+		term(p)
+		return
+	}
+	p.signal(syscall.SIGTERM)
+	p.exit(20 * time.Second)
 }
 
 // connect gives the test a client of its own.

@@ -56,7 +56,7 @@ echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 
 func TestSecondTermEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	b := beginSlot(t, "")
+	b := newServedSite(t).beginSlot("")
 	b.owner.signal(syscall.SIGTERM)
 	first := time.Now()
 	// A second signal within a tenth of a second is taken for the first one's echo.

@@ -51,20 +51,19 @@ type begun struct {
 
 // beginSlot starts two workers on one job that fires once, and returns when its
 // first attempt runs, with its whole family.
-func beginSlot(t *testing.T, policies string) begun {
-	t.Helper()
-	s := newServedSite(t)
+func (s *site) beginSlot(policies string) begun {
+	s.t.Helper()
 	instant := soon()
 	b := begun{site: s, id: slotID("stay", instant)}
 	b.file = s.jobs(staysOnce, "name: stay, "+at(instant)+policies)
 	w1 := s.worker("w1", b.file, "--lease", lease.String())
 	w1.says("node is up") // the first one stores the lease, the second adopts it
 	w2 := s.worker("w2", b.file)
-	eventually(t, 20*time.Second, "the first attempt and its family", func() bool {
+	eventually(s.t, 20*time.Second, "the first attempt and its family", func() bool {
 		return len(s.touched()) == 1 && len(s.lines("family")) == familySize
 	})
 	b.family = s.lines("family")
-	_, node, fence := parseStart(t, s.touched()[0])
+	_, node, fence := parseStart(s.t, s.touched()[0])
 	b.incarnation, b.fence = node, fence
 	b.owner, b.other = w1, w2
 	if strings.HasPrefix(node, "w2-") {
@@ -134,16 +133,18 @@ func (b begun) familyIsGone() {
 
 func TestKilledWorkersSlotIsTakenOver(t *testing.T) {
 	t.Parallel()
-	b := beginSlot(t, "")
-	killed := time.Now()
-	b.owner.kill()
-	b.takenOver(killed)
-	b.familyIsGone()
+	onEachServer(t, func(t *testing.T, s *site) {
+		b := s.beginSlot("")
+		killed := time.Now()
+		b.owner.kill()
+		b.takenOver(killed)
+		b.familyIsGone()
+	})
 }
 
 func TestKilledWorkersOnlyAttemptIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
-	b := beginSlot(t, ", retry: {attempts: 1}")
+	b := newServedSite(t).beginSlot(", retry: {attempts: 1}")
 	b.owner.kill()
 	b.ends(b.id, "failed", lease+10*time.Second)
 	b.oneOutcome("failed", 1, b.fence)
@@ -155,7 +156,7 @@ func TestKilledWorkersOnlyAttemptIsNotStartedAgain(t *testing.T) {
 
 func TestStoppedWorkersFamilyIsGoneBeforeTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	b := beginSlot(t, "")
+	b := newServedSite(t).beginSlot("")
 	refused := make(chan *nats.Msg, 1)
 	if _, err := b.nc.ChanSubscribe("cronce.event.refused.stay", refused); err != nil {
 		t.Fatal(err)
