@@ -36,7 +36,7 @@ type Scheduler struct {
 // there differs from the options given, and job.ErrInvalid for bad options. The
 // connection stays the caller's: New and Run never close it.
 func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
-	cfg := config{namespace: DefaultNamespace, produce: true, work: true}
+	cfg := config{namespace: kv.DefaultNamespace, produce: true, work: true}
 	for _, option := range options {
 		if err := option(&cfg); err != nil {
 			return nil, err

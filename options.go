@@ -9,9 +9,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// DefaultNamespace is the prefix of all names on the broker.
-const DefaultNamespace = "cronce"
-
 // Option changes how a Scheduler behaves. Bad values are errors of New.
 type Option func(*config) error
 

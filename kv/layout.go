@@ -10,12 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// exceptional are the kinds of events that the stream of events keeps. The
-// others are of the moment: a slot that went well is told by its record.
-var exceptional = []string{
-	"fenced", "takeover", "refused", "failed", "missed", "skipped", "expired", "cancelled", "alert",
-}
-
 // nodesTTL collects the records of nodes long dead; it never decides who lives,
 // so it has to be longer than any lease.
 func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }
@@ -35,9 +29,9 @@ func layout(namespace string, set job.Settings) []jetstream.StreamConfig {
 			Replicas:   set.Replicas,
 		}
 	}
-	events := make([]string, len(exceptional))
-	for i, kind := range exceptional {
-		events[i] = namespace + ".event." + kind + ".*"
+	var events []string
+	for _, kind := range job.Exceptional() {
+		events = append(events, namespace+".event."+string(kind)+".*")
 	}
 	return []jetstream.StreamConfig{
 		bucket("state", 0),

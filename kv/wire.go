@@ -124,6 +124,11 @@ func (w wire) because(err error) error {
 // publish sends m once, on the condition that revision is the last one of its
 // subject.
 func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision uint64) (uint64, error) {
+	if !w.conn().IsConnected() {
+		// A client that buffers while it is away would send this long after
+		// the writer has given up: a claim for a node that is dead by then.
+		return 0, nats.ErrDisconnected
+	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	ack, err := w.js.PublishMsg(ctx, m,

@@ -84,7 +84,7 @@ func (b *board) apply(ev job.RegistryEvent, now time.Time) {
 	b.changed = now
 	switch {
 	case ev.Ready:
-		b.ready = true
+		b.ready, b.settled = true, b.known // a whole listing has been seen
 		return
 	case ev.Deleted:
 		b.remove(ev.Name)

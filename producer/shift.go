@@ -38,6 +38,9 @@ type shift struct {
 	seen   time.Time
 	asleep bool
 	away   bool
+
+	// complained is when it was last said that the clocks disagree.
+	complained time.Time
 }
 
 func newShift(p *Producer, k *keeper) *shift {
@@ -101,6 +104,13 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 		// Nothing is computed ahead: when the broker is back, all that has
 		// fallen due is judged at once.
 		s.away = true
+		return awaySleep, nil
+	case !s.cfg.Clock.Plausible():
+		s.away = true
+		if time.Since(s.complained) > complainEvery {
+			s.complained = time.Now()
+			s.cfg.Logger.Error("this node's clock and the broker's are too far apart: it does not produce", "broker", now)
+		}
 		return awaySleep, nil
 	}
 	if s.asleep {

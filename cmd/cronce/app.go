@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // app is one execution of the program: its streams, its environment and what
@@ -88,7 +89,7 @@ func (a *app) setUp() error {
 		}
 	}
 	fill(&a.creds, "CRONCE_CREDS", "")
-	fill(&a.namespace, "CRONCE_NAMESPACE", "cronce")
+	fill(&a.namespace, "CRONCE_NAMESPACE", kv.DefaultNamespace)
 	fill(&a.store, "CRONCE_STORE", "")
 	if err := job.ValidateName("namespace", a.namespace); err != nil {
 		return usage(err)

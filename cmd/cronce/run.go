@@ -30,6 +30,7 @@ type runFlags struct {
 	node              string
 	noProduce, noWork bool
 	clockOffset       time.Duration
+	maxClockOffset    time.Duration
 }
 
 const runLong = `Run is one node of the fleet. It publishes the due slots of every job in the
@@ -73,6 +74,7 @@ func newRunCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.node, "node", "", "`name` in place of the host's in the node's name")
 	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; others must")
 	flags.BoolVar(&f.noWork, "no-work", false, "do not run slots")
+	flags.DurationVar(&f.maxClockOffset, "max-clock-offset", replica.DefaultMaxClockOffset, "produce nothing while this node's clock and the broker's are farther apart")
 	flags.DurationVar(&f.clockOffset, "clock-offset", 0, "shift every reading of the local clock (for tests)")
 	return cmd
 }
@@ -91,6 +93,8 @@ func (f runFlags) check() error {
 		return errors.New("--queue needs -f FILE: only a job that is in a file can be run")
 	case f.concurrency < 1:
 		return fmt.Errorf("invalid --concurrency %d: at least 1", f.concurrency)
+	case f.maxClockOffset <= 0:
+		return fmt.Errorf("invalid --max-clock-offset %v: must be positive", f.maxClockOffset)
 	case f.grace < 0:
 		return fmt.Errorf("invalid --grace %v: must not be negative", f.grace)
 	}
@@ -112,6 +116,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		<-ctx.Done()
 		return nil
 	}
+	hangups := make(chan os.Signal, 1) // from now on: one that comes early must not end the process
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	nc, leave, err := a.connect(ctx, "run", true)
 	if err != nil {
 		return err
@@ -138,7 +145,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	r := replica.New(f.replica(a, nc, store, jobs, g))
 	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.namespace)
-	stop := a.reloadOnHangup(ctx, f, jobs, r)
+	stop := a.reloadOn(ctx, hangups, f, jobs, r)
 	defer stop()
 	return r.Run(ctx)
 }
@@ -151,15 +158,13 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names,
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Grace: grace, Host: f.node,
-		ClockShift: f.clockOffset, Renewed: g.Renew, Version: version(), Logger: a.log,
+		ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Version: version(), Logger: a.log,
 	}
 }
 
-// reloadOnHangup reads the file again at each SIGHUP, until the returned function
-// is called. A file that is wrong changes nothing.
-func (a *app) reloadOnHangup(ctx context.Context, f runFlags, jobs *handlers, r *replica.Replica) (stop func()) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
+// reloadOn reads the file again at each SIGHUP, until the returned function is
+// called. A file that is wrong changes nothing.
+func (a *app) reloadOn(ctx context.Context, hangups <-chan os.Signal, f runFlags, jobs *handlers, r *replica.Replica) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -179,7 +184,7 @@ func (a *app) reloadOnHangup(ctx context.Context, f runFlags, jobs *handlers, r 
 			}
 		}
 	}()
-	return func() { signal.Stop(hangups); cancel(); <-ended }
+	return func() { cancel(); <-ended }
 }
 
 func (a *app) reload(ctx context.Context, f runFlags, jobs *handlers, r *replica.Replica) error {
@@ -190,10 +195,11 @@ func (a *app) reload(ctx context.Context, f runFlags, jobs *handlers, r *replica
 	if before, now := jobs.queues(f), fresh.queues(f); !slices.Equal(before, now) {
 		a.log.Warn("the file's queues have changed; a restart is needed to work on other queues", "working on", before, "in the file", now)
 	}
-	if err := jobs.replace(fresh); err != nil {
+	// The registry first: if it cannot be written, nothing has changed.
+	if err := r.Apply(ctx, fresh.jobs(), true); err != nil {
 		return err
 	}
-	if err := r.Apply(ctx, jobs.jobs(), true); err != nil {
+	if err := jobs.replace(fresh); err != nil {
 		return err
 	}
 	a.log.Info("file read again", "file", f.file, "jobs", len(jobs.jobs()))

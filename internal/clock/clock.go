@@ -28,9 +28,9 @@ const (
 	// the last half minute.
 	keep = 16
 
-	// drift bounds how fast two clocks may run apart, as a part of the time
-	// passed: NTP slews by 500 ppm at most, and both sides may.
-	drift = 1000 // 1/1000
+	// drift bounds how fast a clock may run wrong: NTP slews by at most 500 ppm,
+	// a 2000th part of the time passed.
+	drift = 2000
 
 	// jitter allows for what is not drift between two samples.
 	jitter = time.Millisecond
@@ -39,6 +39,7 @@ const (
 // Clock estimates the broker's clock. It is safe for concurrent use.
 type Clock struct {
 	shift time.Duration
+	most  time.Duration
 	boot  func() time.Duration
 
 	mu      sync.Mutex
@@ -62,10 +63,11 @@ func (s sample) errAt(boot time.Duration) time.Duration {
 
 // New returns a clock that reads the local one until it has heard from the
 // broker. shift is added to every reading of the local wall clock (for tests:
-// the correction has to discover it). stepped, if not nil, is called when the
+// the correction has to discover it). most is how far the two may be apart before
+// neither is believed (see Plausible). stepped, if not nil, is called when the
 // broker's clock was found to have been stepped against ours.
-func New(shift time.Duration, stepped func(by time.Duration)) *Clock {
-	return &Clock{shift: shift, boot: boot.Now, stepped: stepped, known: make(chan struct{})}
+func New(shift, most time.Duration, stepped func(by time.Duration)) *Clock {
+	return &Clock{shift: shift, most: most, boot: boot.Now, stepped: stepped, known: make(chan struct{})}
 }
 
 // Local is the node's own wall clock, uncorrected.
@@ -85,8 +87,8 @@ func (c *Clock) Now() time.Time {
 func (c *Clock) Known() <-chan struct{} { return c.known }
 
 // Error bounds how far Now is from the broker's clock: half the round trip of
-// the tightest heartbeat, and a millisecond for each second since. Zero while
-// nothing has been heard.
+// the tightest heartbeat, and half a millisecond for each second since. Zero
+// while nothing has been heard.
 func (c *Clock) Error() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,6 +110,11 @@ func (c *Clock) Offset() time.Duration {
 	return c.Now().Sub(c.Local())
 }
 
+// Plausible is false while the broker's clock and the node's own are so far apart
+// that one of the two must be badly wrong. What would be done by such a clock
+// could not be taken back: a watermark of the year 2036, say.
+func (c *Clock) Plausible() bool { return c.Offset().Abs() <= c.most }
+
 // Observe takes in a message that was sent and acknowledged at these readings of
 // the boot clock and that the broker stamped with at.
 func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
@@ -128,7 +135,8 @@ func (c *Clock) add(s sample) (steppedBy time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// Two bounds that do not meet cannot both hold.
-	if len(c.samples) > 0 && (s.offset-c.best.offset).Abs() > s.err+c.best.errAt(s.at)+jitter {
+	apart := s.err + c.best.errAt(s.at) + (s.at-c.best.at)/drift + jitter // both may drift
+	if len(c.samples) > 0 && (s.offset-c.best.offset).Abs() > apart {
 		steppedBy = s.offset - c.best.offset
 		c.samples = nil
 	}

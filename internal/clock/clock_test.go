@@ -13,7 +13,7 @@ var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 // the epoch plus the boot reading plus ahead.
 func simulated(ahead time.Duration) (c *Clock, at func(boot time.Duration), broker func(boot time.Duration) time.Time) {
 	var now time.Duration
-	c = New(0, nil)
+	c = New(0, time.Hour, nil)
 	c.boot = func() time.Duration { return now }
 	return c, func(b time.Duration) { now = b }, func(b time.Duration) time.Time { return epoch.Add(ahead + b) }
 }
@@ -87,7 +87,7 @@ func TestASteppedBrokerIsNoticedAndFollowed(t *testing.T) {
 
 func TestBeforeAnythingIsHeardTheLocalClockIsRead(t *testing.T) {
 	t.Parallel()
-	c := New(2*time.Hour, nil)
+	c := New(2*time.Hour, time.Hour, nil)
 	if off := time.Until(c.Now()); off < 2*time.Hour-time.Minute || off > 2*time.Hour+time.Minute {
 		t.Errorf("reads %v ahead, want the shift of 2h", off)
 	}
@@ -104,10 +104,13 @@ func TestBeforeAnythingIsHeardTheLocalClockIsRead(t *testing.T) {
 // person has to mend.
 func TestOffsetIsAgainstTheShiftedLocalClock(t *testing.T) {
 	t.Parallel()
-	c := New(2*time.Hour, nil)
+	c := New(2*time.Hour, time.Hour, nil)
 	sent := c.boot()
 	c.Observe(sent, c.boot(), time.Now())
 	if off := c.Offset(); (off + 2*time.Hour).Abs() > time.Second {
 		t.Errorf("offset %v, want -2h", off)
+	}
+	if c.Plausible() {
+		t.Error("two hours are believed where one is the most")
 	}
 }

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,12 +16,10 @@ import (
 // lastWord is how long a node that stops tries to say so.
 const lastWord = 2 * time.Second
 
-// clockAgain is how often a clock that is too far off is looked at again.
-const clockAgain = 10 * time.Second
-
 // incarnation lives under one name, until ctx ends (nil), the lease is lost
 // (job.ErrLeaseLost) or something fails that cannot be mended. life outlives ctx
-// by the time that handlers take to end.
+// by the time that handlers take to end; when it ends before, the incarnation is
+// lost with it, since nobody heartbeats any more.
 func (r *Replica) incarnation(ctx, life context.Context) error {
 	started := r.clock.Now()
 	n := node.New(node.Config{
@@ -30,17 +27,13 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Logger: r.log,
 		Acknowledged: r.beats.acknowledged,
 	})
+	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.beats.follow(n.Name())
 	beating, stop := context.WithCancel(life)
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(beating) }()
-	select {
-	case <-n.Ready():
-	case <-n.Context().Done():
-	case <-ctx.Done():
-	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = n.Run(beating) }() // n.Context says why
 	var err error
-	if ctx.Err() == nil && n.Context().Err() == nil {
+	if r.begun(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
 		err = r.roles(ctx, n)
 	}
@@ -51,6 +44,23 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	}
 	r.stop(life, n)
 	return err
+}
+
+// begun waits until the node may act: its first heartbeat is acknowledged and the
+// broker's clock is known. By a local clock that is a day fast every slot would be
+// too old, and by one that is slow none would be due. It is false when ctx or the
+// node ends first.
+func (r *Replica) begun(ctx context.Context, n *node.Node) bool {
+	for _, event := range []<-chan struct{}{n.Ready(), r.clock.Known()} {
+		select {
+		case <-event:
+		case <-n.Context().Done():
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // roles runs the producer and the consumers until ctx or the node ends.
@@ -93,24 +103,7 @@ func (r *Replica) record() job.Node {
 	}
 }
 
-// produce publishes due slots by the broker's clock, once that is known. A local
-// clock that is hours away from it is refused: one of the two is badly wrong, and
-// if it is the broker's, the watermark must not be carried along.
 func (r *Replica) produce(ctx context.Context, name string) error {
-	select {
-	case <-r.clock.Known():
-	case <-ctx.Done():
-		return nil
-	}
-	for r.clock.Offset().Abs() > r.cfg.MaxClockOffset {
-		r.log.Error("this node's clock and the broker's are too far apart: it does not produce",
-			"offset", r.clock.Offset(), "most", r.cfg.MaxClockOffset)
-		select {
-		case <-time.After(clockAgain):
-		case <-ctx.Done():
-			return nil
-		}
-	}
 	p, err := producer.New(producer.Config{
 		Node: name, Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(), Slots: r.cfg.Store.Slots(),
 		Clock: r.clock, Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log,
@@ -118,10 +111,7 @@ func (r *Replica) produce(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return p.Run(ctx)
 }
 
 func (r *Replica) consumer(n *node.Node, queue string) *consumer.Consumer {

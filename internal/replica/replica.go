@@ -52,7 +52,7 @@ type Config struct {
 	ClockShift time.Duration
 
 	// MaxClockOffset is how far the local clock may be from the broker's before
-	// this replica refuses to produce. Zero: 1 h.
+	// this replica refuses to produce. Zero: DefaultMaxClockOffset.
 	MaxClockOffset time.Duration
 
 	// Renewed is told the boot time until which the node trusts itself.
@@ -61,6 +61,9 @@ type Config struct {
 	Version string
 	Logger  *slog.Logger
 }
+
+// DefaultMaxClockOffset is Config's.
+const DefaultMaxClockOffset = time.Hour
 
 // Replica is one process of the fleet. It lives as one incarnation after the
 // other: each has a node of its own, and ends when its lease is lost.
@@ -83,10 +86,10 @@ func New(cfg Config) *Replica {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.MaxClockOffset == 0 {
-		cfg.MaxClockOffset = time.Hour
+		cfg.MaxClockOffset = DefaultMaxClockOffset
 	}
 	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable()}
-	r.clock = clock.New(cfg.ClockShift, func(by time.Duration) {
+	r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, func(by time.Duration) {
 		r.log.Warn("a clock was stepped: the broker's differs from what was expected", "by", by)
 	})
 	r.beats = &beats{clock: r.clock}
