@@ -125,11 +125,11 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // endless is for a command that runs until it is told to end: to be told so while
-// it still starts is no failure.
+// it still starts is no failure, whatever it was waiting for.
 func endless(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
-		if interrupted(cmd.Context(), err) {
+		if cmd.Context().Err() != nil {
 			return nil
 		}
 		return err

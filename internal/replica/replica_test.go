@@ -1,0 +1,191 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limit is when a test gives up waiting for something that should take seconds.
+const limit = 30 * time.Second
+
+// site is one namespace on one server.
+type site struct {
+	*testing.T
+	srv *natstest.Server
+}
+
+func newSite(t *testing.T) *site {
+	t.Parallel()
+	return &site{t, natstest.Run(t)}
+}
+
+// replica runs the job "report" each second with the handler; edit changes its
+// configuration. ended gives what Run returned.
+func (s *site) replica(h job.Handler, edit func(*replica.Config)) (nc *nats.Conn, stop context.CancelFunc, ended <-chan error) {
+	s.Helper()
+	nc = s.srv.Conn()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		s.Fatal(err)
+	}
+	store, err := kv.Open(s.Context(), js, kv.Options{Want: job.Settings{Lease: 2 * time.Second}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	cfg := replica.Config{
+		Conn: nc, Store: store, Owner: "code", Produce: true, Queues: []string{"default"}, Grace: 10 * time.Second,
+		Jobs:     []job.Job{{Name: "report", Schedule: "* * * * * *", Retry: job.Retry{Attempts: 1}}},
+		Handler:  func(string) job.Handler { return h },
+		Handlers: func() []string { return []string{"report"} },
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	var ending sync.WaitGroup
+	ending.Go(func() { done <- replica.New(cfg).Run(ctx) })
+	s.Cleanup(func() { stop(); ending.Wait() })
+	return nc, stop, done
+}
+
+// waitFor is the next value, or the end of the test.
+func waitFor[T any](s *site, what string, from <-chan T) T {
+	s.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(limit):
+		s.Fatalf("%s: not in %v", what, limit)
+		panic("unreachable")
+	}
+}
+
+// Invariant 4: nobody heartbeats any more, so nobody may act any more, whatever
+// the grace.
+func TestWhenTheConnectionIsClosedHandlersEndAtOnce(t *testing.T) {
+	s := newSite(t)
+	started, ended := make(chan struct{}, 100), make(chan error, 100)
+	nc, _, done := s.replica(func(ctx context.Context, _ job.Run) error {
+		started <- struct{}{}
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nil
+	}, nil)
+	waitFor(s, "a start", started)
+	nc.Close()
+	closed := time.Now()
+	if cause := waitFor(s, "the end of the handler's context", ended); !errors.Is(cause, job.ErrLeaseLost) {
+		t.Errorf("cause %v, want %v", cause, job.ErrLeaseLost)
+	}
+	if took := time.Since(closed); took > 2*time.Second {
+		t.Errorf("the handler's context outlived the close by %v, and its lease of 2s", took)
+	}
+	if err := waitFor(s, "the end of Run", done); err == nil || !strings.Contains(err.Error(), "closed for good") {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+func TestADeletedQueueIsMadeAgain(t *testing.T) {
+	s := newSite(t)
+	ran := make(chan job.Slot, 1000)
+	s.replica(func(_ context.Context, run job.Run) error { ran <- run.Slot; return nil }, nil)
+	waitFor(s, "a slot", ran)
+	if err := s.srv.JetStream().DeleteConsumer(t.Context(), "cronce_slots", "default"); err != nil {
+		t.Fatal(err)
+	}
+	deleted := time.Now()
+	for slot := waitFor(s, "a slot", ran); slot.At.Before(deleted); slot = waitFor(s, "a slot after the deletion", ran) {
+		continue
+	}
+}
+
+func TestAQueueOfOtherSettingsEndsRunWithTheCommandThatMendsIt(t *testing.T) {
+	s := newSite(t)
+	s.srv.JetStream() // the server is up
+	_, stop, done := s.replica(func(context.Context, job.Run) error { return nil }, func(c *replica.Config) { c.Queues = nil })
+	stop()
+	if err := waitFor(s, "the end of the first", done); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.srv.JetStream().CreateConsumer(t.Context(), "cronce_slots", jetstream.ConsumerConfig{
+		Durable: "default", FilterSubject: "cronce.slot.default.>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, done = s.replica(func(context.Context, job.Run) error { return nil }, nil)
+	err = waitFor(s, "the end of Run", done)
+	if !errors.Is(err, job.ErrMismatch) || !strings.Contains(err.Error(), "cronce setup") {
+		t.Errorf("Run returned %v, want %v and the command", err, job.ErrMismatch)
+	}
+}
+
+// A local clock that is a day fast must neither produce nor judge.
+func TestNothingIsJudgedByALocalClockThatIsWrong(t *testing.T) {
+	s := newSite(t)
+	ran := make(chan job.Slot, 1000)
+	s.replica(func(context.Context, job.Run) error { return nil }, func(c *replica.Config) { c.Queues = nil })
+	s.replica(func(_ context.Context, run job.Run) error { ran <- run.Slot; return nil }, func(c *replica.Config) {
+		c.ClockShift = 25 * time.Hour
+	})
+	waitFor(s, "a slot run by the node with the wrong clock", ran)
+	js := s.srv.JetStream()
+	ledger, err := js.KeyValue(t.Context(), "cronce_ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := ledger.Keys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		entry, err := ledger.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := job.DecodeRecord(entry.Value())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.State == job.Expired || rec.Slot.At.After(time.Now().Add(time.Minute)) {
+			t.Errorf("%s: %s", rec.Slot, rec.State)
+		}
+	}
+}
+
+// A broker that is away for longer than the lease costs the name, not the slots.
+func TestAfterALostLeaseItGoesOnUnderANewName(t *testing.T) {
+	s := newSite(t)
+	nodes, lost := make(chan string, 1000), make(chan error, 1000)
+	s.replica(func(ctx context.Context, run job.Run) error {
+		nodes <- run.Node
+		<-ctx.Done() // as long as the lease
+		lost <- context.Cause(ctx)
+		return ctx.Err()
+	}, func(c *replica.Config) { c.Grace = -1 })
+	first := waitFor(s, "a slot", nodes)
+	s.srv.Stop()
+	if cause := waitFor(s, "the end of the lease", lost); !errors.Is(cause, job.ErrLeaseLost) {
+		t.Errorf("cause %v, want %v", cause, job.ErrLeaseLost)
+	}
+	s.srv.Start()
+	for node := first; node == first; node = waitFor(s, "a slot under a new name", nodes) {
+		continue
+	}
+}
