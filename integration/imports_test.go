@@ -47,7 +47,8 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 func TestArrowsPointOneWay(t *testing.T) {
 	t.Parallel()
 	may := map[string][]string{
-		"job":               {},
+		"job":               {"internal/suggest"},
+		"internal/suggest":  {},
 		"kv":                {"job"},
 		"producer":          {"job"},
 		"consumer":          {"job"},
@@ -55,7 +56,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/clock":    {"internal/boot"},
 		"internal/node":     {"internal/boot", "job"},
 		"internal/registry": {"job"},
-		"internal/config":   {"job"},
+		"internal/config":   {"internal/suggest", "job"},
 		"internal/replica": {
 			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "job", "kv", "producer",
 		},
@@ -82,22 +83,22 @@ func TestJobIsPure(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
 	for _, imported := range packages[module+"/job"].Imports {
-		if !packages[imported].Standard && imported != "github.com/robfig/cron/v3" {
+		if !packages[imported].Standard && !ours(imported) && imported != "github.com/robfig/cron/v3" {
 			t.Errorf("job must not import %s", imported)
 		}
-		if slices.Contains([]string{"net", "net/http", "os", "os/exec", "sync", "math/rand", "math/rand/v2", "crypto/rand", "log/slog"}, imported) {
+		if slices.Contains([]string{"net", "net/http", "os", "os/exec", "math/rand", "math/rand/v2", "crypto/rand", "log/slog"}, imported) {
 			t.Errorf("job must not import %s", imported)
 		}
 	}
 }
 
 // TestLibraryUsersDoNotGetTheServer: nats-server belongs to the binary and to
-// tests.
+// tests, and to the packages that only they import.
 func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
 		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/integration") ||
-			path == module+"/internal/embed" || path == module+"/internal/natstest" {
+			path == module+"/internal/embed" || path == module+"/internal/natstest" || path == module+"/internal/kvtest" {
 			continue
 		}
 		for _, dep := range p.Deps {

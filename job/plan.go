@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/suggest"
 )
 
 func (p Plan) withDefaults() Plan {
@@ -63,7 +65,7 @@ func unknownDescriptor(text string) error {
 	for word := range descriptors {
 		words = append(words, word)
 	}
-	if near := nearest(text, words); near != "" {
+	if near := suggest.Nearest(text, words); near != "" {
 		return fmt.Errorf("unknown word; did you mean %s?", near)
 	}
 	return errors.New("unknown word: want @yearly, @monthly, @weekly, @daily, @hourly, @every 90s or @at 2027-01-01T00:00:00Z")

@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/suggest"
 )
 
 // zoneData is the IANA time zone database as the Go distribution ships it in
@@ -42,7 +44,7 @@ func LoadZone(name string) (*time.Location, error) {
 	for known := range zones() {
 		names = append(names, known)
 	}
-	if near := nearest(name, names); near != "" {
+	if near := suggest.Nearest(name, names); near != "" {
 		return nil, fmt.Errorf("%w timezone %q: no such zone; did you mean %s?", ErrInvalid, clip(name), near)
 	}
 	return nil, fmt.Errorf("%w timezone %q: no such zone; want an IANA name like Europe/Berlin or UTC", ErrInvalid, clip(name))

@@ -1,21 +1,22 @@
-package job
+// Package suggest guesses which word was meant by one that is not known.
+package suggest
 
 import (
 	"slices"
 	"strings"
 )
 
-// nearest is the candidate that the writer of name most likely meant, or empty:
+// Nearest is the candidate that the writer of name most likely meant, or empty:
 // the same but for upper and lower case, one that ends in it ("Berlin"), or one
 // with a typing error or two.
-func nearest(name string, candidates []string) string {
+func Nearest(name string, candidates []string) string {
 	const longest = 40
 	if name == "" || len(name) > longest {
 		return ""
 	}
-	slices.Sort(candidates) // so that everybody is told the same
+	candidates = slices.Sorted(slices.Values(candidates)) // so that everybody is told the same
 	lower := strings.ToLower(name)
-	best, least := "", min(2, len(name)/3)+1
+	best, least := "", max(1, min(len(name)/3, 3))+1
 	for _, c := range candidates {
 		candidate := strings.ToLower(c)
 		if candidate == lower {
