@@ -5,6 +5,7 @@ package natstest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -192,17 +193,21 @@ func (c *Cluster) JetStream(opts ...nats.Option) jetstream.JetStream {
 }
 
 // freePorts finds ports for the routes, which each server must know of the
-// others before any of them runs.
+// others before any of them runs. They are not of the range that systems hand
+// out: until its server listens, another test's "any free port" would take one.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
-	ports := make([]int, n)
+	ports, held := make([]int, n), make([]net.Listener, n)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+		Eventually(t, 10*time.Second, "a free port", func() bool {
+			ports[i] = 10_000 + rand.IntN(20_000)
+			var err error
+			held[i], err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports[i]))
+			return err == nil
+		})
+	}
+	for _, l := range held {
+		_ = l.Close()
 	}
 	return ports
 }
