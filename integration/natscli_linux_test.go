@@ -25,7 +25,7 @@ func TestReadmesNatsCommandsShowWhatRuns(t *testing.T) {
 	file := s.jobs("sleep 1.5", `name: work, schedule: "* * * * * *"`)
 	s.worker("w1", file)
 	s.worker("w2", file)
-	s.drawsWork()
+	s.untilWork()
 	slot := regexp.MustCompile(`work:20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	for _, command := range readmeCommands(t, "## Watching with the nats CLI") {
 		t.Run(command, func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestReadmesNatsCommandsShowWhatRuns(t *testing.T) {
 	}
 }
 
-// drawsWork waits until a slot runs.
-func (s *site) drawsWork() {
+// untilWork waits until a slot waits or runs.
+func (s *site) untilWork() {
 	s.t.Helper()
 	eventually(s.t, 20*time.Second, "a running slot", func() bool {
 		stream, err := s.js.Stream(s.t.Context(), "cronce_slots")

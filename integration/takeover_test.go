@@ -45,7 +45,6 @@ type begun struct {
 	owner, other *process
 	fence        int
 	family       []string
-	file         string
 	incarnation  string
 }
 
@@ -55,10 +54,10 @@ func (s *site) beginSlot(policies string) begun {
 	s.t.Helper()
 	instant := soon()
 	b := begun{site: s, id: slotID("stay", instant)}
-	b.file = s.jobs(staysOnce, "name: stay, "+at(instant)+policies)
-	w1 := s.worker("w1", b.file, "--lease", lease.String())
+	file := s.jobs(staysOnce, "name: stay, "+at(instant)+policies)
+	w1 := s.worker("w1", file, "--lease", lease.String())
 	w1.says("node is up") // the first one stores the lease, the second adopts it
-	w2 := s.worker("w2", b.file)
+	w2 := s.worker("w2", file)
 	eventually(s.t, 20*time.Second, "the first attempt and its family", func() bool {
 		return len(s.touched()) == 1 && len(s.lines("family")) == familySize
 	})
