@@ -3,6 +3,7 @@ package cronce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +81,51 @@ func TestReplicasRunEachSlotOnce(t *testing.T) {
 	for slot, n := range starts {
 		if n != 1 {
 			t.Errorf("%s was started %d times", slot, n)
+		}
+	}
+}
+
+// Who asks for as many as it has free places leaves the rest to the others.
+func TestEqualWorkersShareTheWork(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	const jobs, want = 30, 150
+	var mu sync.Mutex
+	work := map[string]int{}
+	total := 0
+	enough := make(chan struct{})
+	handler := func(_ context.Context, run job.Run) error {
+		<-time.After(100 * time.Millisecond) // the load: both have to have something to do
+		mu.Lock()
+		defer mu.Unlock()
+		work[run.Node]++
+		if total++; total == want {
+			close(enough)
+		}
+		return nil
+	}
+	for range 2 {
+		s, _ := scheduler(t, srv, cronce.WithConcurrency(4))
+		for i := range jobs {
+			if err := s.Handle(everySecond(fmt.Sprint("job", i)), handler); err != nil {
+				t.Fatal(err)
+			}
+		}
+		running(t, s)
+	}
+	select {
+	case <-enough:
+	case <-time.After(30 * time.Second):
+		t.Error("too slow")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(work) != 2 {
+		t.Fatalf("worked: %v, want two nodes", work)
+	}
+	for node, n := range work {
+		if n < total/3 {
+			t.Errorf("%s did %d of %d, want a third at least", node, n, total)
 		}
 	}
 }

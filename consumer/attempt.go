@@ -15,7 +15,8 @@ import (
 
 // attempt runs the handler of a slot that was claimed at fence, and records what
 // came of it.
-func (c *Consumer) attempt(j job.Job, rec job.Record, fence uint64, payload []byte) verdict {
+func (t *task) attempt(rec job.Record, fence uint64) verdict {
+	c, j := t.Consumer, t.policies()
 	handler := c.cfg.Handler(rec.Slot.Job)
 	// Between the won write and here the process may have slept (invariant 4).
 	if !c.cfg.Node.Trusted() || handler == nil {
@@ -32,8 +33,11 @@ func (c *Consumer) attempt(j job.Job, rec job.Record, fence uint64, payload []by
 	err := call(ctx, handler, job.Run{
 		Slot: rec.Slot, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
 		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace,
-		Payload: payload, Output: &out,
+		Payload: t.payload, Output: &out,
 	})
+	// The place is for handlers: the next slot need not wait until this one's
+	// outcome is on the broker's disk.
+	t.free()
 	stopped := errors.Is(context.Cause(ctx), job.ErrStopping)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)

@@ -5,10 +5,11 @@
 //
 //	pull    asks for exactly as many messages as there are free places
 //	held    marks each as in progress, at once and every third of a lease
-//	serve   enters the slot in the table of obligations, asks job.Decide what to
-//	        do, and does it: the claim is a write that has to be won
-//	attempt runs the handler under a context that ends with the node's lease
-//	complete writes the end of the attempt at the revision of its claim
+//	serve   enters the slot in the table of obligations
+//	task    asks job.Decide what to do, and does it: the claim is a write that has
+//	        to be won
+//	attempt runs the handler under a context that ends with the node's lease, and
+//	        writes its end at the revision of its claim
 //	settle  answers the broker: ack, later, drop, or nothing at all
 //
 // # The invariants that live here
@@ -41,7 +42,11 @@
 // from the owner's last mark, and a whole second one would pass before the slot
 // is looked at again.
 //
-// Requests for messages stand for a second. A request cannot be taken back, so a
+// A place is for a handler: it is free again when the handler has returned, before
+// its outcome is on the broker's disk. On a broker that syncs every write this is
+// half of a short slot's time.
+//
+// Requests for messages stand for a second at most. A request cannot be taken back, so a
 // worker that stops has to wait for its last one, give back what still comes, and
 // a frozen one swallows messages for no longer. Rejected: jetstream.Consume,
 // which fetches ahead, while AckWait runs on what waits in the process.

@@ -1,6 +1,9 @@
 package consumer
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // places counts the handlers that may still be started. What is asked of the
 // broker is what is taken from here, so no message ever waits in this process
@@ -30,6 +33,10 @@ func (p *places) take(ctx context.Context) int {
 		}
 	}
 }
+
+// lend is one place that was taken, as what gives it back: once, however often it
+// is called.
+func (p *places) lend() (free func()) { return sync.OnceFunc(func() { p.put(1) }) }
 
 func (p *places) put(n int) {
 	for range n {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -18,7 +19,13 @@ import (
 // request cannot be taken back: a worker that stops still has to receive, and
 // give back, what comes until then; and one that is frozen swallows messages for
 // no longer.
-const pullWait = time.Second
+//
+// It varies a little: with requests in step with jobs of every second, the same
+// worker would be the first in line each time.
+const (
+	pullWait    = time.Second
+	pullShorter = pullWait / 4
+)
 
 // pull asks for exactly as many messages as there are free places, until ctx
 // ends and the last request has run out. Nothing is fetched ahead. A source that
@@ -77,7 +84,7 @@ func (p *puller) request(ctx context.Context, n int, requests *sync.WaitGroup) (
 			return err
 		}
 	}
-	batch, err := p.source.Fetch(n, jetstream.FetchMaxWait(pullWait))
+	batch, err := p.source.Fetch(n, jetstream.FetchMaxWait(pullWait-rand.N(pullShorter)))
 	if err != nil {
 		p.source = nil
 		return err
@@ -91,8 +98,9 @@ func (p *puller) serveBatch(batch jetstream.MessageBatch, n int) {
 	for msg := range batch.Messages() {
 		left--
 		p.slots.Go(func() {
-			defer p.places.put(1)
-			p.serve(msg)
+			free := p.places.lend()
+			defer free()
+			p.serve(msg, free)
 		})
 	}
 	if err := batch.Error(); err != nil && !ordinary(err) {

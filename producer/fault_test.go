@@ -280,6 +280,29 @@ func TestClockThatStepsForwardLosesNoSlot(t *testing.T) {
 	})
 }
 
+// A broker whose clock jumps ten years ahead publishes nothing by it, and does not
+// carry the watermark there, however long this producer has been running.
+func TestAClockThatIsNotBelievedMovesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "*/5 * * * * *", "")
+		start := time.Now()
+		b.apply(j)
+		p := b.start()
+		advance(time.Minute)
+		p.step(10 * 365 * 24 * time.Hour)
+		advance(10 * time.Second)
+		if wm := b.watermark().Time; wm.After(time.Now()) {
+			t.Errorf("the watermark was carried to %v", wm)
+		}
+		p.step(-10 * 365 * 24 * time.Hour)
+		advance(61500 * time.Millisecond)
+		p.stop()
+		b.wantAll("a", slots(t, j, start, time.Now()))
+	})
+}
+
 func TestRunEndsWhenTheRegistryCannotBeWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,156 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// task is one delivered slot that this process has entered in its table of
+// obligations, from there to its verdict.
+type task struct {
+	*Consumer
+	d       job.Delivery
+	payload []byte
+
+	// free gives the task's place back.
+	free func()
+
+	// view is what is known of the slot at this turn.
+	view job.View
+}
+
+// maxTurns bounds how often a slot that others fight over is looked at in one
+// delivery.
+const maxTurns = 8
+
+// decide follows the claim rules until they end in a verdict. Each turn looks at
+// what is known, asks job.Decide, and tries the write it names; a conflict means
+// that something was not as it seemed, so it looks again.
+func (t *task) decide() verdict {
+	ctx := t.cfg.Node.Context()
+	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon}
+	for turn := range maxTurns {
+		// A first delivery most likely has no record: its claim is tried
+		// without a read, and the write decides.
+		if turn > 0 || t.d.Count > 1 {
+			if err := t.look(ctx); err != nil {
+				return t.postponed(err)
+			}
+		}
+		t.view.Now = t.cfg.Now()
+		if err := t.define(ctx); err != nil && job.NeedsDefinition(t.d, t.view) {
+			return t.postponed(err)
+		}
+		if v, decided := t.turn(ctx); decided {
+			return v
+		}
+	}
+	return after(time.Second)
+}
+
+// turn asks what to do, and does it. It reports false when the slot has to be
+// looked at again.
+func (t *task) turn(ctx context.Context) (verdict, bool) {
+	step := job.Decide(t.d, t.view)
+	if step.Action == job.Prove {
+		dead, wait, err := t.cfg.Node.Dead(ctx, t.view.Record.Node)
+		switch {
+		case err != nil:
+			return t.postponed(err), true
+		case !dead:
+			return after(wait + wait/100), true
+		}
+		t.view.OwnerDead = true
+		step = job.Decide(t.d, t.view)
+	}
+	switch step.Action {
+	case job.Ack:
+		return done(), true
+	case job.Later:
+		return after(step.Delay), true
+	case job.Start:
+		if t.isStopping() {
+			return after(0), true
+		}
+	}
+	return t.act(ctx, step)
+}
+
+// look reads the slot's record at the ledger's leader.
+func (t *task) look(ctx context.Context) error {
+	rec, revision, err := t.cfg.Ledger.Read(ctx, t.d.Slot)
+	t.view.Record, t.view.Revision, t.view.OwnerDead = nil, revision, false
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read slot %s: %w", t.d.Slot, err)
+	}
+	t.view.Record = &rec
+	return nil
+}
+
+// define finds the job's definition and handler.
+func (t *task) define(ctx context.Context) error {
+	t.view.Entry = nil
+	t.view.Handles = t.cfg.Handler(t.d.Slot.Job) != nil
+	entry, err := t.cfg.Registry.Lookup(ctx, t.d.Slot.Job, t.d.JobRevision)
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look up job %s: %w", t.d.Slot.Job, err)
+	}
+	t.view.Entry = &entry
+	return nil
+}
+
+// act writes the record of a step and goes on from there. It reports false when
+// the write was lost to somebody else.
+func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
+	rec := step.Record
+	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Revision)
+	switch {
+	case errors.Is(err, job.ErrConflict):
+		return verdict{}, false
+	case errors.Is(err, job.ErrUnknown) && ctx.Err() != nil:
+		// The incarnation has ended over it. The write may yet land, as a claim
+		// of a node that will be proved dead.
+		return silent(), true
+	case errors.Is(err, job.ErrUnknown):
+		return verdict{}, false // what became of it, the ledger tells
+	case err != nil:
+		return t.postponed(err), true
+	case step.Action == job.End:
+		t.emit(rec, revision)
+		return done(), true
+	}
+	if t.view.OwnerDead {
+		t.emitKind(job.EventTakeover, rec, revision, t.view.Record.Node)
+	}
+	return t.attempt(rec, revision), true
+}
+
+// policies are the job's. A slot whose job was deleted after its first claim goes
+// on, with the defaults for what its record does not keep (timeout, backoff).
+func (t *task) policies() job.Job {
+	if t.view.Entry == nil {
+		return job.Job{}.WithDefaults()
+	}
+	return t.view.Entry.Job.WithDefaults()
+}
+
+// postponed is the verdict on a slot about which nothing could be found out, or
+// whose write the broker refused: nothing was started, and it is wanted again.
+func (t *task) postponed(err error) verdict {
+	if t.cfg.Node.Context().Err() != nil {
+		return silent()
+	}
+	t.cfg.Logger.Warn("slot put off", "slot", t.d.Slot.ID(), "error", err)
+	return after(min(time.Second<<min(t.d.Count, 5), 30*time.Second))
+}
