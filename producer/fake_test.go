@@ -207,7 +207,7 @@ func (v *view) Now() time.Time {
 func (v *view) Error() time.Duration { return 2 * time.Millisecond }
 
 // Plausible is false beyond an hour, as by default.
-func (v *view) Plausible() bool { return v.Now().Sub(time.Now()).Abs() <= time.Hour }
+func (v *view) Plausible() bool { return time.Until(v.Now()).Abs() <= time.Hour }
 
 func (v *view) step(d time.Duration) {
 	v.mu.Lock()
