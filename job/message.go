@@ -45,12 +45,17 @@ type Message struct {
 	// the last of them at MissedLast.
 	Missed     int
 	MissedLast time.Time
+
+	// Offer is 0 for the copies of producers, whose message ID is the slot's, so
+	// that the stream folds them. A slot that is offered anew, because its
+	// message was lost, gets a message ID of its own: <slot ID>/r<Offer>.
+	Offer int
 }
 
 // Header returns the message's headers. They are what a nats.Header is made of.
 func (m Message) Header() map[string][]string {
 	h := map[string][]string{
-		HeaderMsgID:       {m.Slot.ID()},
+		HeaderMsgID:       {m.id()},
 		HeaderSlot:        {m.Slot.ID()},
 		HeaderJobRevision: {strconv.FormatUint(m.JobRevision, 10)},
 		HeaderNode:        {m.Node},
@@ -70,6 +75,14 @@ func (m Message) Header() map[string][]string {
 	return h
 }
 
+// id is the message's ID, under which the stream folds copies.
+func (m Message) id() string {
+	if m.Offer == 0 {
+		return m.Slot.ID()
+	}
+	return m.Slot.ID() + "/r" + strconv.Itoa(m.Offer)
+}
+
 // reoffer is what stands behind the slot ID in the Msg-Id of a message that was
 // offered again.
 var reoffer = regexp.MustCompile(`/r[0-9]+$`)
@@ -85,13 +98,17 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		return ""
 	}
 	var m Message
-	id := get(HeaderSlot)
-	if id == "" {
-		id = reoffer.ReplaceAllString(get(HeaderMsgID), "")
+	id, slot := get(HeaderMsgID), get(HeaderSlot)
+	if slot == "" {
+		slot = reoffer.ReplaceAllString(id, "")
 	}
 	var err error
-	if m.Slot, err = ParseSlotID(id); err != nil {
+	if m.Slot, err = ParseSlotID(slot); err != nil {
 		return Message{}, err
+	}
+	if n, ok := strings.CutPrefix(id, slot+"/r"); ok {
+		offer, _ := strconv.ParseUint(n, 10, 31)
+		m.Offer = int(offer)
 	}
 	m.Node, m.CaughtUp = get(HeaderNode), get(HeaderCaughtUp) != ""
 	number := func(name string, dst *uint64) {

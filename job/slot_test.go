@@ -112,6 +112,7 @@ func TestMessageRoundTripsThroughItsHeaders(t *testing.T) {
 			Due:         instant("due"),
 			CaughtUp:    rapid.Bool().Draw(t, "caught up"),
 			Missed:      rapid.IntRange(0, 1<<31).Draw(t, "missed"),
+			Offer:       rapid.IntRange(0, 3).Draw(t, "offer"),
 		}
 		if m.Missed > 1 {
 			m.MissedLast = instant("last missed")
@@ -125,13 +126,18 @@ func TestMessageRoundTripsThroughItsHeaders(t *testing.T) {
 func TestMessageOfferedAgainKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	want := job.NewSlot("report", at(t, "2026-11-21T07:00:00Z"))
-	for _, header := range []map[string][]string{
-		{job.HeaderSlot: {want.ID()}, job.HeaderMsgID: {want.ID() + "/r2"}},
-		{job.HeaderMsgID: {want.ID() + "/r2"}},
-		{job.HeaderMsgID: {want.ID()}},
+	for _, c := range []struct {
+		header map[string][]string
+		offer  int
+	}{
+		{map[string][]string{job.HeaderSlot: {want.ID()}, job.HeaderMsgID: {want.ID() + "/r2"}}, 2},
+		{map[string][]string{job.HeaderMsgID: {want.ID() + "/r2"}}, 2},
+		{map[string][]string{job.HeaderMsgID: {want.ID()}}, 0},
+		{job.Message{Slot: want, Offer: 1}.Header(), 1},
 	} {
+		header := c.header
 		m, err := job.ParseMessage(header)
-		if err != nil || m.Slot != want || !m.Due.Equal(want.At) {
+		if err != nil || m.Slot != want || !m.Due.Equal(want.At) || m.Offer != c.offer {
 			t.Errorf("%v reads %+v, %v", header, m, err)
 		}
 	}

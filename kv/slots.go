@@ -41,7 +41,7 @@ func (w wire) asyncClient() (jetstream.JetStream, error) {
 }
 
 // Publish sends a slot's message on its way, with the slot's ID as its message
-// ID, and returns without waiting. The returned function waits for the answer:
+// ID (or one of its own, see job.Message.Offer), and returns without waiting. The returned function waits for the answer:
 // duplicate says that the stream has had the slot already. An error that wraps
 // job.ErrUnknown is settled by publishing the same message again; that includes
 // a copy of another producer in flight.
