@@ -153,7 +153,7 @@ func TestTheEnvironmentTellsOfTheSlotAndOfNoOther(t *testing.T) {
 		}
 		var found []string
 		for line := range strings.Lines(out.String()) {
-			if strings.HasPrefix(line, "CRONCE_") {
+			if strings.HasPrefix(line, "CRONCE_") && !strings.HasPrefix(line, "CRONCE_TEST_") {
 				found = append(found, strings.TrimSuffix(line, "\n"))
 			}
 		}
