@@ -1,0 +1,163 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// claimCase is one slot's way through the ledger.
+type claimCase struct {
+	Name      string    `json:"name"`
+	Headers   headers   `json:"headers"`
+	Queue     string    `json:"queue"`
+	Published time.Time `json:"published"`
+	Horizon   duration  `json:"horizon"`
+
+	// Definition is the job's; absent: the job was deleted.
+	Definition *stored     `json:"definition,omitempty"`
+	Steps      []claimStep `json:"steps"`
+}
+
+// claimStep is one thing that a node does about the slot.
+type claimStep struct {
+	Node string    `json:"node"`
+	Do   string    `json:"do"` // decide, complete, release
+	Now  time.Time `json:"now"`
+
+	// Delivered, Unread, OwnerDead and NoHandler are about decide. Unread: the
+	// node has not looked for a record, and supposes that there is none.
+	Delivered int  `json:"delivered,omitempty"`
+	Unread    bool `json:"unread,omitempty"`
+	OwnerDead bool `json:"owner_dead,omitempty"`
+	NoHandler bool `json:"no_handler,omitempty"`
+
+	Result *attemptResult `json:"result,omitempty"`
+
+	// Wins is the revision that the step's write gets, if it is won.
+	Wins uint64 `json:"wins,omitempty"`
+
+	Action   string          `json:"action,omitempty"`
+	Delay    duration        `json:"delay,omitempty"`
+	At       *uint64         `json:"at,omitempty"`
+	Record   json.RawMessage `json:"record,omitempty"`
+	Conflict bool            `json:"conflict,omitempty"`
+}
+
+type attemptResult struct {
+	Error      string   `json:"error,omitempty"`
+	Permanent  bool     `json:"permanent,omitempty"`
+	RetryAfter duration `json:"retry_after,omitempty"`
+	Stopped    bool     `json:"stopped,omitempty"`
+	Output     string   `json:"output,omitempty"`
+	Backoff    duration `json:"backoff,omitempty"`
+}
+
+// slotLife is what stands in the ledger, and what each node holds as its claim.
+type slotLife struct {
+	claimCase
+	record   *job.Record
+	revision uint64
+	claims   map[string]claimed
+}
+
+type claimed struct {
+	record job.Record
+	fence  uint64
+}
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	hold(t, "claims.json", func(t *testing.T, c claimCase) claimCase {
+		life := slotLife{claimCase: c, claims: map[string]claimed{}}
+		for i := range c.Steps {
+			s := &c.Steps[i]
+			s.Action, s.Delay, s.At, s.Record, s.Conflict = "", 0, nil, nil, false
+			life.step(t, s, fmt.Sprintf("%s#%d", s.Node, i+1))
+		}
+		return c
+	})
+}
+
+func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
+	t.Helper()
+	held := l.claims[s.Node]
+	switch s.Do {
+	case "decide":
+		d, v := l.delivery(t, s), l.view(t, s)
+		step := job.Decide(d, v)
+		s.Action, s.Delay = actions[step.Action], duration(step.Delay)
+		if step.Action == job.Start || step.Action == job.End {
+			l.write(t, s, step.Record, v.Revision, nonce)
+		}
+	case "complete":
+		l.write(t, s, job.Complete(held.record, held.fence, s.Now, time.Duration(l.Horizon), s.Result.result()), held.fence, nonce)
+	case "release":
+		l.write(t, s, job.Release(held.record, s.Now), held.fence, nonce)
+	default:
+		t.Fatalf("no such thing to do: %q", s.Do)
+	}
+}
+
+var actions = map[job.Action]string{job.Ack: "ack", job.Later: "later", job.Prove: "prove", job.Start: "start", job.End: "end"}
+
+func (l *slotLife) delivery(t *testing.T, s *claimStep) job.Delivery {
+	t.Helper()
+	m, err := job.ParseMessage(l.Headers.lists())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job.Delivery{Message: m, Queue: l.Queue, Published: l.Published, Count: s.Delivered}
+}
+
+func (l *slotLife) view(t *testing.T, s *claimStep) job.View {
+	t.Helper()
+	v := job.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Handles: !s.NoHandler}
+	if !s.Unread {
+		v.Record, v.Revision = l.record, l.revision
+	}
+	if l.Definition != nil {
+		e := l.Definition.entry(t)
+		v.Entry = &e
+	}
+	return v
+}
+
+// write is the ledger: it stores what names the last revision, as JSON.
+func (l *slotLife) write(t *testing.T, s *claimStep, r job.Record, at uint64, nonce string) {
+	t.Helper()
+	r.Nonce = nonce
+	s.At, s.Record, s.Conflict = &at, raw(t, r), at != l.revision
+	if s.Conflict {
+		return
+	}
+	if s.Wins <= l.revision {
+		t.Fatalf("%s: the write at %d wins revision %d: want a larger one", l.Name, at, s.Wins)
+	}
+	read, err := job.DecodeRecord(s.Record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.record, l.revision = &read, s.Wins
+	if r.State == job.Running {
+		l.claims[s.Node] = claimed{read, s.Wins}
+	}
+}
+
+func (r *attemptResult) result() job.Result {
+	res := job.Result{Stopped: r.Stopped, Output: r.Output, Backoff: time.Duration(r.Backoff)}
+	if r.Error != "" {
+		res.Err = errors.New(r.Error)
+	}
+	if r.Permanent {
+		res.Err = job.Permanent(res.Err)
+	}
+	if r.RetryAfter > 0 {
+		res.Err = job.RetryAfter(time.Duration(r.RetryAfter), res.Err)
+	}
+	return res
+}

@@ -1,0 +1,141 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// layoutCase is a namespace on a real server: what is made, and what the writes
+// of the protocol look like to who listens.
+type layoutCase struct {
+	Namespace string          `json:"namespace"`
+	Settings  json.RawMessage `json:"settings"`
+
+	Streams  []map[string]any `json:"streams"`
+	Consumer map[string]any   `json:"consumer"`
+	Writes   []wireWrite      `json:"writes"`
+	Event    string           `json:"event_subject"`
+}
+
+type wireWrite struct {
+	What    string  `json:"what"`
+	Subject string  `json:"subject"`
+	Headers headers `json:"headers"`
+	Body    string  `json:"body,omitempty"`
+}
+
+func TestLayout(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	hold(t, "layout.json", func(t *testing.T, c layoutCase) layoutCase {
+		want, err := job.DecodeSettings(c.Settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		js := server.JetStream()
+		store, err := kv.Open(t.Context(), js, kv.Options{Namespace: c.Namespace, Want: want})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Streams = nil
+		for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_events"} {
+			stream, err := js.Stream(t.Context(), strings.Replace(name, "%", c.Namespace, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Streams = append(c.Streams, members(t, stream.CachedInfo().Config, "name", "subjects", "retention", "storage", "discard",
+				"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "num_replicas"))
+		}
+		queue, err := store.Slots().Queue(t.Context(), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Consumer = members(t, queue.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
+			"max_deliver", "max_ack_pending")
+		c.Writes = writes(t, server.Conn(), store)
+		c.Event = store.EventSubject(string(job.EventFailed), "report")
+		return c
+	})
+}
+
+// members picks out of a configuration what the protocol says of it, as it
+// stands in the API's JSON. Absent: false, or none.
+func members(t *testing.T, config any, names ...string) map[string]any {
+	t.Helper()
+	var all map[string]any
+	if err := json.Unmarshal(raw(t, config), &all); err != nil {
+		t.Fatal(err)
+	}
+	picked := map[string]any{}
+	for _, name := range names {
+		if v, ok := all[name]; ok {
+			picked[name] = v
+		}
+	}
+	return picked
+}
+
+// writes makes each kind of write once and listens to what is sent.
+func writes(t *testing.T, nc *nats.Conn, store *kv.Store) []wireWrite {
+	t.Helper()
+	sent, err := nc.SubscribeSync(">")
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := job.NewSlot("report", time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC))
+	record := job.Record{Slot: slot, Queue: "default", State: job.Running, Attempt: 1, Node: "a-1-1-x", Nonce: "a-1-1-x#1"}
+	var all []wireWrite
+	step := func(what string, do func() error) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		all = append(all, hear(t, sent, what))
+	}
+	revision := uint64(0)
+	step("create a record", func() (err error) { revision, err = store.Ledger().Write(t.Context(), record, 0); return err })
+	record.State, record.Nonce = job.Succeeded, "a-1-1-x#2"
+	step("update it", func() error { _, err := store.Ledger().Write(t.Context(), record, revision); return err })
+	definition := job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}, Owner: "file", Node: "a-1-1-x", Nonce: "a-1-1-x#3"}
+	step("create a definition", func() (err error) { revision, err = store.Jobs().Write(t.Context(), definition, 0); return err })
+	step("delete it", func() error { return store.Jobs().Delete(t.Context(), "report", revision) })
+	step("publish a slot", func() error {
+		answered, err := store.Slots().Publish("default", job.Message{Slot: slot, JobRevision: 1, Node: "a-1-1-x", Due: slot.At}, []byte(`{"n":1}`))
+		if err == nil {
+			_, err = answered(t.Context())
+		}
+		return err
+	})
+	return all
+}
+
+// hear takes the next message to a stream of the namespace; a nonce that is drawn
+// is blotted out.
+func hear(t *testing.T, sent *nats.Subscription, what string) wireWrite {
+	t.Helper()
+	for {
+		m, err := sent.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatalf("%s: nothing was sent: %v", what, err)
+		}
+		if !strings.HasPrefix(m.Subject, "$KV.") && !strings.Contains(m.Subject, ".slot.") {
+			continue
+		}
+		h := single(m.Header)
+		if h["Cronce-Nonce"] != "" {
+			h["Cronce-Nonce"] = "(any)"
+		}
+		return wireWrite{what, m.Subject, h, string(m.Data)}
+	}
+}

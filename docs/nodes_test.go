@@ -1,0 +1,88 @@
+package docs_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/job"
+)
+
+// fenceCase is a challenger that asks whether a node is dead, whose key it has
+// seen stand still for Still.
+type fenceCase struct {
+	Name  string    `json:"name"`
+	Node  string    `json:"node"`
+	By    string    `json:"by"`
+	Lease duration  `json:"lease"`
+	Now   time.Time `json:"now"`
+
+	// Value stands under the node's key at Revision, as far as the challenger
+	// has seen; absent: nothing, or a marker. Moved: the key has moved on since.
+	Value    json.RawMessage `json:"value,omitempty"`
+	Revision uint64          `json:"revision"`
+	Still    duration        `json:"still"`
+	Moved    json.RawMessage `json:"moved,omitempty"`
+
+	Dead    bool            `json:"dead"`
+	Wait    duration        `json:"wait,omitempty"`
+	At      *uint64         `json:"at,omitempty"`
+	Written json.RawMessage `json:"written,omitempty"`
+}
+
+func TestFences(t *testing.T) {
+	t.Parallel()
+	hold(t, "fences.json", func(t *testing.T, c fenceCase) fenceCase {
+		c.Dead, c.Wait, c.At, c.Written = false, 0, nil, nil
+		var clock time.Duration
+		key := &nodeKey{t: t, c: &c}
+		peers := node.NewPeers(node.PeersConfig{
+			Store: key, Lease: time.Duration(c.Lease), Now: func() time.Time { return c.Now }, Boot: func() time.Duration { return clock },
+		})
+		// The first question starts the stopwatch.
+		if _, _, err := peers.Dead(t.Context(), c.Node, c.By); err != nil {
+			t.Fatal(err)
+		}
+		clock, key.moved = time.Duration(c.Still), c.Moved != nil
+		dead, wait, err := peers.Dead(t.Context(), c.Node, c.By)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Dead = dead; !dead {
+			c.Wait = duration(wait)
+		}
+		return c
+	})
+}
+
+// nodeKey is the node's key in the bucket.
+type nodeKey struct {
+	t     *testing.T
+	c     *fenceCase
+	moved bool
+}
+
+func (k *nodeKey) Read(context.Context, string) (job.Node, uint64, error) {
+	value, revision := k.c.Value, k.c.Revision
+	if k.moved {
+		value, revision = k.c.Moved, revision+1
+	}
+	if value == nil {
+		return job.Node{}, revision, job.ErrNotFound
+	}
+	n, err := job.DecodeNode(value)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return n, revision, nil
+}
+
+func (k *nodeKey) Write(_ context.Context, n job.Node, revision uint64) (uint64, error) {
+	k.c.At, k.c.Written = &revision, raw(k.t, n)
+	if k.moved {
+		return 0, job.ErrConflict
+	}
+	return revision + 1, nil
+}

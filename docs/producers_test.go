@@ -1,0 +1,144 @@
+package docs_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/producer"
+)
+
+// producerCase is a producer that starts at Now: what it finds, what it
+// publishes, and where it then moves the watermark.
+type producerCase struct {
+	Name    string    `json:"name"`
+	Now     time.Time `json:"now"`
+	Horizon duration  `json:"horizon"`
+
+	Watermark        *position `json:"watermark,omitempty"`
+	Definition       stored    `json:"definition"`
+	RegistryRevision uint64    `json:"registry_revision"`
+
+	Messages []published `json:"messages,omitempty"`
+	// MissedSingly stands for the messages with Cronce-Missed: 1 where there are
+	// many; they are one per slot, in order, and sent before the range.
+	MissedSingly *run      `json:"missed_singly,omitempty"`
+	After        *position `json:"watermark_after"`
+}
+
+type position struct {
+	Time         time.Time `json:"time"`
+	Revision     uint64    `json:"registry_revision"`
+	RegistryTime time.Time `json:"registry_time,omitzero"`
+}
+
+type published struct {
+	Queue   string          `json:"queue"`
+	Headers headers         `json:"headers"`
+	Body    json.RawMessage `json:"body,omitempty"`
+}
+
+type run struct {
+	Count int    `json:"count"`
+	First string `json:"first"`
+	Last  string `json:"last"`
+}
+
+func TestProducers(t *testing.T) {
+	t.Parallel()
+	hold(t, "producers.json", func(t *testing.T, c producerCase) producerCase {
+		b := &broker{t: t, c: c, written: make(chan struct{})}
+		synctest.Test(t, func(t *testing.T) {
+			p, err := producer.New(producer.Config{
+				Node: "a-1-1-x", Registry: b, Watermark: b, Slots: b, Clock: b, Horizon: time.Duration(c.Horizon),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			b.written = make(chan struct{}) // of the bubble
+			ended := make(chan error, 1)
+			go func() { ended <- p.Run(ctx) }()
+			select {
+			case <-b.written:
+			case <-ctx.Done():
+				t.Errorf("%s: the watermark was not moved", c.Name)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		c.After, c.Messages, c.MissedSingly = b.after, b.messages, nil
+		c.summarise()
+		return c
+	})
+}
+
+// summarise replaces many single missed slots by their number.
+func (c *producerCase) summarise() {
+	const many = 10
+	if len(c.Messages) <= many {
+		return
+	}
+	var rest []published
+	c.MissedSingly = &run{}
+	for _, m := range c.Messages {
+		if m.Headers[job.HeaderMissed] != "1" {
+			rest = append(rest, m)
+			continue
+		}
+		if c.MissedSingly.Count++; c.MissedSingly.First == "" {
+			c.MissedSingly.First = m.Headers[job.HeaderSlot]
+		}
+		c.MissedSingly.Last = m.Headers[job.HeaderSlot]
+	}
+	c.Messages = rest
+}
+
+// broker is all that a producer sees of one, at an instant that does not pass.
+type broker struct {
+	t        *testing.T
+	c        producerCase
+	messages []published
+	after    *position
+	written  chan struct{}
+}
+
+func (b *broker) Now() time.Time       { return b.c.Now }
+func (b *broker) Error() time.Duration { return 0 }
+func (b *broker) Plausible() bool      { return true }
+func (b *broker) Connected() bool      { return true }
+
+func (b *broker) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
+	e := b.c.Definition.entry(b.t)
+	f(job.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Time: e.Time, Entry: e})
+	f(job.RegistryEvent{Ready: true, Revision: b.c.RegistryRevision})
+	<-ctx.Done()
+	return nil
+}
+
+func (b *broker) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+	b.messages = append(b.messages, published{queue, single(m.Header()), payload})
+	return func(context.Context) (bool, error) { return false, nil }, nil
+}
+
+func (b *broker) Read(context.Context) (job.Watermark, uint64, error) {
+	if b.c.Watermark == nil {
+		return job.Watermark{}, 0, job.ErrNotFound
+	}
+	p := b.c.Watermark
+	return job.Watermark{Time: p.Time, Revision: p.Revision, RegistryTime: p.RegistryTime}, 1, nil
+}
+
+func (b *broker) Write(_ context.Context, w job.Watermark, revision uint64) (uint64, error) {
+	if b.after == nil {
+		b.after = &position{w.Time, w.Revision, w.RegistryTime}
+		close(b.written)
+	}
+	return revision + 1, nil
+}

@@ -1,0 +1,79 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// registryCase is the life of one entry: definitions that are applied to it one
+// after the other.
+type registryCase struct {
+	Name  string      `json:"name"`
+	Steps []applyStep `json:"steps"`
+}
+
+type applyStep struct {
+	Job   json.RawMessage `json:"apply"`
+	Owner string          `json:"owner"`
+	Node  string          `json:"node"`
+	Force bool            `json:"force,omitempty"`
+
+	// Revision and Time are the broker's, of the write that the step makes.
+	Revision uint64    `json:"revision"`
+	Time     time.Time `json:"time"`
+
+	Change string `json:"change"`
+	// Value is what is written; Plans how a reader then sees the job's past.
+	Value json.RawMessage `json:"value,omitempty"`
+	Plans []planSpan      `json:"plans,omitempty"`
+}
+
+// planSpan is a plan with the slots that belong to it: later than After, up to
+// and including Until.
+type planSpan struct {
+	Schedule string    `json:"schedule"`
+	After    time.Time `json:"after"`
+	Until    time.Time `json:"until,omitzero"`
+}
+
+var changes = map[job.Change]string{
+	job.Unchanged: "unchanged", job.Changed: "written", job.Superseded: "superseded", job.Held: "held",
+}
+
+func TestRegistryEntries(t *testing.T) {
+	t.Parallel()
+	hold(t, "registry.json", func(t *testing.T, c registryCase) registryCase {
+		var entry *job.Entry
+		for i := range c.Steps {
+			entry = c.Steps[i].apply(t, entry)
+		}
+		return c
+	})
+}
+
+func (s *applyStep) apply(t *testing.T, old *job.Entry) *job.Entry {
+	t.Helper()
+	var j job.Job
+	if err := json.Unmarshal(s.Job, &j); err != nil {
+		t.Fatal(err)
+	}
+	next, change, err := job.Upsert(old, j, s.Owner, s.Node, s.Force)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Change, s.Value, s.Plans = changes[change], nil, nil
+	if change != job.Changed {
+		return old
+	}
+	next.Nonce = fmt.Sprintf("%s#%d", s.Node, s.Revision)
+	s.Value = raw(t, next)
+	e := stored{s.Revision, s.Time, s.Value}.entry(t)
+	for _, p := range e.Plans() {
+		s.Plans = append(s.Plans, planSpan{p.Plan.Schedule, p.From, p.To})
+	}
+	return &e
+}

@@ -1,0 +1,140 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+type nameCase struct {
+	ID      string    `json:"id,omitempty"`
+	Key     string    `json:"key,omitempty"`
+	Job     string    `json:"job,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+	Token   string    `json:"token,omitempty"`
+	Range   bool      `json:"range,omitempty"`
+	Refused string    `json:"refused,omitempty"`
+}
+
+// A case is asked about by its ID, or by its key where it has no ID.
+func TestSlotNames(t *testing.T) {
+	t.Parallel()
+	hold(t, "names.json", func(t *testing.T, c nameCase) nameCase {
+		slot, err := job.ParseSlotID(c.ID)
+		if c.ID == "" {
+			slot, err = job.ParseSlotKey(c.Key)
+		}
+		if err != nil {
+			return nameCase{ID: c.ID, Key: c.Key, Refused: refusal(t, err)}
+		}
+		if back, err := job.ParseSlotKey(slot.Key()); err != nil || back != slot {
+			t.Errorf("key %s reads %+v, %v", slot.Key(), back, err)
+		}
+		return nameCase{ID: slot.ID(), Key: slot.Key(), Job: slot.Job, At: slot.At, Token: slot.Token, Range: slot.Range}
+	})
+}
+
+type messageCase struct {
+	Headers     headers   `json:"headers"`
+	Slot        string    `json:"slot,omitempty"`
+	JobRevision uint64    `json:"job_revision,omitempty"`
+	Node        string    `json:"node,omitempty"`
+	Due         time.Time `json:"due,omitzero"`
+	CaughtUp    bool      `json:"caught_up,omitempty"`
+	Missed      int       `json:"missed,omitempty"`
+	MissedLast  time.Time `json:"missed_last,omitzero"`
+	Offer       int       `json:"offer,omitempty"`
+
+	// Written says that the message is written with just these headers.
+	Written bool   `json:"written"`
+	Refused string `json:"refused,omitempty"`
+}
+
+func TestSlotMessages(t *testing.T) {
+	t.Parallel()
+	hold(t, "messages.json", func(t *testing.T, c messageCase) messageCase {
+		m, err := job.ParseMessage(c.Headers.lists())
+		if err != nil {
+			return messageCase{Headers: c.Headers, Refused: refusal(t, err)}
+		}
+		return messageCase{
+			Headers: c.Headers, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp,
+			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
+		}
+	})
+}
+
+type valueCase struct {
+	Name  string          `json:"name"`
+	Kind  string          `json:"kind"`
+	Value json.RawMessage `json:"value"`
+
+	// Written is what a program that read the value writes again, where that is
+	// not the same.
+	Written json.RawMessage `json:"written,omitempty"`
+	Refused string          `json:"refused,omitempty"`
+}
+
+func TestStoredValues(t *testing.T) {
+	t.Parallel()
+	hold(t, "values.json", func(t *testing.T, c valueCase) valueCase {
+		read, err := decodeValue(t, c.Kind, c.Value)
+		if c.Written, c.Refused = nil, refusal(t, err); err != nil {
+			return c
+		}
+		if again := raw(t, read); !sameJSON(t, again, c.Value) {
+			c.Written = again
+		}
+		return c
+	})
+}
+
+func decodeValue(t *testing.T, kind string, data []byte) (any, error) {
+	t.Helper()
+	switch kind {
+	case "settings":
+		return job.DecodeSettings(data)
+	case "definition":
+		e, err := job.DecodeEntry(data, 7, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+		return e.Definition, err
+	case "node":
+		return job.DecodeNode(data)
+	case "record":
+		return job.DecodeRecord(data)
+	case "watermark":
+		return job.DecodeWatermark(data)
+	case "event":
+		var e job.Event
+		err := json.Unmarshal(data, &e)
+		return e, err
+	}
+	t.Fatalf("no such kind of value: %q", kind)
+	return nil, nil
+}
+
+type definitionCase struct {
+	Job json.RawMessage `json:"job"`
+
+	// Canonical is the text that is hashed.
+	Canonical string `json:"canonical"`
+	Hash      string `json:"hash"`
+}
+
+func TestDefinitionHashes(t *testing.T) {
+	t.Parallel()
+	hold(t, "definitions.json", func(t *testing.T, c definitionCase) definitionCase {
+		var j job.Job
+		if err := json.Unmarshal(c.Job, &j); err != nil {
+			t.Fatal(err)
+		}
+		hash, err := j.Hash()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Canonical, c.Hash = string(raw(t, j)), hash
+		return c
+	})
+}
