@@ -1,0 +1,230 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// slotLedger and nodeKeys are what a client works on; kv satisfies them.
+type slotLedger interface {
+	Read(context.Context, job.Slot) (job.Record, uint64, error)
+	Write(context.Context, job.Record, uint64) (uint64, error)
+}
+
+type nodeKeys interface {
+	Read(context.Context, string) (job.Node, uint64, error)
+	Write(context.Context, job.Node, uint64) (uint64, error)
+}
+
+// fleet is the clients, and what they have in common.
+type fleet struct {
+	t       *testing.T
+	h       *history
+	clients []*client
+
+	// first is the oldest slot without an outcome: clients work on it and on the
+	// few after it.
+	first atomic.Int64
+
+	// turns and unknown count what was done, and what was not answered, for the
+	// faults to wait for.
+	turns, unknown atomic.Int64
+}
+
+// windowSlots is how many slots are worked on at a time.
+const windowSlots = 3
+
+var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+func slotAt(i int64) job.Slot { return job.NewSlot("report", epoch.Add(time.Duration(i)*time.Minute)) }
+
+// fault breaks something in the middle of a round, waits until as many calls as
+// felt went unanswered, or the round is over, and mends it.
+type fault struct {
+	breaks func()
+	felt   int64
+	mends  func() // nil: there is nothing to mend
+}
+
+// round has every client take some turns, with a fault in the middle.
+func (f *fleet) round(ctx context.Context, turns int, fault *fault) {
+	f.t.Helper()
+	begun := f.turns.Load()
+	all := int64(turns * len(f.clients))
+	var clients sync.WaitGroup
+	for _, c := range f.clients {
+		clients.Go(func() {
+			for range turns {
+				c.turn(ctx)
+				f.turns.Add(1)
+			}
+		})
+	}
+	done := func(n int64) bool { return f.turns.Load() >= begun+n }
+	if fault != nil {
+		f.reach("half of a round", func() bool { return done(all / 2) })
+		unknown := f.unknown.Load()
+		fault.breaks()
+		f.reach("the fault to be felt", func() bool { return done(all) || f.unknown.Load() >= unknown+fault.felt })
+		if fault.mends != nil {
+			fault.mends()
+		}
+	}
+	clients.Wait()
+	if ctx.Err() != nil {
+		f.t.Fatalf("the round did not end in time: %v", ctx.Err())
+	}
+}
+
+// client is a worker without a clock: it claims, completes, fences and takes
+// over whenever its dice say so, by the real claim rules, and goes on writing at
+// its old revisions when it was fenced.
+type client struct {
+	*fleet
+	id    int
+	dice  *rand.Rand
+	slots slotLedger
+	nodes nodeKeys
+
+	lives, writes int
+	name          string
+	beatAt        uint64
+	open          []claimed
+}
+
+// claimed is a slot that the client owns, or once owned.
+type claimed struct {
+	record job.Record
+	fence  uint64
+}
+
+func (f *fleet) enlist(dice *rand.Rand, slots slotLedger, nodes nodeKeys) {
+	f.clients = append(f.clients, &client{fleet: f, id: len(f.clients), dice: dice, slots: slots, nodes: nodes})
+}
+
+// chance is true once in n times.
+func (c *client) chance(n int) bool { return c.dice.IntN(n) == 0 }
+
+func (c *client) turn(ctx context.Context) {
+	switch {
+	case c.name == "":
+		c.begin(ctx)
+	case c.chance(4):
+		c.beat(ctx)
+	case len(c.open) > 0 && c.chance(2):
+		c.complete(ctx)
+	default:
+		c.serve(ctx, slotAt(c.first.Load()+c.dice.Int64N(windowSlots)))
+	}
+}
+
+// begin starts a new incarnation. Its first heartbeat is for the next turn to
+// repeat, under yet another name, if it is not answered.
+func (c *client) begin(ctx context.Context) {
+	c.lives++
+	c.name, c.beatAt = fmt.Sprintf("w%d-%d", c.id, c.lives), 0
+	c.beat(ctx)
+}
+
+func (c *client) beat(ctx context.Context) {
+	n := job.Node{Name: c.name, State: job.NodeAlive, Started: epoch, Lease: job.DefaultLease, Nonce: c.nonce()}
+	revision, out := c.writeNode(ctx, "beat", n, c.beatAt)
+	if out == won {
+		c.beatAt = revision
+		return
+	}
+	c.name = "" // fenced, or its silence has been too long
+}
+
+// serve does with a slot what a worker does with a delivery of it.
+func (c *client) serve(ctx context.Context, slot job.Slot) {
+	if slices.ContainsFunc(c.open, func(o claimed) bool { return o.record.Slot == slot }) {
+		return // owed already
+	}
+	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}}}}
+	v := job.View{Now: slot.At.Add(time.Hour), Self: c.name, Horizon: job.DefaultHorizon, Entry: entry, Handles: true}
+	d := job.Delivery{Message: job.Message{Slot: slot, Due: slot.At}, Queue: "default", Published: slot.At, Count: 1}
+	if !c.chance(3) && !c.look(ctx, slot, &v) {
+		return
+	}
+	step, what := job.Decide(d, v), "claim"
+	if step.Action == job.Prove {
+		if !c.dead(ctx, v.Record.Node) {
+			return
+		}
+		v.OwnerDead = true
+		step, what = job.Decide(d, v), "takeover"
+	}
+	switch step.Action {
+	case job.Start, job.End:
+		c.claim(ctx, what, step, v.Revision)
+	case job.Ack:
+		if i := int64(slot.At.Sub(epoch) / time.Minute); i == c.first.Load() {
+			c.first.CompareAndSwap(i, i+1)
+		}
+	}
+}
+
+func (c *client) claim(ctx context.Context, what string, step job.Step, at uint64) {
+	rec := step.Record
+	rec.Nonce = c.nonce()
+	fence, out := c.writeSlot(ctx, what, rec, at)
+	switch {
+	case out == unanswered:
+		c.name = ""
+	case out == won && step.Action == job.Start:
+		c.open = append(c.open, claimed{rec, fence})
+	}
+}
+
+// complete ends an attempt, or the client's life: its slots are then for others
+// to take over. That it was fenced keeps it from nothing: a zombie tries.
+func (c *client) complete(ctx context.Context) {
+	i := c.dice.IntN(len(c.open))
+	o := c.open[i]
+	if c.chance(6) {
+		c.open, c.name = nil, ""
+		return
+	}
+	c.open = slices.Delete(c.open, i, i+1)
+	res := job.Result{Err: errors.New("again")}
+	if c.chance(10) {
+		res.Err = nil
+	}
+	rec := job.Complete(o.record, o.fence, o.record.Slot.At.Add(time.Minute), job.DefaultHorizon, res)
+	rec.Nonce = c.nonce()
+	if _, out := c.writeSlot(ctx, "complete", rec, o.fence); out == unanswered {
+		c.name = ""
+	}
+}
+
+// dead fences a node, now and then: the write must be sound at any time, it is
+// its meaning that needs the silence of a lease.
+func (c *client) dead(ctx context.Context, name string) bool {
+	n, revision, ok := c.lookNode(ctx, name)
+	switch {
+	case !ok:
+		return false
+	case n.State == job.NodeFenced:
+		return true
+	case c.chance(2):
+		return false
+	}
+	n.Name, n.State, n.FencedBy, n.Nonce = name, job.NodeFenced, c.name, c.nonce()
+	_, out := c.writeNode(ctx, "fence", n, revision)
+	return out == won
+}
+
+func (c *client) nonce() string {
+	c.writes++
+	return fmt.Sprintf("%d#%d", c.id, c.writes)
+}

@@ -1,0 +1,195 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	clientsBehind = 3 // a proxy that can lose answers
+	clientsBeside = 3
+	turnsPerRound = 30
+)
+
+// recruit makes a fleet on a broker, some of it behind a proxy. wrap stands
+// between the clients and the slots' ledger.
+func recruit(t *testing.T, beside func() jetstream.JetStream, proxy *natstest.Proxy, wrap func(slotLedger) slotLedger) *fleet {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	f := &fleet{t: t, h: newHistory()}
+	for i := range clientsBehind + clientsBeside {
+		js := beside
+		if i < clientsBehind {
+			js = func() jetstream.JetStream {
+				return natstest.JetStream(t, natstest.Connect(t, proxy.URL(), nats.IgnoreDiscoveredServers()))
+			}
+		}
+		store, err := kv.Open(t.Context(), js(), kv.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.enlist(rand.New(rand.NewPCG(seed, uint64(i))), wrap(store.Ledger()), store.Nodes())
+	}
+	return f
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func real(l slotLedger) slotLedger { return l }
+
+// report says what the history has of each kind, and fails when it has none of
+// what it was made for.
+func (f *fleet) report() {
+	f.t.Helper()
+	kinds := map[string]int{}
+	for _, c := range f.h.calls {
+		kinds[c.what+" "+string(c.outcome)]++
+	}
+	f.t.Logf("%d calls: %v", len(f.h.calls), kinds)
+	for _, kind := range []string{"claim won", "claim conflict", "takeover won", "fence won", "beat conflict", "complete won", "complete conflict"} {
+		if kinds[kind] == 0 {
+			f.t.Errorf("the history has no %q: it shows nothing", kind)
+		}
+	}
+	if f.unknown.Load() == 0 {
+		f.t.Error("every call was answered at once: the faults showed nothing")
+	}
+}
+
+// TestTheLedgerIsLinearizableOnOneServer: through lost answers, cut connections
+// and a restart, reads included.
+func TestTheLedgerIsLinearizableOnOneServer(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	proxy := natstest.NewProxy(t, server.ClientURL())
+	f := recruit(t, func() jetstream.JetStream { return server.JetStream() }, proxy, real)
+	ctx := within(t, 40*time.Second)
+	deaf := fault{proxy.Deafen, clientsBehind, proxy.Heal}
+	for _, fault := range []*fault{nil, &deaf, {breaks: server.Restart}, {proxy.Part, 0, proxy.Heal}, &deaf} {
+		f.round(ctx, turnsPerRound, fault)
+	}
+	f.report()
+	f.h.mustBeLinearizable(t, false)
+}
+
+// TestTheLedgerIsLinearizableOnThreeServers: through lost answers and the stop of
+// the ledger's leader. Reads are hints there, as package kv says: a leader that
+// was just elected may answer with what was true a moment ago.
+func TestTheLedgerIsLinearizableOnThreeServers(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.RunCluster(t)
+	if _, err := kv.Open(t.Context(), cluster.JetStream(), kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	leader := cluster.Leader("KV_cronce_ledger")
+	entry := cluster.Servers[0]
+	if entry == leader {
+		entry = cluster.Servers[1]
+	}
+	proxy := natstest.NewProxy(t, entry.ClientURL())
+	f := recruit(t, func() jetstream.JetStream { return cluster.JetStream() }, proxy, real)
+	ctx := within(t, 60*time.Second)
+	deaf := fault{proxy.Deafen, clientsBehind, proxy.Heal}
+	for _, fault := range []*fault{nil, &deaf, {breaks: leader.Stop}, &deaf} {
+		f.round(ctx, turnsPerRound, fault)
+	}
+	f.report()
+	f.h.mustBeLinearizable(t, true)
+}
+
+// TestTheCheckerCatchesBrokenLedgers runs the same fleet on ledgers that are
+// wrong in one way each: their histories must be found impossible.
+func TestTheCheckerCatchesBrokenLedgers(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]func(slotLedger) slotLedger{
+		"AWriteThatIgnoresTheRevision":       func(l slotLedger) slotLedger { return careless{l} },
+		"AWriteThatTakesSilenceForAConflict": func(l slotLedger) slotLedger { return hasty{l} },
+		"AReadThatIsRemembered":              func(l slotLedger) slotLedger { return &forgetful{slotLedger: l, seen: map[job.Slot]memory{}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Run(t)
+			proxy := natstest.NewProxy(t, server.ClientURL())
+			f := recruit(t, func() jetstream.JetStream { return server.JetStream() }, proxy, broken)
+			ctx := within(t, 40*time.Second)
+			// A single round may happen not to show it.
+			const rounds = 5
+			for range rounds {
+				f.round(ctx, turnsPerRound, &fault{proxy.Deafen, clientsBehind, proxy.Heal})
+				result, _, err := f.h.check(false)
+				if err != nil || result == porcupine.Illegal {
+					return
+				}
+			}
+			t.Fatalf("%d calls on a broken ledger were taken for right", len(f.h.calls))
+		})
+	}
+}
+
+// careless writes whatever stands there.
+type careless struct{ slotLedger }
+
+func (l careless) Write(ctx context.Context, r job.Record, _ uint64) (uint64, error) {
+	_, revision, err := l.Read(ctx, r.Slot)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		return 0, err
+	}
+	return l.slotLedger.Write(ctx, r, revision)
+}
+
+// hasty takes no answer for a no, and does not wait long for one.
+type hasty struct{ slotLedger }
+
+func (l hasty) Write(ctx context.Context, r job.Record, at uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	revision, err := l.slotLedger.Write(ctx, r, at)
+	if errors.Is(err, job.ErrUnknown) {
+		return 0, job.ErrConflict
+	}
+	return revision, err
+}
+
+// forgetful answers a read with what its last read saw.
+type forgetful struct {
+	slotLedger
+	mu   sync.Mutex
+	seen map[job.Slot]memory
+}
+
+type memory struct {
+	record   job.Record
+	revision uint64
+}
+
+func (l *forgetful) Read(ctx context.Context, s job.Slot) (job.Record, uint64, error) {
+	l.mu.Lock()
+	m, known := l.seen[s]
+	l.mu.Unlock()
+	if known {
+		return m.record, m.revision, nil
+	}
+	r, revision, err := l.slotLedger.Read(ctx, s)
+	if err == nil {
+		l.mu.Lock()
+		l.seen[s] = memory{r, revision}
+		l.mu.Unlock()
+	}
+	return r, revision, err
+}
