@@ -84,6 +84,10 @@ type Event struct {
 	// Peer is the other node: the one that was fenced, or whose slot was taken
 	// over.
 	Peer string `json:"peer,omitempty"`
+
+	// Reopened says that somebody gave the slot a new start, although it may have
+	// an outcome: a second one is then no contradiction.
+	Reopened bool `json:"reopened,omitempty"`
 }
 
 // NoJob is the last token of the subject of an event that is about no job.

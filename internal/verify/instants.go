@@ -1,0 +1,53 @@
+package verify
+
+import (
+	"iter"
+	"maps"
+	"math/bits"
+	"slices"
+)
+
+// instants is a set of instants, in seconds since 1970: one word for each 64
+// seconds in which there is one. The zero value is empty and cannot be added to.
+type instants map[int64]uint64
+
+func word(u int64) (key int64, bit uint64) { return u >> 6, 1 << (u & 63) }
+
+func (s instants) add(u int64) {
+	key, bit := word(u)
+	s[key] |= bit
+}
+
+func (s instants) has(u int64) bool {
+	key, bit := word(u)
+	return s[key]&bit != 0
+}
+
+// take removes u, and reports whether it was there.
+func (s instants) take(u int64) bool {
+	key, bit := word(u)
+	old := s[key]
+	if old&bit == 0 {
+		return false
+	}
+	if old &^= bit; old == 0 {
+		delete(s, key)
+	} else {
+		s[key] = old
+	}
+	return true
+}
+
+// all yields the instants, ascending. Those that are taken while it runs may or
+// may not be among them.
+func (s instants) all() iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for _, key := range slices.Sorted(maps.Keys(s)) {
+			for w := s[key]; w != 0; w &= w - 1 {
+				if !yield(key<<6 + int64(bits.TrailingZeros64(w))) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package verify
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Lateness says how long after their due time handlers started.
+type Lateness struct {
+	// Slots is how many were started.
+	Slots int
+
+	// P50 and P99 are at most a sixteenth too large. Max is exact.
+	P50, P99, Max time.Duration
+
+	// Buckets count the slots up to each bound, and above the one before.
+	Buckets []Bucket
+}
+
+// Bucket is one bar of the histogram. The last one has no bound: Up is 0.
+type Bucket struct {
+	Up    time.Duration
+	Slots int
+}
+
+var bounds = [...]time.Duration{
+	10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
+	5 * time.Second, time.Minute, 10 * time.Minute, time.Hour,
+}
+
+// histogram counts durations in microseconds, in cells of which sixteen double
+// the value.
+type histogram struct {
+	slots   int
+	max     time.Duration
+	cells   [64 * 16]int
+	buckets [len(bounds) + 1]int
+}
+
+func (h *histogram) add(d time.Duration) {
+	d = max(d, 0) // started early is what clocks that are a little off show
+	h.slots++
+	h.max = max(h.max, d)
+	h.cells[cell(uint64(d.Microseconds()))]++
+	i := 0
+	for i < len(bounds) && d > bounds[i] {
+		i++
+	}
+	h.buckets[i]++
+}
+
+// cell is the index of v: itself below 32, then its five leading bits and how
+// often it was halved for them.
+func cell(v uint64) int {
+	shift := max(bits.Len64(v)-5, 0)
+	return shift*16 + int(v>>shift)
+}
+
+// top is the largest value of a cell.
+func top(cell int) uint64 {
+	if cell < 32 {
+		return uint64(cell)
+	}
+	shift := cell/16 - 1
+	return uint64(cell%16+17)<<shift - 1
+}
+
+func (h *histogram) quantile(part float64) time.Duration {
+	rank := int(part * float64(h.slots))
+	for i, n := range h.cells {
+		if rank -= n; rank < 0 {
+			return min(time.Duration(top(i))*time.Microsecond, h.max)
+		}
+	}
+	return h.max
+}
+
+func (h *histogram) lateness() Lateness {
+	l := Lateness{Slots: h.slots, Max: h.max}
+	if h.slots == 0 {
+		return l
+	}
+	l.P50, l.P99 = h.quantile(0.5), h.quantile(0.99)
+	for i, n := range h.buckets {
+		b := Bucket{Slots: n}
+		if i < len(bounds) {
+			b.Up = bounds[i]
+		}
+		l.Buckets = append(l.Buckets, b)
+	}
+	return l
+}

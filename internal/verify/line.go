@@ -1,0 +1,143 @@
+package verify
+
+import (
+	"math"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// line is one job: its plans, and what was seen of its slots.
+type line struct {
+	name  string
+	entry *job.Entry // nil: not in the registry
+
+	// stretches are the parts of its plans that are judged, oldest first. The
+	// walk stands at the current one, at the slot next.
+	stretches []stretch
+	current   int
+	next      int64
+
+	// slots is how many should exist, as far as the walk has come; open are
+	// those of them that have no record.
+	slots int
+	open  instants
+
+	// waiting have a message, overdue one that should have been taken long ago
+	// and no record.
+	waiting, overdue instants
+	tokens           map[string]bool // triggered runs that wait, overdue or not
+
+	// missed and coming are ranges of missed slots, recorded and still waiting.
+	missed, coming []span
+
+	// told had an outcome by the word of an event.
+	told instants
+
+	unsettled map[job.Slot]unsettled
+	doubled   map[job.Slot]string
+}
+
+// stretch is the slots of one schedule, both bounds inclusive.
+type stretch struct {
+	schedule    *job.Schedule
+	first, last int64
+	young       int64 // from here on it is too early to judge
+}
+
+type span struct{ first, last int64 }
+
+func within(spans []span, u int64) bool {
+	for _, s := range spans {
+		if s.first <= u && u <= s.last {
+			return true
+		}
+	}
+	return false
+}
+
+// unsettled is a record without an outcome.
+type unsettled struct {
+	state            job.State
+	node             string
+	started, retryAt time.Time
+	due              time.Time
+	queue            string
+	revision         uint64
+}
+
+const never = math.MaxInt64
+
+func newLine(name string, entry *job.Entry) *line {
+	return &line{
+		name: name, entry: entry, next: never,
+		open: instants{}, waiting: instants{}, overdue: instants{}, told: instants{},
+		tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{},
+	}
+}
+
+// begin puts the walk before the first slot.
+func (l *line) begin() {
+	if len(l.stretches) > 0 {
+		l.seek(l.stretches[0].first)
+	}
+}
+
+// seek moves the walk to the first slot that is not before u.
+func (l *line) seek(u int64) {
+	for ; l.current < len(l.stretches); l.current++ {
+		s := l.stretches[l.current]
+		next := s.schedule.Next(time.Unix(max(u, s.first)-1, 0))
+		if !next.IsZero() && next.Unix() <= s.last {
+			l.next = next.Unix()
+			return
+		}
+	}
+	l.next = never
+}
+
+// pass walks up to u, u included: what should exist up to there is open now.
+func (l *line) pass(u int64) {
+	for l.next <= u {
+		l.open.add(l.next)
+		l.slots++
+		l.seek(l.next + 1)
+	}
+}
+
+// end walks to the end, and takes out of what is open the slots that ranges of
+// missed ones cover, and those of which it is too early to say anything.
+func (l *line) end() (missed, young int) {
+	l.pass(never - 1)
+	for u := range l.open.all() {
+		switch {
+		case within(l.missed, u):
+			l.open.take(u)
+			missed++
+		case l.young(u) && !l.waiting.has(u):
+			l.open.take(u)
+			l.slots--
+			young++
+		}
+	}
+	return missed, young
+}
+
+// young reports whether it is too early to judge the planned slot u.
+func (l *line) young(u int64) bool {
+	for _, s := range l.stretches {
+		if s.first <= u && u <= s.last {
+			return u >= s.young
+		}
+	}
+	return false
+}
+
+// waits reports whether there is a message for the slot.
+func (l *line) waits(s job.Slot) bool {
+	if s.Token != "" {
+		_, ok := l.tokens[s.Token]
+		return ok
+	}
+	return l.waiting.has(s.At.Unix())
+}

@@ -1,0 +1,237 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Kind is what is wrong with a slot.
+type Kind string
+
+const (
+	Missing   Kind = "missing"    // it should exist, and there is no trace of it
+	NoOutcome Kind = "no_outcome" // nothing will move it, or should have long ago
+	Doubled   Kind = "doubled"    // it has more than one end
+)
+
+// Problem is a slot with which something is wrong.
+type Problem struct {
+	Kind Kind
+	Slot job.Slot
+	Due  time.Time // zero: not known
+
+	// State is the record's, or pending for a message without one. Empty: there
+	// is neither, or (Doubled) it does not matter.
+	State job.State
+	Node  string
+
+	// Detail says in words what was seen.
+	Detail string
+
+	// Beyond says why offering the slot again is not the remedy. Empty: it is.
+	Beyond string
+}
+
+// Problems walks to the end, and yields the slots with which something is wrong,
+// job by job, missing ones first. What is fed to the check meanwhile counts from
+// the next time on.
+func (c *Check) Problems() iter.Seq[Problem] {
+	lines := c.finish()
+	return func(yield func(Problem) bool) {
+		for _, l := range lines {
+			for p := range c.missing(l) {
+				if !yield(p) {
+					return
+				}
+			}
+			for _, p := range c.standing(l) {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// missing yields the slots of a job that have neither record nor message.
+func (c *Check) missing(l *line) iter.Seq[Problem] {
+	return func(yield func(Problem) bool) {
+		for u := range l.open.all() {
+			if l.waiting.has(u) || within(l.coming, u) {
+				continue
+			}
+			if !yield(c.lost(l, u)) {
+				return
+			}
+		}
+	}
+}
+
+// lost describes the missing slot u.
+func (c *Check) lost(l *line, u int64) Problem {
+	p := Problem{Kind: Missing, Slot: job.NewSlot(l.name, time.Unix(u, 0)), Detail: "neither a record nor a message"}
+	from := time.Time{}
+	for _, plan := range l.entry.Plans() {
+		if plan.From.Unix() < u {
+			from = plan.From
+		}
+	}
+	for _, s := range l.stretches {
+		if s.first <= u && u <= s.last {
+			p.Due = p.Slot.At.Add(s.schedule.Delay())
+		}
+	}
+	switch {
+	case !c.published(l.entry.Revision, from, p.Due):
+		p.Detail = "not published: the producers' watermark has not passed it"
+		p.Beyond = "the next producer publishes it, or records it as missed, by the job's catch-up policy"
+	case c.old(p.Slot.At):
+		p.Beyond = c.beyondHorizon()
+	}
+	return p
+}
+
+// published reports whether the watermark vouches for a slot due at due, of a
+// plan that came into force at from.
+func (c *Check) published(revision uint64, from, due time.Time) bool {
+	w := c.cfg.Watermark
+	return !due.After(w.Time) && (revision <= w.Revision || !from.After(w.RegistryTime))
+}
+
+func (c *Check) old(at time.Time) bool { return c.cfg.Now.Sub(at) > c.cfg.Settings.Horizon }
+
+func (c *Check) beyondHorizon() string {
+	return fmt.Sprintf("older than the horizon of %v: it must not run any more", c.cfg.Settings.Horizon)
+}
+
+// standing are the slots of a job that have a trace, and a problem.
+func (c *Check) standing(l *line) []Problem {
+	var found []Problem
+	busy := false
+	for s, r := range l.unsettled {
+		p := Problem{Kind: NoOutcome, Slot: s, Due: r.due, State: r.state, Node: r.node}
+		if p.Detail = c.stuck(l, s, r); p.Detail == "" {
+			busy = true
+			continue
+		}
+		p.Beyond = c.beyond(l, s, r)
+		found = append(found, p)
+	}
+	// With any overlap policy but allow, a slot may have to wait for an older one
+	// that runs.
+	if !busy || l.entry != nil && l.entry.Job.WithDefaults().Overlap == job.OverlapAllow {
+		for u := range l.overdue.all() {
+			found = append(found, pending(job.NewSlot(l.name, time.Unix(u, 0))))
+		}
+		for token, overdue := range l.tokens {
+			if overdue {
+				found = append(found, pending(job.Slot{Job: l.name, Token: token}))
+			}
+		}
+	}
+	for s, why := range l.doubled {
+		found = append(found, Problem{Kind: Doubled, Slot: s, Detail: why, Beyond: "what was done twice cannot be undone"})
+	}
+	slices.SortFunc(found, func(x, y Problem) int {
+		return cmp.Or(x.Slot.At.Compare(y.Slot.At), cmp.Compare(x.Slot.Token, y.Slot.Token), cmp.Compare(x.Kind, y.Kind))
+	})
+	return found
+}
+
+const takeIt = "its message waits: a worker that handles the job has to take it"
+
+func pending(s job.Slot) Problem {
+	return Problem{
+		Kind: NoOutcome, Slot: s, State: job.Pending,
+		Detail: fmt.Sprintf("it has been waiting for more than %v, and nobody takes it", Patience), Beyond: takeIt,
+	}
+}
+
+// stuck says why a slot without an outcome will not get one, or should have;
+// empty: it is in progress.
+func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
+	waits := l.waits(s)
+	if r.state == job.Running {
+		return c.stuckRunning(l, r, waits)
+	}
+	switch {
+	case !waits:
+		return fmt.Sprintf("it is %s, and its message is gone", r.state)
+	case c.cfg.Now.Sub(r.retryAt) > Patience:
+		return fmt.Sprintf("its next attempt was due at %s, and nobody makes it", r.retryAt.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+func (c *Check) stuckRunning(l *line, r unsettled, waits bool) string {
+	dead, since := c.dead(r.node)
+	switch {
+	case dead && !waits:
+		return fmt.Sprintf("its worker %s is dead, and its message is gone", r.node)
+	case dead && c.cfg.Now.Sub(latest(since, r.started)) > c.cfg.Settings.Lease+Patience:
+		return fmt.Sprintf("its worker %s is dead, and nobody has taken it over", r.node)
+	case dead || l.entry == nil || l.entry.Job.Timeout == 0:
+		return ""
+	}
+	if ran := c.cfg.Now.Sub(r.started); ran > l.entry.Job.Timeout+Patience {
+		return fmt.Sprintf("it has been running for %v, and its timeout is %v", ran.Round(time.Second), l.entry.Job.Timeout)
+	}
+	return ""
+}
+
+// dead reports whether a node is taken for dead, and since when; zero: nobody
+// remembers. It is an observer's view: silence for two leases, by the broker's
+// timestamps, or a word of the node itself or of another.
+func (c *Check) dead(node string) (dead bool, since time.Time) {
+	n, ok := c.nodes[node]
+	silent := c.cfg.Now.Sub(n.Time) > 2*max(n.Node.Lease, c.cfg.Settings.Lease)
+	return !ok || n.Err == nil && n.Node.State != job.NodeAlive || silent, n.Time
+}
+
+// beyond says why a slot that has a record cannot be offered again.
+func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
+	dead, _ := c.dead(r.node)
+	switch {
+	case r.state == job.Running && !dead:
+		return "its worker " + r.node + " lives, and only that one can end it"
+	case l.waits(s):
+		return takeIt
+	case s.Token != "":
+		return "the payload of a triggered run was in its message"
+	case l.entry == nil:
+		return "its job is not in the registry, and its payload was in its message"
+	}
+	return ""
+}
+
+// Offer is the message that offers a slot again which is not beyond it, and the
+// payload beside it. Several who repair at once offer the same one, and the
+// stream folds them. A slot without a record that its job's catch-up policy would
+// not run so late is offered to be recorded as missed.
+func (c *Check) Offer(p Problem, node string) (queue string, m job.Message, payload []byte) {
+	l := c.lines[p.Slot.Job]
+	j := l.entry.Job.WithDefaults()
+	m = job.Message{
+		Slot: p.Slot, JobRevision: l.entry.Revision, Node: node, Due: p.Due.UTC(),
+		CaughtUp: true, // its start deadline counts from now on
+		Offer:    1,
+	}
+	late := c.cfg.Now.Sub(p.Slot.At)
+	if p.Kind == Missing && c.cfg.Now.Sub(p.Due) > lateAfter &&
+		(j.CatchUp.Policy == job.CatchUpNone || j.CatchUp.Within > 0 && late > j.CatchUp.Within) {
+		m.Missed, m.CaughtUp = 1, false
+	}
+	queue = j.Queue
+	if r, ok := l.unsettled[p.Slot]; ok {
+		queue = r.queue
+	}
+	return queue, m, j.Payload
+}
+
+// lateAfter is how long after its due time a slot is still simply published.
+const lateAfter = time.Minute

@@ -1,0 +1,110 @@
+package verify
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Report sums up.
+type Report struct {
+	From, To, Now time.Time
+
+	// Jobs is how many are in the registry and were asked for.
+	Jobs int
+
+	// Slots is how many should exist, by the plans, and were judged.
+	Slots int
+
+	// Outcomes counts the slots that have one, InProgress those that wait, run
+	// or are to be retried, as they should.
+	Outcomes   map[job.State]int
+	InProgress int
+
+	// Beside counts the records, among these, that no plan asks for: triggered
+	// and backfilled runs, and those of jobs whose plans are not judged.
+	Beside int
+
+	Missing, NoOutcome, Doubled int
+
+	Lateness  Lateness
+	NotJudged []NotJudged
+}
+
+// OK reports whether nothing is wrong.
+func (r Report) OK() bool { return r.Missing+r.NoOutcome+r.Doubled == 0 }
+
+// NotJudged says what was left out, and why.
+type NotJudged struct {
+	Reason string
+
+	// Jobs is how many jobs it is about, Names the first of them.
+	Jobs  int
+	Names []string
+
+	// Slots is how many slots; 0: that is not known.
+	Slots int
+}
+
+// maxNames is how many jobs are named with a reason.
+const maxNames = 20
+
+// leftOut is a NotJudged that still grows; last is the job it was last told of.
+type leftOut struct {
+	NotJudged
+	last string
+}
+
+func (c *Check) leaveOut(name, reason string, slots int) {
+	n := c.notJudged[reason]
+	if n == nil {
+		n = &leftOut{NotJudged: NotJudged{Reason: reason}}
+		c.notJudged[reason] = n
+	}
+	n.Slots += slots
+	if n.last == name {
+		return
+	}
+	n.last = name
+	n.Jobs++
+	if len(n.Names) < maxNames {
+		n.Names = append(n.Names, name)
+	}
+}
+
+// Report sums up what was found.
+func (c *Check) Report() Report {
+	r := Report{
+		From: c.cfg.From, To: c.cfg.To, Now: c.cfg.Now,
+		Outcomes: c.outcomes, Beside: c.beside, Lateness: c.lateness.lateness(),
+	}
+	for p := range c.Problems() {
+		switch p.Kind {
+		case Missing:
+			r.Missing++
+		case Doubled:
+			r.Doubled++
+		case NoOutcome:
+			r.NoOutcome++
+			// A message that waits for a slot of no plan was never counted below.
+			if p.State != job.Pending || p.Slot.Token == "" && c.lines[p.Slot.Job].open.has(p.Slot.At.Unix()) {
+				r.InProgress--
+			}
+		}
+	}
+	for _, l := range c.lines {
+		r.Jobs += count(l.entry != nil)
+		r.Slots += l.slots
+		r.InProgress += len(l.unsettled)
+		for u := range l.open.all() {
+			r.InProgress += count(l.waiting.has(u) || within(l.coming, u))
+		}
+	}
+	for _, n := range slices.SortedFunc(maps.Values(c.notJudged), func(x, y *leftOut) int { return cmp.Compare(x.Reason, y.Reason) }) {
+		r.NotJudged = append(r.NotJudged, n.NotJudged)
+	}
+	return r
+}

@@ -1,0 +1,300 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// Settle is how long after its due time a slot is not judged yet.
+	Settle = 5 * time.Second
+
+	// Patience is for how long a slot may stand still that should have moved:
+	// within it the fleet's own sweep finds what was lost.
+	Patience = 2 * time.Minute
+
+	// forgetting is the margin around the ledger's retention, for clocks that
+	// are a little off.
+	forgetting = time.Minute
+
+	// overlapping is by how much the clocks of two nodes may seem to make two
+	// attempts overlap that did not.
+	overlapping = time.Second
+)
+
+// Config is what is judged, and by what.
+type Config struct {
+	// From and To bound the slots' instants: From inclusive, To exclusive.
+	From, To time.Time
+
+	// Now is the broker's clock, read before anything else was.
+	Now time.Time
+
+	Settings job.Settings
+
+	// Watermark is the producers' word on what was published. Zero: none.
+	Watermark job.Watermark
+
+	// Nodes are those that have a record.
+	Nodes []job.NodeEvent
+
+	// Jobs are the ones to judge. Empty: all.
+	Jobs []string
+}
+
+// Check is one verification. Feed it in this order: Told, Waiting, Record; then
+// Problems, and again Waiting, Record and Unreadable about them; then Report.
+// It is not safe for concurrent use.
+type Check struct {
+	cfg       Config
+	lines     map[string]*line
+	nodes     map[string]job.NodeEvent
+	outcomes  map[job.State]int
+	beside    int
+	lateness  histogram
+	notJudged map[string]*leftOut
+}
+
+// New begins a verification of the jobs with these entries.
+func New(cfg Config, entries []job.Entry) *Check {
+	cfg.Settings = cfg.Settings.WithDefaults()
+	c := &Check{
+		cfg: cfg, lines: map[string]*line{}, nodes: map[string]job.NodeEvent{},
+		outcomes: map[job.State]int{}, notJudged: map[string]*leftOut{},
+	}
+	for _, n := range cfg.Nodes {
+		c.nodes[n.Name] = n
+	}
+	schedules := map[string]*job.Schedule{} // a million jobs have a few hundred
+	for i := range entries {
+		if e := &entries[i]; c.wanted(e.Job.Name) {
+			c.lines[e.Job.Name] = c.plan(e, schedules)
+		}
+	}
+	return c
+}
+
+func (c *Check) wanted(name string) bool {
+	return len(c.cfg.Jobs) == 0 || slices.Contains(c.cfg.Jobs, name)
+}
+
+// plan lays out what should exist of one job.
+func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
+	l := newLine(e.Job.Name, e)
+	if e.Paused {
+		c.leaveOut(l.name, "paused; since when is not recorded", 0)
+		return l
+	}
+	plans := e.Plans()
+	first, last := ceil(c.cfg.From), ceil(c.cfg.To)-1
+	if known := plans[0].From.Unix() + 1; first < known {
+		c.leaveOut(l.name, "before its oldest known plan came into force", 0)
+		first = known
+	}
+	if kept := ceil(c.cfg.Now.Add(forgetting - c.cfg.Settings.Retention)); first < kept {
+		c.leaveOut(l.name, fmt.Sprintf("before %s: the ledger forgets after %v", stamp(kept), c.cfg.Settings.Retention), 0)
+		first = kept
+	}
+	if c.cfg.To.After(c.cfg.Now) {
+		c.leaveOut(l.name, "not due yet", 0)
+	}
+	for _, p := range plans {
+		s, err := job.ParseSchedule(l.name, p.Plan)
+		if err != nil {
+			c.leaveOut(l.name, fmt.Sprintf("a plan that cannot be computed: %v", err), 0)
+			continue
+		}
+		if shared, ok := schedules[s.Key()]; ok {
+			s = shared
+		}
+		schedules[s.Key()] = s
+		due := func(t time.Time) int64 { return t.Add(-s.Delay()).Unix() }
+		part := stretch{s, max(first, p.From.Unix()+1), min(last, due(c.cfg.Now)), due(c.cfg.Now.Add(-Settle)) + 1}
+		if !p.To.IsZero() {
+			part.last = min(part.last, p.To.Unix())
+		}
+		if part.first <= part.last {
+			l.stretches = append(l.stretches, part)
+		}
+	}
+	l.begin()
+	return l
+}
+
+// line is the job's; nil when it is not to be judged.
+func (c *Check) line(name string) *line {
+	l := c.lines[name]
+	if l == nil && c.wanted(name) {
+		l = newLine(name, nil)
+		c.lines[name] = l
+		c.leaveOut(name, "not in the registry (any more)", 0)
+	}
+	return l
+}
+
+// inRange reports whether the slot, or the publication of a triggered run, lies
+// between From and To.
+func (c *Check) inRange(s job.Slot, published time.Time) bool {
+	at := s.At
+	if s.Token != "" {
+		at = published
+	}
+	return !at.Before(c.cfg.From) && at.Before(c.cfg.To)
+}
+
+// Told takes in an event.
+func (c *Check) Told(e job.Event) {
+	s, err := job.ParseSlotID(e.ID)
+	if err != nil || s.Token != "" || s.Range || !c.inRange(s, time.Time{}) || !c.wanted(s.Job) {
+		return
+	}
+	l := c.line(s.Job)
+	switch {
+	case e.Reopened:
+		l.told.take(s.At.Unix())
+	case !job.State(e.Kind).Final():
+	case l.told.has(s.At.Unix()):
+		l.doubled[s] = "two outcomes of it were told, the later one: " + string(e.Kind)
+	default:
+		l.told.add(s.At.Unix())
+	}
+}
+
+// Waiting takes in a message of the stream of slots.
+func (c *Check) Waiting(m job.Message, published time.Time) {
+	s := m.Slot
+	overdue := c.cfg.Now.Sub(latest(m.Due, published)) > Patience
+	switch {
+	case !c.wanted(s.Job):
+	case s.Range:
+		l := c.line(s.Job)
+		l.coming = append(l.coming, span{s.At.Unix(), m.MissedLast.Unix()})
+	case !c.inRange(s, published):
+	case s.Token != "":
+		c.line(s.Job).tokens[s.Token] = overdue
+	default:
+		l := c.line(s.Job)
+		// Seen a second time, it was settled as far as it could be.
+		if overdue && !l.waiting.has(s.At.Unix()) {
+			l.overdue.add(s.At.Unix())
+		}
+		l.waiting.add(s.At.Unix())
+	}
+}
+
+// Record takes in a record of the ledger. Of two that are seen of one slot the
+// later one counts.
+func (c *Check) Record(r job.Record) {
+	s := r.Slot
+	switch {
+	case !c.wanted(s.Job):
+		return
+	case s.Range:
+		l := c.line(s.Job)
+		l.missed = append(l.missed, span{s.At.Unix(), r.Last.Unix()})
+		return
+	case !c.inRange(s, r.Published):
+		return
+	}
+	l := c.line(s.Job)
+	_, again := l.unsettled[s]
+	delete(l.unsettled, s)
+	if s.Token != "" {
+		if l.tokens[s.Token] {
+			l.tokens[s.Token] = false
+		}
+		c.beside += count(!again)
+	} else {
+		u := s.At.Unix()
+		l.overdue.take(u)
+		l.pass(u)
+		c.beside += count(!l.open.take(u) && !again)
+	}
+	if why := doubled(r, l.told); why != "" {
+		l.doubled[s] = why
+	}
+	started := time.Time{}
+	if n := len(r.Attempts); n > 0 {
+		started = r.Attempts[n-1].Started
+		if first := r.Attempts[0]; !again && first.Number == 1 && !r.Due.IsZero() {
+			c.lateness.add(first.Started.Sub(r.Due))
+		}
+	}
+	if r.State.Final() {
+		c.outcomes[r.State]++
+		return
+	}
+	l.unsettled[s] = unsettled{r.State, r.Node, started, r.RetryAt, r.Due, r.Queue, r.JobRevision}
+}
+
+// doubled says why a slot has more than one end; empty: it has not.
+func doubled(r job.Record, told instants) string {
+	for i := 1; i < len(r.Attempts); i++ {
+		a, b := r.Attempts[i-1], r.Attempts[i]
+		switch {
+		case a.Finished.IsZero():
+		case a.Error == "":
+			return fmt.Sprintf("attempt %d was started after attempt %d had succeeded", b.Number, a.Number)
+		case b.Started.Before(a.Finished.Add(-overlapping)):
+			return fmt.Sprintf("attempt %d was started %v before attempt %d had ended", b.Number, a.Finished.Sub(b.Started), a.Number)
+		}
+	}
+	if r.State == job.Succeeded && r.Slot.Token == "" && told.has(r.Slot.At.Unix()) {
+		return "it succeeded, and another outcome was told before"
+	}
+	return ""
+}
+
+// Unreadable takes in that the slot has a record which cannot be read.
+func (c *Check) Unreadable(s job.Slot) {
+	l := c.line(s.Job)
+	if l == nil || s.Token != "" {
+		return
+	}
+	l.overdue.take(s.At.Unix())
+	if l.open.take(s.At.Unix()) {
+		l.slots--
+		c.leaveOut(s.Job, "its record cannot be read", 1)
+	}
+}
+
+// finish walks every job to its end.
+func (c *Check) finish() []*line {
+	lines := slices.SortedFunc(maps.Values(c.lines), func(x, y *line) int { return cmp.Compare(x.name, y.name) })
+	for _, l := range lines {
+		missed, young := l.end()
+		if missed > 0 {
+			c.outcomes[job.Missed] += missed
+		}
+		if young > 0 {
+			c.leaveOut(l.name, fmt.Sprintf("due less than %v ago", Settle), young)
+		}
+	}
+	return lines
+}
+
+func ceil(t time.Time) int64 {
+	u := t.Unix()
+	return u + int64(count(t.Nanosecond() > 0))
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func stamp(u int64) string { return time.Unix(u, 0).UTC().Format(time.RFC3339) }
