@@ -51,14 +51,14 @@ func TestLayout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Streams = append(c.Streams, members(t, stream.CachedInfo().Config, "name", "subjects", "retention", "storage", "discard",
+			c.Streams = append(c.Streams, pick(t, stream.CachedInfo().Config, "name", "subjects", "retention", "storage", "discard",
 				"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "num_replicas"))
 		}
 		queue, err := store.Slots().Queue(t.Context(), "default")
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Consumer = members(t, queue.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
+		c.Consumer = pick(t, queue.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
 			"max_deliver", "max_ack_pending")
 		c.Writes = writes(t, server.Conn(), store)
 		c.Event = store.EventSubject(string(job.EventFailed), "report")
@@ -66,9 +66,9 @@ func TestLayout(t *testing.T) {
 	})
 }
 
-// members picks out of a configuration what the protocol says of it, as it
+// pick takes out of a configuration what the protocol says of it, as it
 // stands in the API's JSON. Absent: false, or none.
-func members(t *testing.T, config any, names ...string) map[string]any {
+func pick(t *testing.T, config any, names ...string) map[string]any {
 	t.Helper()
 	var all map[string]any
 	if err := json.Unmarshal(raw(t, config), &all); err != nil {

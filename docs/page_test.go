@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -19,17 +21,21 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
-		job.HeaderMsgID, job.HeaderSlot, job.HeaderJobRevision, job.HeaderNode, job.HeaderDue, job.HeaderCaughtUp, job.HeaderMissed,
-		job.HeaderMissedLast, string(job.EventSucceeded), string(job.EventRetrying), string(job.Running), string(job.Pending),
-		string(job.NodeAlive), string(job.NodeStopped), string(job.NodeFenced),
+	words := []string{string(job.Pending), string(job.NodeAlive), string(job.NodeStopped), string(job.NodeFenced)}
+	for _, s := range []job.State{job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
+		words = append(words, string(s))
 	}
 	for _, kind := range job.Exceptional() {
-		want = append(want, string(kind))
+		words = append(words, string(kind))
 	}
-	for _, name := range slices.Concat(want, valueMembers(t)) {
-		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("the page does not name `%s`", name)
+	var m job.Message
+	fill(reflect.ValueOf(&m).Elem())
+	for name := range m.Header() {
+		words = append(words, name)
+	}
+	for _, word := range slices.Concat(words, members(t)) {
+		if !strings.Contains(string(page), "`"+word+"`") {
+			t.Errorf("docs/protocol.md does not say what `%s` is", word)
 		}
 	}
 	files, err := filepath.Glob("protocol/*.json")
@@ -38,33 +44,23 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	}
 	for _, file := range files {
 		if !strings.Contains(string(page), "]("+filepath.ToSlash(file)+")") {
-			t.Errorf("the page does not link %s", file)
+			t.Errorf("docs/protocol.md does not link %s", file)
 		}
 	}
 }
 
-// valueMembers are the members of all values that the vectors have, but for those
-// that stand for unknown ones and those of payloads.
-func valueMembers(t *testing.T) []string {
+// members are the names in the JSON of all stored values that have every field
+// set: a new one is noticed here.
+func members(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile("protocol/values.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cases []valueCase
-	if err := json.Unmarshal(data, &cases); err != nil {
-		t.Fatal(err)
-	}
 	seen := map[string]bool{}
-	for _, c := range cases {
-		if strings.HasPrefix(c.Name, "unknown") {
-			continue
-		}
-		var value any
-		if err := json.Unmarshal(c.Value, &value); err != nil {
+	for _, v := range []any{new(job.Settings), new(job.Definition), new(job.Node), new(job.Record), new(job.Watermark), new(job.Event)} {
+		fill(reflect.ValueOf(v).Elem())
+		var decoded any
+		if err := json.Unmarshal(raw(t, v), &decoded); err != nil {
 			t.Fatal(err)
 		}
-		collect(value, seen)
+		collect(decoded, seen)
 	}
 	var names []string
 	for name := range seen {
@@ -73,14 +69,42 @@ func valueMembers(t *testing.T) []string {
 	return names
 }
 
+// fill sets every field of v, to whatever: maps aside, which hold what is not
+// known.
+func fill(v reflect.Value) {
+	switch at := time.Unix(1, 0).UTC(); v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(at))
+		return
+	case json.RawMessage:
+		v.Set(reflect.ValueOf(json.RawMessage("1")))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(1)
+	case reflect.Uint64:
+		v.SetUint(1)
+	}
+}
+
 func collect(value any, seen map[string]bool) {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, inner := range v {
 			seen[name] = true
-			if name != "payload" {
-				collect(inner, seen)
-			}
+			collect(inner, seen)
 		}
 	case []any:
 		for _, inner := range v {

@@ -2,7 +2,9 @@ package docs_test
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,8 +74,9 @@ type valueCase struct {
 	Kind  string          `json:"kind"`
 	Value json.RawMessage `json:"value"`
 
-	// Written is what a program that read the value writes again, where that is
-	// not the same.
+	// Unknown are the members that have no meaning and are kept; Written is what
+	// a program that read the value writes again, where that is not the same.
+	Unknown []string        `json:"unknown,omitempty"`
 	Written json.RawMessage `json:"written,omitempty"`
 	Refused string          `json:"refused,omitempty"`
 }
@@ -81,8 +84,9 @@ type valueCase struct {
 func TestStoredValues(t *testing.T) {
 	t.Parallel()
 	hold(t, "values.json", func(t *testing.T, c valueCase) valueCase {
-		read, err := decodeValue(t, c.Kind, c.Value)
-		if c.Written, c.Refused = nil, refusal(t, err); err != nil {
+		read, extra, err := decodeValue(t, c.Kind, c.Value)
+		c.Unknown, c.Written, c.Refused = slices.Sorted(maps.Keys(extra)), nil, refusal(t, err)
+		if err != nil {
 			return c
 		}
 		if again := raw(t, read); !sameJSON(t, again, c.Value) {
@@ -92,27 +96,31 @@ func TestStoredValues(t *testing.T) {
 	})
 }
 
-func decodeValue(t *testing.T, kind string, data []byte) (any, error) {
+func decodeValue(t *testing.T, kind string, data []byte) (value any, unknown job.Extra, err error) {
 	t.Helper()
 	switch kind {
 	case "settings":
-		return job.DecodeSettings(data)
+		s, err := job.DecodeSettings(data)
+		return s, s.Extra, err
 	case "definition":
 		e, err := job.DecodeEntry(data, 7, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
-		return e.Definition, err
+		return e.Definition, e.Extra, err
 	case "node":
-		return job.DecodeNode(data)
+		n, err := job.DecodeNode(data)
+		return n, n.Extra, err
 	case "record":
-		return job.DecodeRecord(data)
+		r, err := job.DecodeRecord(data)
+		return r, r.Extra, err
 	case "watermark":
-		return job.DecodeWatermark(data)
+		w, err := job.DecodeWatermark(data)
+		return w, w.Extra, err
 	case "event":
 		var e job.Event
 		err := json.Unmarshal(data, &e)
-		return e, err
+		return e, nil, err
 	}
 	t.Fatalf("no such kind of value: %q", kind)
-	return nil, nil
+	return nil, nil, nil
 }
 
 type definitionCase struct {
