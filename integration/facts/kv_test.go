@@ -1,0 +1,193 @@
+package facts_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// gone reports whether the key holds nothing.
+func gone(t *testing.T, kv jetstream.KeyValue, key string) bool {
+	t.Helper()
+	_, err := kv.Get(within(t, limit), key)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// TestAnUpdateTakesTheTimeToLiveAway is fact 4: the time to live is a header of
+// one message, and the client library's Update has none. A key that is to live on
+// for a while is renewed by a message with the header and the expected revision.
+//
+// On it stands: no key of ours has a time to live of its own; leases are judged
+// by who watches them (internal/node), and age is a limit of the bucket (kv). When
+// this fails, keys that expire are still judged by the broker's clock.
+func TestAnUpdateTakesTheTimeToLiveAway(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact4", LimitMarkerTTL: time.Second})
+	revisions := map[string]uint64{}
+	for _, key := range []string{"updated", "renewed"} {
+		r, err := kv.Create(within(t, limit), key, nil, jetstream.KeyTTL(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		revisions[key] = r
+	}
+	if _, err := kv.Update(within(t, limit), "updated", nil, revisions["updated"]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := put(t, js, "$KV.fact4.renewed", "", "1s", jetstream.WithExpectLastSequencePerSubject(revisions["renewed"])); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, limit, "the renewed key to expire", func() bool { return gone(t, kv, "renewed") })
+	if gone(t, kv, "updated") {
+		t.Error("the updated key, which was older, has expired too")
+	}
+}
+
+// TestAReplicaAnswersWithTheValueBefore is fact 5: a Get is answered by any
+// replica, and a replica may not have heard yet of a write that was acknowledged.
+// The stream's leader has. (A leader that was deposed and does not know it might
+// not; that is not shown here.)
+//
+// On it stands: single keys are read at the leader, reads are hints, and only won
+// writes decide (kv). When this fails, reads may be cheaper; they decide nothing
+// all the same.
+func TestAReplicaAnswersWithTheValueBefore(t *testing.T) {
+	t.Parallel()
+	js := three().JetStream()
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact5", Replicas: 3})
+	// Followers answer from some two seconds after the creation on.
+	natstest.Eventually(t, limit, "a Get to answer with the value before", func() bool {
+		before := three().Leader("KV_fact5")
+		revision, err := kv.Put(within(t, limit), "k", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := kv.Get(within(t, limit), "k")
+		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Fatal(err)
+		}
+		stale := err != nil || e.Revision() < revision
+		if got := atLeader(t, js, "KV_fact5", "$KV.fact5.k"); got < revision && before == three().Leader("KV_fact5") {
+			t.Fatalf("the leader answered with revision %d right after %d", got, revision)
+		}
+		return stale
+	})
+}
+
+// atLeader is the last revision on a subject, as the stream's leader has it. The
+// client library would ask any replica.
+func atLeader(t *testing.T, js jetstream.JetStream, stream, subject string) uint64 {
+	t.Helper()
+	m, err := js.Conn().Request("$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer server.JSApiMsgGetResponse
+	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Message == nil {
+		t.Fatalf("the leader of %s: %s", stream, m.Data)
+	}
+	return answer.Message.Sequence
+}
+
+// TestAnOlderValueComesBackWhenTheNewestExpires is fact 13: with a history, the
+// end of the newest value makes the one before it the last, with its own, older
+// revision.
+//
+// On it stands: history is 1 everywhere, and kv refuses a bucket with more:
+// revisions that go back would let a write pass whose time is over. When this
+// fails, a history might be kept for the people who look.
+func TestAnOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact13", History: 2, LimitMarkerTTL: time.Second})
+	older, err := kv.PutString(within(t, limit), "k", "older")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := put(t, js, "$KV.fact13.k", "newest", "1s", jetstream.WithExpectLastSequencePerSubject(older))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e jetstream.KeyValueEntry
+	natstest.Eventually(t, limit, "the newest value to expire", func() bool {
+		e, err = kv.Get(within(t, limit), "k")
+		return err != nil || e.Revision() != newest.Sequence
+	})
+	if err != nil || string(e.Value()) != "older" || e.Revision() != older {
+		t.Fatalf("then: %v, %v, want the older value at revision %d", e, err, older)
+	}
+}
+
+// TestATimeToLiveIsAWholeNumberOfSeconds is fact 14: fractions are cut off, less
+// than a second is refused, and with a history less than the life of the markers
+// is raised to it, without a word.
+//
+// On it stands: keys with a time to live were rejected as leases (kv,
+// internal/node), and the ages that we set are limits of whole buckets. When this
+// fails, keys that expire are still judged by the broker's clock.
+func TestATimeToLiveIsAWholeNumberOfSeconds(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	t.Run("a fraction is cut off", func(t *testing.T) {
+		bucket(t, js, jetstream.KeyValueConfig{Bucket: "cut", LimitMarkerTTL: time.Minute})
+		s, err := js.Stream(within(t, limit), "KV_cut")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What was stored is compared with the marker that it left, in the server's
+		// own time: a server that is late may need another try.
+		tries := 0
+		natstest.Eventually(t, limit, "1.9 s to end after 1 s", func() bool {
+			tries++
+			subject := "$KV.cut." + strconv.Itoa(tries)
+			if _, err := put(t, js, subject, "", "1.9s"); err != nil {
+				t.Fatal(err)
+			}
+			last := func() *jetstream.RawStreamMsg {
+				m, err := s.GetLastMsgForSubject(within(t, limit), subject)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			}
+			stored, marker := last(), (*jetstream.RawStreamMsg)(nil)
+			natstest.Eventually(t, limit, "a marker", func() bool {
+				marker = last()
+				return marker.Header.Get(jetstream.MarkerReasonHeader) != ""
+			})
+			return marker.Time.Sub(stored.Time) < 1900*time.Millisecond
+		})
+	})
+	t.Run("less than a second is refused", func(t *testing.T) {
+		bucket(t, js, jetstream.KeyValueConfig{Bucket: "short", LimitMarkerTTL: time.Minute})
+		if _, err := put(t, js, "$KV.short.k", "", "900ms"); code(err) != ttlInvalid {
+			t.Errorf("a time to live of 900 ms: %v, want %d", err, ttlInvalid)
+		}
+	})
+	t.Run("less than the markers live is raised", func(t *testing.T) {
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "raised", History: 2, LimitMarkerTTL: time.Minute})
+		revision, err := kv.Create(within(t, limit), "k", nil, jetstream.KeyTTL(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := js.Stream(within(t, limit), "KV_raised")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.GetMsg(within(t, limit), revision)
+		if err != nil || m.Header.Get(jetstream.MsgTTLHeader) != "60" {
+			t.Errorf("stored: %v, %v, want a time to live of 60 s", m, err)
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package facts_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// member is a server of a cluster; Routes are the ports of all of them.
+type member struct {
+	Name, Store string
+	Port        int
+	Routes      []int
+}
+
+func (m member) configure(o *server.Options) {
+	o.ServerName, o.StoreDir = m.Name, m.Store
+	o.Cluster = server.ClusterOpts{Name: "facts", Host: "127.0.0.1", Port: m.Port}
+	for _, port := range m.Routes {
+		o.Routes = append(o.Routes, server.RoutesFromStr(fmt.Sprintf("nats-route://127.0.0.1:%d", port))...)
+	}
+}
+
+// memberEnv has this test binary be a server instead, so that there is a process
+// to kill: a server that is shut down hands over first.
+const memberEnv = "CRONCE_FACTS_MEMBER"
+
+// runMember runs until it is killed, or its parent, which holds its stdin, ends.
+func runMember(config string) (exit int) {
+	var m member
+	o := server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, NoSigs: true, NoLog: true}
+	err := json.Unmarshal([]byte(config), &m)
+	if err == nil {
+		m.configure(&o)
+		var s *server.Server
+		if s, err = server.NewServer(&o); err == nil {
+			s.Start()
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			s.Shutdown()
+			return 0
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// startMember runs a server in a process of its own, and returns what kills it.
+func startMember(t *testing.T, m member) (kill func()) {
+	t.Helper()
+	config, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), memberEnv+"="+string(config))
+	cmd.Stderr = os.Stderr
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(kill)
+	return kill
+}
+
+// routePorts finds ports for the routes of a cluster, which each server has to
+// know before any of them runs. They are not of the range that systems hand out
+// to whoever wants any port.
+func routePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	natstest.Eventually(t, limit, "free ports", func() bool {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = l.Close()
+			ports = append(ports, port)
+		}
+		return len(ports) == n
+	})
+	return ports
+}

@@ -1,0 +1,267 @@
+package facts_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestAWorkQueueForgetsTheIDsOfAckedMessagesAtARestart is fact 1: the IDs of the
+// duplicate window are only in memory, and a server that starts learns again
+// those of messages that are still stored. In a cluster one restarted server is
+// enough, once it leads.
+//
+// On it stands: the message ID only spares the workers copies (producer). What
+// makes a slot one is its record in the ledger, which is kept for the retention.
+// When this fails, nothing of ours breaks; the window might then bear more.
+func TestAWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
+	t.Parallel()
+	ask := func(t *testing.T, js jetstream.JetStream, name string, replicas int, restart func()) {
+		s := queue(t, js, name, replicas)
+		c := worker(t, s, jetstream.ConsumerConfig{})
+		first := publish(t, js, name+".a", jetstream.WithMsgID("acked"))
+		doubleAck(t, next(t, c))
+		natstest.Eventually(t, limit, "the acked message to go", func() bool { return messages(t, s) == 0 })
+		publish(t, js, name+".a", jetstream.WithMsgID("stored"))
+		if ack := publish(t, js, name+".a", jetstream.WithMsgID("acked")); !ack.Duplicate || ack.Sequence != first.Sequence {
+			t.Fatalf("before the restart, again the acked one: %+v, want a duplicate of %d", ack, first.Sequence)
+		}
+		restart()
+		if ack := publish(t, js, name+".a", jetstream.WithMsgID("stored")); !ack.Duplicate {
+			t.Errorf("after the restart, again the stored one: %+v, want a duplicate", ack)
+		}
+		if ack := publish(t, js, name+".a", jetstream.WithMsgID("acked")); ack.Duplicate {
+			t.Errorf("after the restart, again the acked one: %+v, want a new message", ack)
+		}
+	}
+	t.Run("on one server", func(t *testing.T) {
+		t.Parallel()
+		one := natstest.Run(t)
+		js := one.JetStream()
+		ask(t, js, "fact1", 1, func() {
+			one.Restart()
+			reconnected(t, js)
+		})
+	})
+	t.Run("on one of three servers", func(t *testing.T) {
+		t.Parallel()
+		c := natstest.RunCluster(t) // of its own, for the restart
+		js := c.JetStream()
+		ask(t, js, "fact1", 3, func() {
+			follower := c.Servers[0]
+			if follower == c.Leader("fact1") {
+				follower = c.Servers[1]
+			}
+			follower.Restart()
+			natstest.Eventually(t, limit, "the restarted server to catch up", func() bool {
+				return follower.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, "fact1")
+			})
+			lead(t, js.Conn(), "fact1", follower.Name())
+		})
+	})
+}
+
+func reconnected(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	natstest.Eventually(t, limit, "the server to answer again", func() bool {
+		_, err := js.AccountInfo(within(t, time.Second))
+		return err == nil
+	})
+}
+
+// TestAMessageInFlightComesAgainAtOnceAfterALeaderChangeUnlessMarked is fact 2:
+// what replicas and files know of a delivery is when the message was *stored*. So
+// who takes over, or starts again, sees a message that was older than AckWait at
+// its delivery as overdue, and delivers it to the next. A mark (in progress)
+// writes down the true time.
+//
+// On it stands: package consumer marks every message as soon as it has it, and
+// then every third of a lease. When this fails, the first mark may go.
+func TestAMessageInFlightComesAgainAtOnceAfterALeaderChangeUnlessMarked(t *testing.T) {
+	t.Parallel()
+	const (
+		ackWait = 6 * time.Second
+		atOnce  = ackWait / 2 // for a loaded machine; it takes 50 ms
+	)
+	ask := func(t *testing.T, js jetstream.JetStream, replicas int, change func()) {
+		s := queue(t, js, "fact2", replicas)
+		c := worker(t, s, jetstream.ConsumerConfig{AckWait: ackWait})
+		publish(t, js, "fact2.marked")
+		publish(t, js, "fact2.unmarked")
+		stored := time.Now()
+		natstest.Eventually(t, limit, "messages older than AckWait", func() bool { return time.Since(stored) > ackWait })
+
+		marked, unmarked := next(t, c), next(t, c)
+		if marked.Subject() != "fact2.marked" || unmarked.Subject() != "fact2.unmarked" {
+			t.Fatalf("got %s and %s", marked.Subject(), unmarked.Subject())
+		}
+		delivered := time.Now()
+		if _, err := js.Conn().Request(marked.Reply(), []byte("+WPI"), limit); err != nil {
+			t.Fatal(err)
+		}
+		change()
+		if m := next(t, c); m.Subject() != "fact2.unmarked" || time.Since(delivered) > atOnce {
+			t.Fatalf("%s came again after %v, want the unmarked one before %v", m.Subject(), time.Since(delivered), atOnce)
+		}
+		// Files keep the time in seconds: it may be early by one.
+		if m := next(t, c); m.Subject() != "fact2.marked" || time.Since(delivered) < ackWait-time.Second {
+			t.Fatalf("%s came again after %v, want the marked one after %v", m.Subject(), time.Since(delivered), ackWait)
+		}
+	}
+	t.Run("a restart of one server", func(t *testing.T) {
+		t.Parallel()
+		one := natstest.Run(t)
+		js := one.JetStream()
+		ask(t, js, 1, one.Restart)
+	})
+	t.Run("a change of leader among three", func(t *testing.T) {
+		t.Parallel()
+		js := three().JetStream()
+		ask(t, js, 3, func() {
+			if !stepDown(js.Conn(), "CONSUMER", "fact2.worker", "") {
+				t.Fatal("the leader does not step down")
+			}
+		})
+	})
+}
+
+// TestAnAckCountsWhoeverSendsIt is fact 3: an ack is matched by the message alone,
+// not by the delivery. Who held a message long ago takes it from under who holds
+// it now, and neither of them can tell: all their acks succeed.
+//
+// On it stands: invariant 6 (package consumer). Only who wrote the record, or
+// read it as final, acks; a worker that lost its claim says nothing. When this
+// fails, acks may fence; the record decides all the same.
+func TestAnAckCountsWhoeverSendsIt(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	s := queue(t, js, "fact3", 1)
+	c := worker(t, s, jetstream.ConsumerConfig{AckWait: 200 * time.Millisecond})
+	publish(t, js, "fact3.a")
+	before := next(t, c)
+	now := next(t, c)
+	if meta, err := now.Metadata(); err != nil || meta.NumDelivered < 2 {
+		t.Fatalf("the second holder has %+v, %v", meta, err)
+	}
+	doubleAck(t, before)
+	if n := messages(t, s); n != 0 {
+		t.Fatalf("%d messages after an ack of the holder before, want 0", n)
+	}
+	answer, err := js.Conn().Request(now.Reply(), []byte("+WPI"), limit)
+	if err != nil || len(answer.Data) != 0 {
+		t.Errorf("a mark for a message that is gone: %v, %v, want an empty answer", answer, err)
+	}
+	doubleAck(t, now)
+}
+
+// TestADelayedNakWaitsForItsBackOffToo is fact 11: on a consumer with a BackOff
+// the delay of a nak is added to the next step of it (less the first).
+//
+// On it stands: our queues have no BackOff, and kv refuses one that has; the
+// worker gives slots back with a delay that it computed itself. When this fails,
+// read again what a delay means before anything else uses it.
+func TestADelayedNakWaitsForItsBackOffToo(t *testing.T) {
+	t.Parallel()
+	const first, second, delay = 200 * time.Millisecond, 2 * time.Second, 500 * time.Millisecond
+	js := natstest.Run(t).JetStream()
+	c := worker(t, queue(t, js, "fact11", 1), jetstream.ConsumerConfig{BackOff: []time.Duration{first, second}, MaxDeliver: -1})
+	publish(t, js, "fact11.a")
+	next(t, c)
+	m, asked := next(t, c), time.Now()
+	if err := m.NakWithDelay(delay); err != nil {
+		t.Fatal(err)
+	}
+	next(t, c)
+	// The timer of expiries may run a little early.
+	if took, want := time.Since(asked), second-first+delay; took < want-100*time.Millisecond {
+		t.Errorf("a nak with a delay of %v came back after %v, want %v", delay, took, want)
+	}
+}
+
+// TestWhoSpentHisDeliveriesIsToldOnlyToWhoPulls is fact 12: that a message has
+// reached MaxDeliver is found out when somebody asks for messages. It then stays
+// in the stream, and nobody gets it any more. (With a MaxDeliver of 1 it is found
+// out without: the count of deliveries lags by one.)
+//
+// On it stands: MaxDeliver is unlimited on our queues, and attempts are counted
+// by claims (kv, package consumer). When this fails, MaxDeliver might bear more.
+func TestWhoSpentHisDeliveriesIsToldOnlyToWhoPulls(t *testing.T) {
+	t.Parallel()
+	const ackWait = 200 * time.Millisecond
+	js := natstest.Run(t).JetStream()
+	deaf, witness := queue(t, js, "fact12", 1), queue(t, js, "witness12", 1)
+	spent := func(s jetstream.Stream, wait time.Duration) (jetstream.Consumer, *nats.Subscription) {
+		name := s.CachedInfo().Config.Name
+		told, err := js.Conn().SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + name + ".worker")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := worker(t, s, jetstream.ConsumerConfig{AckWait: wait, MaxDeliver: 2})
+		publish(t, js, name+".a")
+		next(t, c)
+		next(t, c)
+		return c, told
+	}
+	pull := func(c jetstream.Consumer) {
+		if _, err := c.Fetch(1, jetstream.FetchMaxWait(limit)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, told := spent(deaf, ackWait)
+	w, witnessTold := spent(witness, 2*ackWait)
+	pull(w)
+	if _, err := witnessTold.NextMsg(limit); err != nil {
+		t.Fatalf("nobody was told although a pull was waiting: %v", err)
+	}
+	if m, err := told.NextMsg(time.Millisecond); !errors.Is(err, nats.ErrTimeout) {
+		t.Fatalf("told without a pull: %v, %v", m, err)
+	}
+	pull(c)
+	if _, err := told.NextMsg(limit); err != nil {
+		t.Fatalf("nobody was told after a pull: %v", err)
+	}
+	if n := messages(t, deaf); n != 1 {
+		t.Errorf("%d messages, want the one that nobody gets", n)
+	}
+}
+
+// TestAnAckedMessageStaysAWhileOnThreeReplicas is fact 16: on one server the
+// answer to an ack comes after the message is gone; replicas agree on the ack,
+// answer, and then agree on the removal. A queue that holds one message of a
+// subject refuses the next one in between.
+//
+// On it stands: the slot stream has no limit by subject; overlap is decided by
+// the ledger (kv). When this fails, such a limit might do for overlap.
+func TestAnAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
+	t.Parallel()
+	refused := func(js jetstream.JetStream, replicas, tries int) (found bool) {
+		s := stream(t, js, jetstream.StreamConfig{
+			Name: "fact16", Subjects: []string{"fact16"}, Retention: jetstream.WorkQueuePolicy, Replicas: replicas,
+			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+		})
+		c := worker(t, s, jetstream.ConsumerConfig{})
+		publish(t, js, "fact16")
+		for range tries {
+			doubleAck(t, next(t, c))
+			_, err := js.Publish(within(t, limit), "fact16", nil)
+			if code(err) == storeFailed {
+				return true
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return false
+	}
+	if refused(natstest.Run(t).JetStream(), 1, 100) {
+		t.Error("one server refused a message right after the ack of the one before")
+	}
+	if !refused(three().JetStream(), 3, 1000) {
+		t.Error("three replicas never refused a message right after the ack of the one before")
+	}
+}

@@ -1,0 +1,259 @@
+package facts_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestAServerThatDoesNotListenForClientsNeverListensForRoutes is fact 9: the
+// routes wait for the listener of the clients, so that a server for in-process
+// clients only, which has none, is never part of a cluster. It does not fail: it
+// is just never ready.
+//
+// On it stands: whatever of ours runs a cluster inside a process listens on
+// loopback (internal/natstest); the embedded server always does (internal/embed).
+// When this fails, a cluster in one process needs no client ports.
+func TestAServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
+	t.Parallel()
+	start := func(o server.Options) *server.Server {
+		o.NoSigs, o.NoLog = true, true
+		s, err := server.NewServer(&o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		t.Cleanup(func() { go s.Shutdown() }) // one of them does not even end
+		return s
+	}
+	deaf := start(server.Options{DontListen: true, Cluster: server.ClusterOpts{Name: "facts", Host: "127.0.0.1", Port: server.RANDOM_PORT}})
+	alone := start(server.Options{DontListen: true})
+	listening := start(server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT,
+		Cluster: server.ClusterOpts{Name: "facts", Host: "127.0.0.1", Port: server.RANDOM_PORT},
+	})
+	if !alone.ReadyForConnections(limit) || !listening.ReadyForConnections(limit) {
+		t.Fatal("a server with clients or routes alone does not come up")
+	}
+	if deaf.ReadyForConnections(2*time.Second) || deaf.ClusterAddr() != nil {
+		t.Errorf("a server that does not listen for clients listens for routes on %v", deaf.ClusterAddr())
+	}
+}
+
+// TestAKilledLeaderStopsWritesForSeconds is fact 10: the followers wait four to
+// nine seconds for a word of their leader before they elect another, and until
+// then nobody takes a write, nor refuses it.
+//
+// On it stands: attempts of a second, repeated until they are answered (kv); a
+// lease that outlasts an election, 20 s by default (internal/node): trust is
+// renewed every tenth of it, and ends a quarter before. When this fails, because
+// elections are faster, a cluster may have shorter leases.
+func TestAKilledLeaderStopsWritesForSeconds(t *testing.T) {
+	t.Parallel()
+	ports := routePorts(t, 3)
+	var kill func()
+	var survivor *natstest.Server
+	for i, port := range ports {
+		m := member{Name: fmt.Sprintf("n%d", i), Store: t.TempDir(), Port: port, Routes: ports}
+		if i == 0 {
+			kill = startMember(t, m)
+			continue
+		}
+		survivor = natstest.Run(t, m.configure)
+	}
+	js := survivor.JetStream()
+	var err error
+	natstest.Eventually(t, limit, "a cluster that takes a stream", func() bool {
+		_, err = js.CreateOrUpdateStream(within(t, 5*time.Second), jetstream.StreamConfig{Name: "fact10", Subjects: []string{"fact10"}, Replicas: 3})
+		return err == nil
+	})
+	lead(t, js.Conn(), "fact10", "n0")
+	publish(t, js, "fact10")
+
+	kill()
+	killed := time.Now()
+	natstest.Eventually(t, limit, "a write after the leader was killed", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		_, err := js.Publish(ctx, "fact10", nil)
+		if code(err) != 0 {
+			t.Errorf("%v after the kill a write was refused: %v", time.Since(killed), err)
+		}
+		return err == nil
+	})
+	silent := time.Since(killed)
+	t.Logf("no writes for %v", silent)
+	if silent < 2*time.Second {
+		t.Errorf("writes went on after %v", silent)
+	}
+}
+
+// TestAClientOfADomainHasToPrefixRawKeys is fact 17: the client library sends its
+// own requests, and its KV, into the domain that it was made for; a message that
+// is published on a key's subject by hand goes to whoever listens here. On the
+// way back the same: a subject that streams on both sides of a leaf node listen to
+// is stored by both, and either of them answers.
+//
+// On it stands: kv puts the domain before every subject of a bucket that it
+// publishes on, and Slots.Publish refuses an answer from another domain. When this
+// fails, see whether the prefix still works.
+func TestAClientOfADomainHasToPrefixRawKeys(t *testing.T) {
+	t.Parallel()
+	hub := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "hub", "hub"
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
+	})
+	v, err := hub.Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "leaf", "leaf"
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats-leaf", Host: fmt.Sprintf("127.0.0.1:%d", v.LeafNode.Port)}}}}
+	})
+	nc := leaf.Conn()
+	there, err := jetstream.NewWithDomain(nc, "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := natstest.JetStream(t, nc)
+	natstest.Eventually(t, limit, "the hub to answer at the leaf", func() bool {
+		_, err := there.AccountInfo(within(t, time.Second))
+		return err == nil
+	})
+
+	kv := bucket(t, there, jetstream.KeyValueConfig{Bucket: "fact17"})
+	if _, err := kv.Put(within(t, limit), "k", nil); err != nil {
+		t.Errorf("a put through the domain: %v", err)
+	}
+	if ack, err := there.Publish(within(t, limit), "$KV.fact17.k", nil); err == nil {
+		t.Errorf("a message on the key's own subject arrived: %+v", ack)
+	}
+	if ack, err := there.Publish(within(t, limit), "$JS.hub.API.$KV.fact17.k", nil); err != nil || ack.Domain != "hub" {
+		t.Errorf("a message on the key's subject in the domain: %+v, %v", ack, err)
+	}
+
+	both := jetstream.StreamConfig{Name: "both", Subjects: []string{"both"}}
+	s, other := stream(t, here, both), stream(t, there, both)
+	publish(t, here, "both") // answered by either, whoever is first
+	natstest.Eventually(t, limit, "both sides to store one message", func() bool { return messages(t, s) == 1 && messages(t, other) == 1 })
+}
+
+// accounts is an application that uses the JetStream of another account, which
+// exports its API with or without a response type.
+const accounts = `accounts {
+	OWNER: {
+		jetstream: enabled
+		users: [{user: owner, password: x}]
+		exports: [{service: "$JS.API.>" %s}, {service: "$JS.ACK.>"}, {service: "fact18.>"}, {service: "$KV.>"}]
+	}
+	APP: {
+		users: [{user: app, password: x}]
+		imports: [
+			{service: {account: OWNER, subject: "$JS.API.>"}, to: "OWNER.API.>"}
+			{service: {account: OWNER, subject: "$JS.ACK.>"}}
+			{service: {account: OWNER, subject: "fact18.>"}}
+			{service: {account: OWNER, subject: "$KV.>"}, to: "OWNER.API.$KV.>"}
+		]
+	}
+}`
+
+// TestAnImportedAPIDeliversOneMessageForEachPull is fact 18: a service import
+// takes one answer to a request, unless its export says response_type: stream;
+// a pull is one request with many answers. Even then an empty message counts as
+// the end. A watch, whose messages are no answers, stays silent in any case, and
+// says nothing of it.
+//
+// On it stands: we support an account of its own, or the one that has the
+// streams, and a watch of kv audits itself, and ends a session that is silent.
+// When this fails, imported accounts may work.
+func TestAnImportedAPIDeliversOneMessageForEachPull(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, responses, body string
+		want                  int
+	}{
+		{"a plain export", "", "body", 1},
+		{"an export of streams", ", response_type: stream", "body", 3},
+		{"an export of streams, empty messages", ", response_type: stream", "", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			one := natstest.Run(t, func(o *server.Options) {
+				if err := o.ProcessConfigString(fmt.Sprintf(accounts, c.responses)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			owner := one.JetStream(nats.UserInfo("owner", "x"))
+			app, err := jetstream.NewWithAPIPrefix(one.Conn(nats.UserInfo("app", "x")), "OWNER.API")
+			if err != nil {
+				t.Fatal(err)
+			}
+			queue(t, owner, "fact18", 1)
+			for range 3 {
+				if _, err := app.Publish(within(t, limit), "fact18.a", []byte(c.body)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := app.Stream(within(t, limit), "fact18")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fetched(t, worker(t, s, jetstream.ConsumerConfig{}), 3); got != c.want {
+				t.Errorf("a pull for 3 got %d messages, want %d", got, c.want)
+			}
+			silent(t, bucket(t, owner, jetstream.KeyValueConfig{Bucket: "fact18"}), app)
+		})
+	}
+}
+
+// fetched is how many of n messages one pull gets in two seconds.
+func fetched(t *testing.T, c jetstream.Consumer, n int) (got int) {
+	t.Helper()
+	batch, err := c.Fetch(n, jetstream.FetchMaxWait(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range batch.Messages() {
+		got++
+	}
+	return got
+}
+
+// silent watches a bucket through the import and as its owner, and wants only the
+// owner to see a put of the application.
+func silent(t *testing.T, kv jetstream.KeyValue, app jetstream.JetStream) {
+	t.Helper()
+	imported, err := app.KeyValue(within(t, limit), kv.Bucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := func(kv jetstream.KeyValue) jetstream.KeyWatcher {
+		w, err := kv.Watch(within(t, limit), "k", jetstream.UpdatesOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	theirs, ours := watch(imported), watch(kv)
+	if _, err := imported.Create(within(t, limit), "k", nil); err != nil {
+		t.Fatalf("create a key through the import: %v", err)
+	}
+	select {
+	case <-ours.Updates():
+	case <-within(t, limit).Done():
+		t.Fatal("the owner sees nothing")
+	}
+	select {
+	case e := <-theirs.Updates():
+		t.Errorf("the application sees %v", e)
+	default:
+	}
+}
