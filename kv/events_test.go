@@ -1,0 +1,49 @@
+package kv_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// TestEventsAreKept: those of exceptional kinds, and one that nobody can read does
+// not hide the rest.
+func TestEventsAreKept(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
+	ctx := within(t, 10*time.Second)
+	first := job.Event{V: job.Version, Kind: job.EventFailed, ID: "report:2026-11-21T07:00:00Z", Job: "report", Fence: 7}
+	if err := s.Tell(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, s.EventSubject("alert", "report"), []byte("?")); err != nil {
+		t.Fatal(err)
+	}
+	last := job.Event{V: job.Version, Kind: job.EventAlert, ID: first.ID, Job: "report", Reopened: true}
+	if err := s.Tell(ctx, last); err != nil {
+		t.Fatal(err)
+	}
+	var got []job.Event
+	bad := 0
+	for e, err := range s.Events(ctx, time.Now().Add(-time.Minute)) {
+		switch {
+		case errors.Is(err, job.ErrInvalid):
+			bad++
+		case err != nil:
+			t.Fatal(err)
+		default:
+			got = append(got, e)
+		}
+	}
+	if len(got) != 2 || got[0] != first || got[1] != last || bad != 1 {
+		t.Errorf("kept %+v and %d that cannot be read", got, bad)
+	}
+	for e, err := range s.Events(ctx, time.Now().Add(time.Hour)) {
+		t.Errorf("from the future: %+v, %v", e, err)
+	}
+}
