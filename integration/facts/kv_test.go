@@ -64,7 +64,7 @@ func TestAnUpdateTakesTheTimeToLiveAway(t *testing.T) {
 // all the same.
 func TestAReplicaAnswersWithTheValueBefore(t *testing.T) {
 	t.Parallel()
-	js := three().JetStream()
+	js := onThree(t, "KV_fact5")
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact5", Replicas: 3})
 	// Followers answer from some two seconds after the creation on.
 	natstest.Eventually(t, limit, "a Get to answer with the value before", func() bool {

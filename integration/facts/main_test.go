@@ -39,9 +39,23 @@ func waitMore() {
 	}
 }
 
-// three is the cluster of all tests that leave it as they found it. Each has
-// streams of its own there, named after its fact.
+// three is the cluster of all tests that leave it as they found it. Each has a
+// stream of its own there, named after its fact.
 var three = sync.OnceValue(func() *natstest.Cluster { return natstest.RunCluster(&everybody) })
+
+// onThree is a client of that cluster, for a test that leaves a stream behind.
+func onThree(t *testing.T, stream string) jetstream.JetStream {
+	t.Helper()
+	js := three().JetStream()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if err := js.DeleteStream(ctx, stream); err != nil {
+			t.Errorf("delete stream %s: %v", stream, err)
+		}
+	})
+	return js
+}
 
 // everybody owns what outlives the test that happens to start it.
 var everybody suite

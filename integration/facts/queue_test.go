@@ -121,7 +121,7 @@ func TestAMessageInFlightComesAgainAtOnceAfterALeaderChangeUnlessMarked(t *testi
 	})
 	t.Run("a change of leader among three", func(t *testing.T) {
 		t.Parallel()
-		js := three().JetStream()
+		js := onThree(t, "fact2")
 		ask(t, js, 3, func() {
 			if !stepDown(js.Conn(), "CONSUMER", "fact2.worker", "") {
 				t.Fatal("the leader does not step down")
@@ -261,7 +261,7 @@ func TestAnAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 	if refused(natstest.Run(t).JetStream(), 1, 100) {
 		t.Error("one server refused a message right after the ack of the one before")
 	}
-	if !refused(three().JetStream(), 3, 1000) {
+	if !refused(onThree(t, "fact16"), 3, 1000) {
 		t.Error("three replicas never refused a message right after the ack of the one before")
 	}
 }

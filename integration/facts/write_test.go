@@ -33,7 +33,7 @@ func TestOneServerChecksTheRevisionFirstAndThreeTheMessageID(t *testing.T) {
 	if ack, err := retry(natstest.Run(t).JetStream(), 1); code(err) != wrongLastSequence {
 		t.Errorf("on one server: %+v, %v, want %d", ack, err, wrongLastSequence)
 	}
-	js := three().JetStream()
+	js := onThree(t, "fact6")
 	if ack, err := retry(js, 3); err != nil || !ack.Duplicate {
 		t.Errorf("on three servers: %+v, %v, want a duplicate", ack, err)
 	}
@@ -90,7 +90,7 @@ func TestAGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
 	if refused(natstest.Run(t).JetStream(), 1, 3) {
 		t.Error("one server refused guarded writes in flight")
 	}
-	if !refused(three().JetStream(), 3, 50) {
+	if !refused(onThree(t, "fact7"), 3, 50) {
 		t.Error("three replicas took all guarded writes in flight")
 	}
 }
