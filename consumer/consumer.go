@@ -160,6 +160,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	close(c.stopping)
 	quiet()
 	<-pulled
+	if left := c.cfg.Table.held(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
+		c.cfg.Logger.Info("stopping; running slots have their grace", "grace", c.cfg.Grace, "slots", left)
+	}
 	c.drain(node)
 	if err := context.Cause(node); err != nil && !errors.Is(err, job.ErrStopping) {
 		return err

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"log/slog"
 	"strings"
 
 	"github.com/cronce-io/cronce/job"
@@ -17,16 +18,13 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 	switch rec.State {
 	case job.Succeeded:
 		a := rec.Attempts[len(rec.Attempts)-1]
-		if line := firstLine(rec.Output); line != "" {
-			log = log.With("output", line)
-		}
-		log.Info("slot succeeded", "took", a.Finished.Sub(a.Started))
+		withOutput(log, firstLine(rec.Output)).Info("slot succeeded", "took", a.Finished.Sub(a.Started))
 	case job.Missed:
 		log.Debug("slot missed", "reason", rec.Error) // thousands, after an outage
 	case job.Retrying:
-		log.Warn("attempt failed", "again", rec.RetryAt, "error", rec.Error)
+		withOutput(log, lastLine(rec.Output)).Warn("attempt failed", "again", rec.RetryAt, "error", rec.Error)
 	default:
-		log.Warn("slot "+string(rec.State), "reason", rec.Error)
+		withOutput(log, lastLine(rec.Output)).Warn("slot "+string(rec.State), "reason", rec.Error)
 	}
 }
 
@@ -40,9 +38,26 @@ func (c *Consumer) emitKind(kind job.EventKind, rec job.Record, fence uint64, pe
 	})
 }
 
-// firstLine is the glimpse of a handler's output that goes into the log.
+// withOutput adds the glimpse of a handler's output that goes into the log: of
+// what went well how it began, of what failed how it ended.
+func withOutput(log *slog.Logger, line string) *slog.Logger {
+	if line == "" {
+		return log
+	}
+	return log.With("output", line)
+}
+
 func firstLine(output string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
+	return glimpse(line)
+}
+
+func lastLine(output string) string {
+	output = strings.TrimSpace(output)
+	return glimpse(output[strings.LastIndexByte(output, '\n')+1:])
+}
+
+func glimpse(line string) string {
 	const most = 80
 	if len(line) > most {
 		line = strings.ToValidUTF8(line[:most], "") + "..."

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -66,7 +67,8 @@ type puller struct {
 	// failed takes the error of a request that had stood, for the loop to see.
 	failed chan error
 
-	complained bool
+	// complained is set from a failure until a request has stood to its end.
+	complained atomic.Bool
 }
 
 // request asks for n messages. It returns the error of one that failed; one that
@@ -108,6 +110,8 @@ func (p *puller) serveBatch(batch jetstream.MessageBatch, n int) {
 		case p.failed <- err:
 		default:
 		}
+	} else {
+		p.complained.Store(false)
 	}
 	p.places.put(left)
 }
@@ -119,10 +123,9 @@ func (p *puller) complain(ctx context.Context, err error) {
 		return
 	}
 	level := slog.LevelWarn
-	if p.complained {
+	if p.complained.Swap(true) {
 		level = slog.LevelDebug
 	}
-	p.complained = true
 	p.cfg.Logger.Log(ctx, level, "cannot ask for slots; trying again", "queue", p.cfg.Queue, "error", err)
 }
 

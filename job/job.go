@@ -36,7 +36,7 @@ type Job struct {
 	Exclude []string
 
 	// DSTGap and DSTOverlap say what becomes of a wall time that does not
-	// exist, or comes twice. Empty: GapAfter, OverlapFirst.
+	// exist, or comes twice. Empty: GapAfter, RepeatFirst.
 	DSTGap     GapPolicy
 	DSTOverlap RepeatPolicy
 

@@ -1,8 +1,10 @@
 package embed
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 )
 
@@ -18,8 +20,17 @@ type bridge struct {
 func (b *bridge) Noticef(format string, v ...any) { b.log.Debug(fmt.Sprintf(format, v...)) }
 func (b *bridge) Debugf(format string, v ...any)  { b.log.Debug(fmt.Sprintf(format, v...)) }
 func (b *bridge) Tracef(format string, v ...any)  { b.log.Debug(fmt.Sprintf(format, v...)) }
-func (b *bridge) Warnf(format string, v ...any)   { b.log.Warn(fmt.Sprintf(format, v...)) }
-func (b *bridge) Errorf(format string, v ...any)  { b.log.Error(fmt.Sprintf(format, v...)) }
+func (b *bridge) Warnf(format string, v ...any) {
+	level := slog.LevelWarn
+	if message := fmt.Sprintf(format, v...); strings.HasPrefix(message, "Filestore [") && strings.Contains(message, "tream state") {
+		// An index that a kill left behind is made anew from the messages: no
+		// more than what a restart is for.
+		level = slog.LevelDebug
+	}
+	b.log.Log(context.Background(), level, fmt.Sprintf(format, v...))
+}
+
+func (b *bridge) Errorf(format string, v ...any) { b.log.Error(fmt.Sprintf(format, v...)) }
 
 func (b *bridge) Fatalf(format string, v ...any) {
 	b.mu.Lock()

@@ -131,7 +131,18 @@ func serve(cfg Config, name string) (*server.Server, error) {
 	return ns, nil
 }
 
+// stop hangs up on every client before the server shuts down. A server that shuts
+// down first tells waiting workers that their requests are void, and still serves
+// what is published in the instants after: a slot delivered to a request that its
+// worker has just given up would come again only after a whole lease. A client
+// that is cut off receives what was sent to it, asks again, and publishes again.
 func stop(ns *server.Server) {
+	const all = 1 << 20
+	if conns, err := ns.Connz(&server.ConnzOptions{Limit: all}); err == nil {
+		for _, c := range conns.Conns {
+			_ = ns.DisconnectClientByID(c.Cid) // gone by itself: as well
+		}
+	}
 	ns.Shutdown()
 	ns.WaitForShutdown()
 }
