@@ -95,7 +95,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if again {
 		return errors.New("cronce: Run was called before")
 	}
-	if os.Getenv("CRONCE_DISABLED") == "1" {
+	if replica.Disabled(os.Getenv) {
 		<-ctx.Done()
 		return nil
 	}

@@ -99,6 +99,11 @@ func (h *handlers) queues(f runFlags) []string {
 	if len(f.queues) > 0 {
 		return f.queues
 	}
+	return h.allQueues()
+}
+
+// allQueues are the queues of the file.
+func (h *handlers) allQueues() []string {
 	var queues []string
 	for _, j := range h.jobs() {
 		if !slices.Contains(queues, j.Queue) {

@@ -14,7 +14,7 @@ import (
 )
 
 func newJobCommand(a *app) *cobra.Command {
-	return newGroup("job", "The jobs in the registry", newJobListCommand(a))
+	return newGroup("job", "The jobs in the registry", newJobListCommand(a), newJobRemoveCommand(a))
 }
 
 func newJobListCommand(a *app) *cobra.Command {

@@ -111,8 +111,8 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	if a.getenv("CRONCE_DISABLED") == "1" {
-		a.log.Info("disabled by CRONCE_DISABLED=1; waiting for the end")
+	if replica.Disabled(a.getenv) {
+		a.log.Info("disabled by CRONCE_DISABLED; waiting for the end")
 		<-ctx.Done()
 		return nil
 	}
@@ -141,6 +141,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if len(jobs.jobs()) > 0 {
 		if err := g.Start(); err != nil { // now, and not with the first slot
 			return err
+		}
+	}
+	for _, q := range f.queues {
+		if !slices.Contains(jobs.allQueues(), q) {
+			a.log.Warn("no job of the file is in this queue: its slots are left to others", "queue", q, "in the file", jobs.allQueues())
 		}
 	}
 	r := replica.New(f.replica(a, nc, store, jobs, g))
@@ -191,6 +196,11 @@ func (a *app) reload(ctx context.Context, f runFlags, jobs *handlers, r *replica
 	fresh, err := a.loadJobs(f)
 	if err != nil {
 		return err
+	}
+	for _, name := range jobs.names() {
+		if !slices.Contains(fresh.names(), name) {
+			a.log.Warn("job is not in the file any more; it stays in the registry until it is removed", "job", name, "remove", "cronce job rm "+name)
+		}
 	}
 	if before, now := jobs.queues(f), fresh.queues(f); !slices.Equal(before, now) {
 		a.log.Warn("the file's queues have changed; a restart is needed to work on other queues", "working on", before, "in the file", now)

@@ -20,7 +20,7 @@ const (
 	setupPatience = time.Minute
 )
 
-// reader is a command that looks at what is on the broker, and changes nothing.
+// reader is a command that looks at what is on the broker, and sets nothing up.
 type reader struct {
 	*app
 	*kv.Store

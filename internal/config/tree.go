@@ -118,9 +118,16 @@ func parseYAML(s *source) (file *ast.File) {
 	if strings.HasPrefix(message, "found character '\t'") {
 		message = "a tab cannot indent: use spaces"
 	}
+	if pos.Line <= len(s.lines) && unquotedStar.MatchString(s.lines[pos.Line-1]) {
+		message = "a value that begins with * must be in quotes: schedule: \"* * * * *\""
+	}
 	s.fail(position{pos.Line, pos.Column}, "%s", firstLine(message))
 	return nil
 }
+
+// unquotedStar finds what nearly everybody writes first: to YAML * begins an
+// alias.
+var unquotedStar = regexp.MustCompile(`^[^#"']*:\s+\*\S*(\s|$)`)
 
 // tooDeep finds nesting that costs next to no bytes: brackets, and marks in a
 // row. Nesting by indentation is long before it is deep; node counts that.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,18 @@ type Config struct {
 
 // DefaultMaxClockOffset is Config's.
 const DefaultMaxClockOffset = time.Hour
+
+// Disabled reports whether the environment, as CRONCE_DISABLED, says that this
+// process is to wait and do nothing: for migrations and the like that load the
+// same program. Any word but "0", "false", "no" and "off" means it: a switch that
+// is there to stop something must not be missed for its spelling.
+func Disabled(getenv func(string) string) bool {
+	switch strings.ToLower(strings.TrimSpace(getenv("CRONCE_DISABLED"))) {
+	case "", "0", "false", "no", "off":
+		return false
+	}
+	return true
+}
 
 // Replica is one process of the fleet. It lives as one incarnation after the
 // other: each has a node of its own, and ends when its lease is lost.
