@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -66,7 +67,7 @@ func top(cell int) uint64 {
 }
 
 func (h *histogram) quantile(part float64) time.Duration {
-	rank := int(part * float64(h.slots))
+	rank := int(math.Ceil(part*float64(h.slots))) - 1
 	for i, n := range h.cells {
 		if rank -= n; rank < 0 {
 			return min(time.Duration(top(i))*time.Microsecond, h.max)

@@ -23,10 +23,10 @@ type line struct {
 	slots int
 	open  instants
 
-	// waiting have a message, overdue one that should have been taken long ago
-	// and no record.
-	waiting, overdue instants
-	tokens           map[string]bool // triggered runs that wait, overdue or not
+	// waiting have a message, fresh a young one. overdue have one that should
+	// have been taken long ago, and no record.
+	waiting, fresh, overdue instants
+	tokens                  map[string]bool // triggered runs that wait, overdue or not
 
 	// missed and coming are ranges of missed slots, recorded and still waiting.
 	missed, coming []span
@@ -71,7 +71,7 @@ const never = math.MaxInt64
 func newLine(name string, entry *job.Entry) *line {
 	return &line{
 		name: name, entry: entry, next: never,
-		open: instants{}, waiting: instants{}, overdue: instants{}, told: instants{},
+		open: instants{}, waiting: instants{}, fresh: instants{}, overdue: instants{}, told: instants{},
 		tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{},
 	}
 }

@@ -33,6 +33,10 @@ type Problem struct {
 	// Detail says in words what was seen.
 	Detail string
 
+	// Told says that an event told of an outcome of a missing slot: whoever offers
+	// it again has to tell that it is reopened, or it will count as doubled.
+	Told bool
+
 	// Beyond says why offering the slot again is not the remedy. Empty: it is.
 	Beyond string
 }
@@ -85,6 +89,9 @@ func (c *Check) lost(l *line, u int64) Problem {
 		if s.first <= u && u <= s.last {
 			p.Due = p.Slot.At.Add(s.schedule.Delay())
 		}
+	}
+	if p.Told = l.told.has(u); p.Told {
+		p.Detail += ", though an outcome of it was told"
 	}
 	switch {
 	case !c.published(l.entry.Revision, from, p.Due):
@@ -155,11 +162,12 @@ func pending(s job.Slot) Problem {
 // stuck says why a slot without an outcome will not get one, or should have;
 // empty: it is in progress.
 func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
-	waits := l.waits(s)
+	waits, fresh := l.waits(s), s.Token == "" && l.fresh.has(s.At.Unix())
 	if r.state == job.Running {
-		return c.stuckRunning(l, r, waits)
+		return c.stuckRunning(l, r, waits, fresh)
 	}
 	switch {
+	case fresh:
 	case !waits:
 		return fmt.Sprintf("it is %s, and its message is gone", r.state)
 	case c.cfg.Now.Sub(r.retryAt) > Patience:
@@ -168,12 +176,12 @@ func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
 	return ""
 }
 
-func (c *Check) stuckRunning(l *line, r unsettled, waits bool) string {
+func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
 	dead, since := c.dead(r.node)
 	switch {
 	case dead && !waits:
 		return fmt.Sprintf("its worker %s is dead, and its message is gone", r.node)
-	case dead && c.cfg.Now.Sub(latest(since, r.started)) > c.cfg.Settings.Lease+Patience:
+	case dead && !fresh && c.cfg.Now.Sub(latest(since, r.started)) > c.cfg.Settings.Lease+Patience:
 		return fmt.Sprintf("its worker %s is dead, and nobody has taken it over", r.node)
 	case dead || l.entry == nil || l.entry.Job.Timeout == 0:
 		return ""

@@ -45,6 +45,9 @@ type Config struct {
 
 	// Jobs are the ones to judge. Empty: all.
 	Jobs []string
+
+	// Progress, if set, is called for each job that is walked to its end.
+	Progress func()
 }
 
 // Check is one verification. Feed it in this order: Told, Waiting, Record; then
@@ -178,12 +181,15 @@ func (c *Check) Waiting(m job.Message, published time.Time) {
 	case s.Token != "":
 		c.line(s.Job).tokens[s.Token] = overdue
 	default:
-		l := c.line(s.Job)
-		// Seen a second time, it was settled as far as it could be.
-		if overdue && !l.waiting.has(s.At.Unix()) {
-			l.overdue.add(s.At.Unix())
+		l, u := c.line(s.Job), s.At.Unix()
+		switch {
+		case !overdue:
+			l.fresh.add(u)
+			l.overdue.take(u) // of two messages the younger one counts
+		case !l.waiting.has(u): // not the second look at a slot with a record
+			l.overdue.add(u)
 		}
-		l.waiting.add(s.At.Unix())
+		l.waiting.add(u)
 	}
 }
 
@@ -267,6 +273,9 @@ func (c *Check) Unreadable(s job.Slot) {
 func (c *Check) finish() []*line {
 	lines := slices.SortedFunc(maps.Values(c.lines), func(x, y *line) int { return cmp.Compare(x.name, y.name) })
 	for _, l := range lines {
+		if c.cfg.Progress != nil {
+			c.cfg.Progress()
+		}
 		missed, young := l.end()
 		if missed > 0 {
 			c.outcomes[job.Missed] += missed

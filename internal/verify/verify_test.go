@@ -151,6 +151,10 @@ func TestProblems(t *testing.T) {
 			func(f *facts) { f.lose(9) },
 			[]string{"offer missing report:2026-11-21T09:00:00Z neither a record nor a message"},
 		},
+		"a record is gone that was told of": {
+			func(f *facts) { f.lose(9); f.events = []job.Event{{Kind: job.EventMissed, ID: slot(9).ID()}} },
+			[]string{"offer missing report:2026-11-21T09:00:00Z neither a record nor a message, though an outcome of it was told"},
+		},
 		"it waits": {
 			func(f *facts) { f.lose(12); f.wait(slot(12), noon) }, nil,
 		},
@@ -208,6 +212,16 @@ func TestProblems(t *testing.T) {
 				"offer no_outcome report:2026-11-21T10:00:00Z its worker fenced is dead, and its message is gone",
 				"offer no_outcome report:2026-11-21T11:00:00Z its worker collected is dead, and its message is gone",
 			},
+		},
+		"its worker is dead, and it was just offered again": {
+			func(f *facts) {
+				for hour, state := range map[int]job.State{9: job.Running, 10: job.Retrying} {
+					f.replace(unsettled(slot(hour), state, "collected"))
+					f.wait(slot(hour), slot(hour).At)
+					f.waiting = append(f.waiting, job.Message{Slot: slot(hour), Due: noon, Offer: 1})
+					f.late[slot(hour)] = noon
+				}
+			}, nil,
 		},
 		"its worker is dead, its message waits": {
 			func(f *facts) {
