@@ -46,7 +46,7 @@ var three = sync.OnceValue(func() *natstest.Cluster { return natstest.RunCluster
 // onThree is a client of that cluster, for a test that leaves a stream behind.
 func onThree(t *testing.T, stream string) jetstream.JetStream {
 	t.Helper()
-	js := three().JetStream()
+	js := natstest.JetStream(t, natstest.Connect(t, three().URL()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
@@ -108,7 +108,7 @@ func stream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) je
 	return s
 }
 
-// queue is a work queue on the subject that is its name, as our slots have one.
+// queue is a work queue on the subjects that begin with its name.
 func queue(t *testing.T, js jetstream.JetStream, name string, replicas int) jetstream.Stream {
 	t.Helper()
 	return stream(t, js, jetstream.StreamConfig{

@@ -68,8 +68,8 @@ func TestAGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
 	refused := func(js jetstream.JetStream, replicas, rounds int) bool {
 		stream(t, js, jetstream.StreamConfig{Name: "fact7", Subjects: []string{"fact7.>"}, Replicas: replicas})
 		guarded := jetstream.WithExpectLastSequenceForSubject(publish(t, js, "fact7.guard").Sequence, "fact7.guard")
-		for n := range 20 {
-			publish(t, js, "fact7.alone."+strconv.Itoa(n), guarded) // one at a time: that works
+		for n := range 20 { // one at a time: that works
+			publish(t, js, "fact7.alone."+strconv.Itoa(n), guarded)
 		}
 		for round := range rounds {
 			subjects := make([]string, 100)
@@ -207,7 +207,9 @@ func TestWildcardsArePublishedAsTheyStand(t *testing.T) {
 		}
 	}
 	closed := make(chan error, 1)
-	nc := one.Conn(nats.NoReconnect(), nats.ClosedHandler(func(nc *nats.Conn) { closed <- nc.LastError() }))
+	nc := one.Conn(nats.NoReconnect(),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the default one prints
+		nats.ClosedHandler(func(nc *nats.Conn) { closed <- nc.LastError() }))
 	if err := nc.Publish("fact19."+strings.Repeat("x", 4096), nil); err != nil {
 		t.Fatalf("the client refuses the subject itself now: %v", err)
 	}
