@@ -113,7 +113,7 @@ func ParseSlotKey(key string) (Slot, error) {
 }
 
 // ValidateToken refuses what cannot name a triggered run: nothing, more than
-// MaxToken bytes, or bytes that a header cannot carry unchanged (controls, and
+// MaxToken bytes, an end like /r2 (see reoffer), or bytes that a header cannot carry unchanged (controls, and
 // spaces at either end, which the protocol trims: two tokens would be one).
 func ValidateToken(token string) error {
 	switch {
@@ -123,6 +123,8 @@ func ValidateToken(token string) error {
 		return fmt.Errorf("%w token %q: %d bytes, at most %d", ErrInvalid, clip(token), len(token), MaxToken)
 	case !utf8.ValidString(token):
 		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
+	case reoffer.MatchString(token):
+		return fmt.Errorf("%w token %q: %q at its end is how a message that was offered again is named", ErrInvalid, token, reoffer.FindString(token))
 	case strings.TrimSpace(token) != token:
 		return fmt.Errorf("%w token %q: it begins or ends with a space", ErrInvalid, token)
 	}
