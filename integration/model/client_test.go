@@ -41,7 +41,7 @@ type fleet struct {
 }
 
 // windowSlots is how many slots are worked on at a time.
-const windowSlots = 3
+const windowSlots = 5
 
 var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
@@ -55,14 +55,15 @@ type fault struct {
 	mends  func() // nil: there is nothing to mend
 }
 
-// round has every client take some turns, with a fault in the middle.
-func (f *fleet) round(ctx context.Context, turns int, fault *fault) {
+// round has all clients take some turns at once, with a fault in the middle.
+func (f *fleet) round(ctx context.Context, fault *fault) {
 	f.t.Helper()
+	const turns = 30
 	begun := f.turns.Load()
 	all := int64(turns * len(f.clients))
-	var clients sync.WaitGroup
+	var busy sync.WaitGroup
 	for _, c := range f.clients {
-		clients.Go(func() {
+		busy.Go(func() {
 			for range turns {
 				c.turn(ctx)
 				f.turns.Add(1)
@@ -79,10 +80,46 @@ func (f *fleet) round(ctx context.Context, turns int, fault *fault) {
 			fault.mends()
 		}
 	}
-	clients.Wait()
+	busy.Wait()
 	if ctx.Err() != nil {
 		f.t.Fatalf("the round did not end in time: %v", ctx.Err())
 	}
+}
+
+// interrupted has each of the clients own a slot, and breaks something before they
+// complete it. Nobody else writes meanwhile: what is not answered still stands
+// there when they stop waiting.
+func (f *fleet) interrupted(ctx context.Context, clients []*client, fault *fault) {
+	f.t.Helper()
+	const enough = 200 // turns to own something
+	for _, c := range clients {
+		for range enough {
+			if len(c.open) > 0 {
+				break
+			}
+			c.turn(ctx)
+		}
+	}
+	unknown := f.unknown.Load()
+	fault.breaks()
+	var busy sync.WaitGroup
+	for _, c := range clients {
+		if len(c.open) > 0 {
+			busy.Go(func() { c.complete(ctx) })
+		}
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); busy.Wait() }()
+	f.reach("the fault to be felt", func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return f.unknown.Load() >= unknown+fault.felt
+		}
+	})
+	fault.mends()
+	<-done
 }
 
 // client is a worker without a clock: it claims, completes, fences and takes
@@ -116,12 +153,12 @@ func (c *client) chance(n int) bool { return c.dice.IntN(n) == 0 }
 
 func (c *client) turn(ctx context.Context) {
 	switch {
-	case c.name == "":
-		c.begin(ctx)
-	case c.chance(4):
-		c.beat(ctx)
 	case len(c.open) > 0 && c.chance(2):
 		c.complete(ctx)
+	case c.name == "":
+		c.begin(ctx)
+	case c.chance(6):
+		c.beat(ctx)
 	default:
 		c.serve(ctx, slotAt(c.first.Load()+c.dice.Int64N(windowSlots)))
 	}

@@ -55,15 +55,6 @@ func (h *history) add(c call) {
 	h.calls = append(h.calls, c)
 }
 
-func (h *history) count(match func(call) bool) (n int) {
-	for _, c := range h.calls {
-		if match(c) {
-			n++
-		}
-	}
-	return n
-}
-
 // cell is one key of the sequential ledger: the value that stands there.
 type cell struct {
 	revision uint64

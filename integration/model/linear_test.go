@@ -19,7 +19,6 @@ import (
 const (
 	clientsBehind = 3 // a proxy that can lose answers
 	clientsBeside = 3
-	turnsPerRound = 30
 )
 
 // recruit makes a fleet on a broker, some of it behind a proxy. wrap stands
@@ -81,8 +80,10 @@ func TestTheLedgerIsLinearizableOnOneServer(t *testing.T) {
 	f := recruit(t, func() jetstream.JetStream { return server.JetStream() }, proxy, real)
 	ctx := within(t, 40*time.Second)
 	deaf := fault{proxy.Deafen, clientsBehind, proxy.Heal}
-	for _, fault := range []*fault{nil, &deaf, {breaks: server.Restart}, {proxy.Part, 0, proxy.Heal}, &deaf} {
-		f.round(ctx, turnsPerRound, fault)
+	f.round(ctx, nil)
+	f.interrupted(ctx, f.clients[:clientsBehind], &deaf)
+	for _, fault := range []*fault{&deaf, {breaks: server.Restart}, {proxy.Part, 0, proxy.Heal}, nil} {
+		f.round(ctx, fault)
 	}
 	f.report()
 	f.h.mustBeLinearizable(t, false)
@@ -106,8 +107,10 @@ func TestTheLedgerIsLinearizableOnThreeServers(t *testing.T) {
 	f := recruit(t, func() jetstream.JetStream { return cluster.JetStream() }, proxy, real)
 	ctx := within(t, 60*time.Second)
 	deaf := fault{proxy.Deafen, clientsBehind, proxy.Heal}
-	for _, fault := range []*fault{nil, &deaf, {breaks: leader.Stop}, &deaf} {
-		f.round(ctx, turnsPerRound, fault)
+	f.round(ctx, nil)
+	f.interrupted(ctx, f.clients[:clientsBehind], &deaf)
+	for _, fault := range []*fault{&deaf, {breaks: leader.Stop}, nil} {
+		f.round(ctx, fault)
 	}
 	f.report()
 	f.h.mustBeLinearizable(t, true)
@@ -128,10 +131,10 @@ func TestTheCheckerCatchesBrokenLedgers(t *testing.T) {
 			proxy := natstest.NewProxy(t, server.ClientURL())
 			f := recruit(t, func() jetstream.JetStream { return server.JetStream() }, proxy, broken)
 			ctx := within(t, 40*time.Second)
-			// A single round may happen not to show it.
-			const rounds = 5
-			for range rounds {
-				f.round(ctx, turnsPerRound, &fault{proxy.Deafen, clientsBehind, proxy.Heal})
+			for range 8 { // one round may happen not to show it
+				f.round(ctx, nil)
+				f.interrupted(ctx, f.clients[:clientsBehind], &fault{proxy.Deafen, clientsBehind, proxy.Heal})
+				f.round(ctx, nil)
 				result, _, err := f.h.check(false)
 				if err != nil || result == porcupine.Illegal {
 					return
@@ -157,7 +160,7 @@ func (l careless) Write(ctx context.Context, r job.Record, _ uint64) (uint64, er
 type hasty struct{ slotLedger }
 
 func (l hasty) Write(ctx context.Context, r job.Record, at uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
 	defer cancel()
 	revision, err := l.slotLedger.Write(ctx, r, at)
 	if errors.Is(err, job.ErrUnknown) {
