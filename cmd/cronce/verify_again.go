@@ -71,6 +71,7 @@ func (v *verifier) each(ctx context.Context, n int, f func(ctx context.Context, 
 			err := f(ctx, i)
 			mu.Lock()
 			defer mu.Unlock()
+			v.read++
 			v.progress()
 			return err
 		})

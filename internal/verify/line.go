@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -33,6 +34,9 @@ type line struct {
 
 	// told had an outcome by the word of an event.
 	told instants
+
+	// reopened were given a new start: what came before does not count.
+	reopened map[job.Slot]bool
 
 	unsettled map[job.Slot]unsettled
 	doubled   map[job.Slot]string
@@ -72,7 +76,7 @@ func newLine(name string, entry *job.Entry) *line {
 	return &line{
 		name: name, entry: entry, next: never,
 		open: instants{}, waiting: instants{}, fresh: instants{}, overdue: instants{}, told: instants{},
-		tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{},
+		tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
 	}
 }
 
@@ -140,4 +144,26 @@ func (l *line) waits(s job.Slot) bool {
 		return ok
 	}
 	return l.waiting.has(s.At.Unix())
+}
+
+// overlapping is by how much the clocks of two nodes may make two attempts seem
+// to overlap that did not.
+const overlapping = time.Second
+
+// ends says why a slot has more than one end; empty: it has not.
+func (l *line) ends(r job.Record) string {
+	for i := 1; i < len(r.Attempts); i++ {
+		a, b := r.Attempts[i-1], r.Attempts[i]
+		switch {
+		case a.Finished.IsZero():
+		case a.Error == "" && !l.reopened[r.Slot]:
+			return fmt.Sprintf("attempt %d was started after attempt %d had succeeded", b.Number, a.Number)
+		case b.Started.Before(a.Finished.Add(-overlapping)):
+			return fmt.Sprintf("attempt %d was started %v before attempt %d had ended", b.Number, a.Finished.Sub(b.Started), a.Number)
+		}
+	}
+	if r.State == job.Succeeded && r.Slot.Token == "" && l.told.has(r.Slot.At.Unix()) {
+		return "it succeeded, and another outcome was told before"
+	}
+	return ""
 }

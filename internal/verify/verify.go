@@ -21,10 +21,6 @@ const (
 	// forgetting is the margin around the ledger's retention, for clocks that
 	// are a little off.
 	forgetting = time.Minute
-
-	// overlapping is by how much the clocks of two nodes may seem to make two
-	// attempts overlap that did not.
-	overlapping = time.Second
 )
 
 // Config is what is judged, and by what.
@@ -135,7 +131,7 @@ func (c *Check) line(name string) *line {
 	if l == nil && c.wanted(name) {
 		l = newLine(name, nil)
 		c.lines[name] = l
-		c.leaveOut(name, "not in the registry (any more)", 0)
+		c.leaveOut(name, "no definition of it can be read", 0)
 	}
 	return l
 }
@@ -153,14 +149,15 @@ func (c *Check) inRange(s job.Slot, published time.Time) bool {
 // Told takes in an event.
 func (c *Check) Told(e job.Event) {
 	s, err := job.ParseSlotID(e.ID)
-	if err != nil || s.Token != "" || s.Range || !c.inRange(s, time.Time{}) || !c.wanted(s.Job) {
+	if err != nil || !c.wanted(s.Job) || s.Token == "" && !c.inRange(s, time.Time{}) {
 		return
 	}
 	l := c.line(s.Job)
 	switch {
 	case e.Reopened:
 		l.told.take(s.At.Unix())
-	case !job.State(e.Kind).Final():
+		l.reopened[s] = true
+	case s.Token != "" || s.Range || !job.State(e.Kind).Final():
 	case l.told.has(s.At.Unix()):
 		l.doubled[s] = "two outcomes of it were told, the later one: " + string(e.Kind)
 	default:
@@ -221,7 +218,7 @@ func (c *Check) Record(r job.Record) {
 		l.pass(u)
 		c.beside += count(!l.open.take(u) && !again)
 	}
-	if why := doubled(r, l.told); why != "" {
+	if why := l.ends(r); why != "" {
 		l.doubled[s] = why
 	}
 	started := time.Time{}
@@ -236,24 +233,6 @@ func (c *Check) Record(r job.Record) {
 		return
 	}
 	l.unsettled[s] = unsettled{r.State, r.Node, started, r.RetryAt, r.Due, r.Queue, r.JobRevision}
-}
-
-// doubled says why a slot has more than one end; empty: it has not.
-func doubled(r job.Record, told instants) string {
-	for i := 1; i < len(r.Attempts); i++ {
-		a, b := r.Attempts[i-1], r.Attempts[i]
-		switch {
-		case a.Finished.IsZero():
-		case a.Error == "":
-			return fmt.Sprintf("attempt %d was started after attempt %d had succeeded", b.Number, a.Number)
-		case b.Started.Before(a.Finished.Add(-overlapping)):
-			return fmt.Sprintf("attempt %d was started %v before attempt %d had ended", b.Number, a.Finished.Sub(b.Started), a.Number)
-		}
-	}
-	if r.State == job.Succeeded && r.Slot.Token == "" && told.has(r.Slot.At.Unix()) {
-		return "it succeeded, and another outcome was told before"
-	}
-	return ""
 }
 
 // Unreadable takes in that the slot has a record which cannot be read.
