@@ -41,10 +41,10 @@ func (w wire) asyncClient() (jetstream.JetStream, error) {
 }
 
 // Publish sends a slot's message on its way, with the slot's ID as its message
-// ID (or one of its own, see job.Message.Offer), and returns without waiting. The returned function waits for the answer:
-// duplicate says that the stream has had the slot already. An error that wraps
-// job.ErrUnknown is settled by publishing the same message again; that includes
-// a copy of another producer in flight.
+// ID (or one of its own, see job.Message.Offer), and returns without waiting. The
+// returned function waits for the answer: duplicate says that the stream has had
+// the message already. An error that wraps job.ErrUnknown is settled by publishing
+// the same message again; that includes a copy of another producer in flight.
 func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
 	if err := job.ValidateName("queue", queue); err != nil {
 		return nil, err
