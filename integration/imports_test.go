@@ -57,6 +57,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/node":     {"internal/boot", "job"},
 		"internal/registry": {"job"},
 		"internal/config":   {"internal/suggest", "job"},
+		"internal/verify":   {"job"},
 		"internal/replica": {
 			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "job", "kv", "producer",
 		},

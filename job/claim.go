@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -286,7 +287,7 @@ func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res 
 	r.Attempts = slices.Clone(r.Attempts)
 	r.Error, r.Output = "", strings.ToValidUTF8(res.Output, "\uFFFD")
 	if res.Err != nil {
-		r.Error = clipError(res.Err.Error())
+		r.Error = cmp.Or(clipError(res.Err.Error()), "failed, and did not say why") // an empty one would read as success
 	}
 	closeAttempt(&r, fence, now)
 	if res.Err == nil {
