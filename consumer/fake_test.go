@@ -32,6 +32,7 @@ type fakeQueue struct {
 	asked   int // messages asked for and not delivered
 	mostOut int // most messages asked for or in hand at once
 	out     int
+	early   int // of those in hand whose handler has said returned
 	failing error
 }
 
@@ -180,7 +181,24 @@ func (d delivered) DoubleAck(context.Context) error { return errors.New("not use
 func (d delivered) Term() error                     { return errors.New("not used") }
 
 func (d delivered) Ack() error {
-	return d.s.answer("ack", func() { d.s.gone = true; d.s.q.out--; d.s.timer.Stop() })
+	return d.s.answer("ack", func() {
+		d.s.gone = true
+		d.s.timer.Stop()
+		if d.s.q.early > 0 {
+			d.s.q.early--
+			return
+		}
+		d.s.q.out--
+	})
+}
+
+// returned says that a handler has done its work: from here on its message is in
+// hand only to be recorded and acked, and takes no place.
+func (q *fakeQueue) returned() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.out--
+	q.early++
 }
 
 func (d delivered) TermWithReason(string) error {

@@ -60,6 +60,7 @@ func TestItAsksForExactlyAsManySlotsAsItHasFreePlaces(t *testing.T) {
 			b.mu.Lock()
 			running--
 			b.mu.Unlock()
+			b.queue.returned()
 			return nil
 		})
 		for i := range 40 {
