@@ -1,4 +1,87 @@
-// Package model checks the two ideas on which everything else stands, from
-// outside and by machine: that a write to the ledger behaves as one step, and
-// that the rules which workers follow between such steps are right.
+// Package model checks by machine the two ideas on which everything else stands:
+// that a write to the ledger is one step, whatever is lost on the way to it and
+// back, and that the rules which workers follow between such steps keep the
+// promise in every order of events. It has tests only.
+//
+// # Is a write one step? (linear_test.go)
+//
+// Six clients work on five slots at a time, on the real kv.Ledger and kv.Nodes,
+// by the real claim rules: they claim, complete, beat, fence, take over, and die
+// with what they own. Three of them are behind a proxy that loses answers or cuts
+// the connection; the single server is restarted, the leader of the three stopped.
+// Clients are worse than workers: they fence whenever their dice say so, and go on
+// completing after they were fenced. What each was told, and when, is a history,
+// and porcupine looks for an order in which a sequential ledger says the same: per
+// key a register that is written at a revision, and whose final values stay.
+//
+//   - A write that is repeated until it is answered is one call, from the first
+//     request to the last answer.
+//   - A write that was given up may land at any later time, or never: it has no
+//     end. If anybody has seen its nonce, it did land.
+//   - A conflict may mean stored and then overwritten (see package kv). If anybody
+//     has seen its nonce, it is two steps: stored, and gone again before its writer
+//     was told.
+//   - A read on one server is linearizable. On three it is taken for a hint, which
+//     is all that package kv promises: it may show what was true before, never what
+//     is not stored yet. (In practice it was linearizable there too.)
+//
+// Three ledgers that are wrong in one way each are found out by the same clients
+// and the same check. Not covered: a server that loses acknowledged writes (a
+// crash without sync), removal by age, and a bucket that is created again.
+//
+// # Are the rules right? (exhaustive_test.go)
+//
+// A small world in which every order of events is tried, breadth-first, each state
+// once: one slot, one message, two workers (wholly) or three (to the depth in the
+// test), one or two attempts. Decisions are those of job.Decide, job.Complete and
+// job.Release; the rest of a worker is written out in machine_test.go, and so is
+// the broker. In it,
+//
+//   - a write lands at any time, or never, also long after its writer gave up, was
+//     replaced or died; its answer comes at any later time, or not at all;
+//   - the message is delivered to any worker without a task at any time, as often
+//     as it likes, also while another has it in hand; an ack by anybody removes it;
+//   - time goes in ticks, the same for all: a lease is three, the margin one. A
+//     node trusts itself from when it sent its heartbeat, for two; its handlers end
+//     within the third. A key can be fenced when it has stood still for three;
+//   - a worker crashes, stops in order, sleeps through the end of its lease and
+//     wakes, and starts over under a new name, any number of times.
+//
+// Checked in each state: a final record never changes and no second success is
+// stored; no handler starts without a won claim of its incarnation, after its
+// lease, or twice for one attempt (so an at-most-once slot starts at most once);
+// attempts stay within their number; while a handler can act its claim stands in
+// the ledger; a message goes only when its slot has its outcome; and, if nobody
+// dies from here on, an outcome can still be reached. Thirteen mutants of the
+// worker each break the invariant that the test names, or the test fails.
+//
+// What makes the world finite, and small:
+//
+//   - A revision is one bit to whoever holds it: is it still the last? Names that
+//     nothing refers to any more are used again.
+//   - Only how long each key has stood still is kept, not who has seen it for how
+//     long: nobody has seen it still for longer, and who saw less can do less.
+//   - A heartbeat lands when it is sent. One that lands later gives less trust for
+//     the same key; one of a dead incarnation only keeps challengers waiting.
+//   - Who is to be told of a conflict is told at once, since waiting he can do
+//     less. A won write's answer is not hurried.
+//   - A worker that is told to stop goes on taking slots: it can do more.
+//   - Being frozen is no other than being slow, until the lease is over; so a
+//     worker freezes only there.
+//   - Workers are alike, so states that differ in which is which are one.
+//
+// Left out, where the promise itself has its edge:
+// a handler that wakes after its lease ends at once here, where a real one may act
+// until its clock is looked at; and one that ignores its context is not in the
+// world. Not modelled either: time for the rules (deadlines, horizon, backoff:
+// retries are due at once), overlap, shards, on_lease_lost: finish, the sweep, a
+// broker that forgets, clocks that run at different speeds.
+//
+// # Decisions
+//
+// Go, not spin or TLA+: the rules that are checked are the ones that run, and the
+// check runs with the other tests. The price is the worker's other half, written a
+// second time; the tests of package consumer hold the real one against the same
+// invariants. Rejected: driving the real consumer with a scheduler of our own,
+// which would need its goroutines to be steps.
 package model

@@ -1,0 +1,102 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// rules are the real ones, of package job, in the words of the small world. Its
+// clock for them stands still: retries are due at once, and no slot gets old.
+type rules struct {
+	attempts int
+	memo     map[question]answer
+}
+
+type question struct {
+	slot slot
+	self uint8
+	dead bool
+}
+
+type answer struct {
+	action job.Action
+	slot   slot
+}
+
+func newRules(attempts int) *rules {
+	return &rules{attempts, map[question]answer{}}
+}
+
+var (
+	theSlot  = job.NewSlot("report", epoch)
+	theTime  = epoch.Add(time.Second)
+	stateOf  = map[slotState]job.State{running: job.Running, retrying: job.Retrying, succeeded: job.Succeeded, failed: job.Failed}
+	slotOf   = map[job.State]slotState{job.Running: running, job.Retrying: retrying, job.Succeeded: succeeded, job.Failed: failed}
+	errAgain = errors.New("again")
+)
+
+func nodeName(n uint8) string { return string(rune('a' + n)) }
+
+// decide is job.Decide.
+func (r *rules) decide(q question) answer {
+	if a, known := r.memo[q]; known {
+		return a
+	}
+	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: r.attempts}}}}
+	d := job.Delivery{Message: job.Message{Slot: theSlot, Due: theSlot.At}, Queue: "default", Published: theSlot.At, Count: 1}
+	v := job.View{
+		Now: theTime, Self: nodeName(q.self), Horizon: job.DefaultHorizon, OwnerDead: q.dead,
+		Entry: entry, Handles: true, Revision: 1,
+	}
+	if q.slot.state != nothing {
+		rec := r.record(q.slot)
+		v.Record = &rec
+	}
+	step := job.Decide(d, v)
+	a := answer{action: step.Action}
+	if step.Action == job.Start || step.Action == job.End {
+		a.slot = abstract(step.Record)
+	}
+	r.memo[q] = a
+	return a
+}
+
+// complete is job.Complete, of an attempt that ended well, badly, or because its
+// worker stops.
+func (r *rules) complete(s slot, res job.Result) slot {
+	return abstract(job.Complete(r.record(s), 1, theTime, job.DefaultHorizon, res))
+}
+
+// release is job.Release.
+func (r *rules) release(s slot) slot { return abstract(job.Release(r.record(s), theTime)) }
+
+// record is a record that says what s says.
+func (r *rules) record(s slot) job.Record {
+	rec := job.Record{
+		Slot: theSlot, Queue: "default", State: stateOf[s.state], Attempt: int(s.attempt), MaxAttempts: r.attempts,
+		Node: nodeName(s.node), Published: theSlot.At, Due: theSlot.At,
+	}
+	if s.state == retrying {
+		rec.RetryAt = theTime
+	}
+	for i := range rec.Attempt {
+		rec.Attempts = append(rec.Attempts, job.Attempt{Number: i + 1, Node: rec.Node, Started: theSlot.At})
+	}
+	return rec
+}
+
+// abstract is the other way.
+func abstract(rec job.Record) slot {
+	state, known := slotOf[rec.State]
+	if !known || len(rec.Attempts) != rec.Attempt {
+		panic(fmt.Sprintf("the rules made a record that the model has no words for: %+v", rec))
+	}
+	s := slot{state: state, attempt: uint8(rec.Attempt)}
+	if state == running {
+		s.node = rec.Node[0] - 'a'
+	}
+	return s
+}
