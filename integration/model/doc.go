@@ -34,8 +34,8 @@
 // A small world in which every order of events is tried, breadth-first, each state
 // once: one slot, one message, two workers (wholly) or three (to the depth in the
 // test), one or two attempts. Decisions are those of job.Decide, job.Complete and
-// job.Release; the rest of a worker is written out in machine_test.go, and so is
-// the broker. In it,
+// job.Release; the rest of a worker is written out in worker_test.go, nodes and
+// the broker in machine_test.go. In it,
 //
 //   - a write lands at any time, or never, also long after its writer gave up, was
 //     replaced or died; its answer comes at any later time, or not at all;
@@ -70,12 +70,12 @@
 //     worker freezes only there.
 //   - Workers are alike, so states that differ in which is which are one.
 //
-// Left out, where the promise itself has its edge:
-// a handler that wakes after its lease ends at once here, where a real one may act
-// until its clock is looked at; and one that ignores its context is not in the
-// world. Not modelled either: time for the rules (deadlines, horizon, backoff:
-// retries are due at once), overlap, shards, on_lease_lost: finish, the sweep, a
-// broker that forgets, clocks that run at different speeds.
+// Left out, where the promise itself has its edge: a handler that wakes after its
+// lease ends at once here, where a real one may act until its clock is looked at;
+// and one that ignores its context is not in the world. Not modelled either: time
+// for the rules (deadlines, horizon, backoff: retries are due at once), overlap,
+// shards, on_lease_lost: finish, the sweep, a broker that forgets, clocks that run
+// at different speeds.
 //
 // # Decisions
 //
