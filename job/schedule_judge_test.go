@@ -3,6 +3,7 @@ package job_test
 import (
 	"fmt"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,15 +103,18 @@ func agree(t failer, p job.Plan, loc *time.Location, w walk) {
 	j := newJudge(w, p)
 	for _, policy := range policies {
 		p.DSTGap, p.DSTOverlap = policy.DSTGap, policy.DSTOverlap
-		s, err := job.ParseSchedule("report", p)
-		if err != nil {
-			t.Fatalf("%+v: %v", p, err)
-		}
 		var want, got []int64
 		for _, u := range j.slots(p.DSTGap, p.DSTOverlap) {
 			if u > from && u <= to {
 				want = append(want, u)
 			}
+		}
+		s, err := job.ParseSchedule("report", p)
+		if err != nil && len(want) == 0 && strings.Contains(err.Error(), "can never fire") {
+			continue // under this policy; a gap may bring slots under another
+		}
+		if err != nil {
+			t.Fatalf("%+v: %v; the judge has %d slots", p, err, len(want))
 		}
 		for at := range s.Between(time.Unix(from, 0), time.Unix(to, 0)) {
 			got = append(got, at.Unix())
