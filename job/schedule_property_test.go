@@ -130,8 +130,11 @@ func TestNextBetweenLastCountAndIncludesSayTheSame(t *testing.T) {
 			p.Until = p.From.Add(time.Duration(rapid.Int64Range(1, 300).Draw(t, "days")) * 24 * time.Hour)
 		}
 		s, err := job.ParseSchedule("report", p)
+		if err != nil && strings.Contains(err.Error(), "can never fire") {
+			t.Skip(err) // a draw without slots shows nothing here
+		}
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		after := time.Unix(from, rapid.Int64Range(0, 999999999).Draw(t, "fraction"))
 		until := after.Add(time.Duration(rapid.Int64Range(0, 2*day).Draw(t, "window")) * time.Second)
@@ -176,8 +179,11 @@ func TestEveryWithExclusionsAgreesWithASecondImplementation(t *testing.T) {
 		}
 		p := job.Plan{Schedule: fmt.Sprintf("@every %ds", period), Timezone: name, Exclude: []string{exclude}}
 		s, err := job.ParseSchedule("report", p)
+		if err != nil && strings.Contains(err.Error(), "can never fire") {
+			t.Skip(err) // a draw without slots shows nothing here
+		}
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		from, to := near-day, near+day
 		var want, got []int64
