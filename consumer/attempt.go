@@ -33,7 +33,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	err := call(ctx, handler, job.Run{
 		Slot: rec.Slot, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
 		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace,
-		Payload: t.payload, Output: &out,
+		Payload: t.d.Payload, Output: &out,
 	})
 	// The place is for handlers: the next slot need not wait until this one's
 	// outcome is on the broker's disk.

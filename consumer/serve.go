@@ -27,7 +27,7 @@ func (c *Consumer) serve(msg jetstream.Msg, free func()) {
 	owner, ours := c.cfg.Table.take(key, c.cfg.Node.Name())
 	switch {
 	case ours:
-		t := task{Consumer: c, d: d, payload: msg.Data(), free: free}
+		t := task{Consumer: c, d: d, free: free}
 		v := t.decide()
 		c.cfg.Table.end(key)
 		c.settle(msg, v)
@@ -49,7 +49,7 @@ func (c *Consumer) delivery(msg jetstream.Msg) (job.Delivery, error) {
 	if err != nil {
 		return job.Delivery{}, err
 	}
-	return job.Delivery{Message: m, Queue: c.cfg.Queue, Published: meta.Timestamp, Count: int(meta.NumDelivered)}, nil
+	return job.Delivery{Message: m, Queue: c.cfg.Queue, Payload: msg.Data(), Published: meta.Timestamp, Count: int(meta.NumDelivered)}, nil
 }
 
 // unreadable is the verdict on a message that this program cannot read. A newer

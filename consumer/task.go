@@ -13,8 +13,7 @@ import (
 // obligations, from there to its verdict.
 type task struct {
 	*Consumer
-	d       job.Delivery
-	payload []byte
+	d job.Delivery
 
 	// free gives the task's place back.
 	free func()

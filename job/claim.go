@@ -13,6 +13,9 @@ type Delivery struct {
 	Message
 	Queue string
 
+	// Payload is the message's body.
+	Payload []byte
+
 	// Published is when the broker stored the message, by its clock.
 	Published time.Time
 
@@ -203,7 +206,7 @@ func pastDeadline(d Delivery, v View) bool {
 		return false
 	}
 	from := d.Due
-	if d.CaughtUp || from.IsZero() {
+	if d.CaughtUp || d.Backfill || from.IsZero() {
 		from = d.Published
 	}
 	return v.Now.Sub(from) > v.Entry.Job.Deadline
@@ -249,7 +252,10 @@ func record(d Delivery, v View) Record {
 	}
 	r := Record{
 		Slot: d.Slot, Queue: d.Queue, JobRevision: d.JobRevision,
-		Due: d.Due.UTC(), Published: d.Published.UTC(),
+		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node,
+	}
+	if d.Slot.Token != "" {
+		r.Payload = d.Payload
 	}
 	if d.Slot.Range {
 		r.Count, r.Last = d.Missed, d.MissedLast

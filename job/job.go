@@ -50,8 +50,9 @@ type Job struct {
 	// Timeout bounds one attempt. Zero: none.
 	Timeout time.Duration
 
-	// Deadline is how long after its due time (for a caught-up slot: after its
-	// publication) a slot may still start for the first time. Zero: none.
+	// Deadline is how long after its due time (for a slot that was caught up or
+	// backfilled: after its publication) a slot may still start for the first
+	// time. Zero: none.
 	Deadline time.Duration
 
 	Retry   Retry

@@ -16,6 +16,7 @@ const (
 	HeaderNode        = "Cronce-Node"
 	HeaderDue         = "Cronce-Due"
 	HeaderCaughtUp    = "Cronce-Caught-Up"
+	HeaderBackfill    = "Cronce-Backfill"
 	HeaderMissed      = "Cronce-Missed"
 	HeaderMissedLast  = "Cronce-Missed-Last"
 )
@@ -39,6 +40,11 @@ type Message struct {
 	// CaughtUp marks a slot that ran late by its catch-up policy: its start
 	// deadline counts from publication.
 	CaughtUp bool
+
+	// Backfill marks a slot that an operator asked for after its time. Like a
+	// caught-up one it is late by nature: its start deadline counts from
+	// publication.
+	Backfill bool
 
 	// Missed is 0 for a slot to run, 1 for a slot that the catch-up policy left
 	// out, which the worker only records; for a range, how many slots it holds,
@@ -65,6 +71,9 @@ func (m Message) Header() map[string][]string {
 	}
 	if m.CaughtUp {
 		h[HeaderCaughtUp] = []string{"1"}
+	}
+	if m.Backfill {
+		h[HeaderBackfill] = []string{"1"}
 	}
 	if m.Missed > 0 {
 		h[HeaderMissed] = []string{strconv.Itoa(m.Missed)}
@@ -110,7 +119,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		offer, _ := strconv.ParseUint(n, 10, 31)
 		m.Offer = int(offer)
 	}
-	m.Node, m.CaughtUp = get(HeaderNode), get(HeaderCaughtUp) != ""
+	m.Node, m.CaughtUp, m.Backfill = get(HeaderNode), get(HeaderCaughtUp) != "", get(HeaderBackfill) != ""
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {
 			if *dst, err = strconv.ParseUint(v, 10, 64); err != nil {

@@ -65,8 +65,13 @@ type Record struct {
 	JobRevision uint64
 
 	// Due is when the slot was to be published, Published when the broker
-	// stored it.
+	// stored it, Publisher the producer that had it stored.
 	Due, Published time.Time
+	Publisher      string
+
+	// Payload is a triggered run's own, at most MaxPayload bytes: no definition
+	// has it, should the message be lost. Nil for slots of a plan.
+	Payload []byte
 
 	// RetryAt is when the next attempt is due; set while Retrying.
 	RetryAt time.Time
@@ -114,6 +119,8 @@ type recordWire struct {
 	JobRevision uint64    `json:"job_revision,omitempty"`
 	Due         time.Time `json:"due,omitzero"`
 	Published   time.Time `json:"published,omitzero"`
+	Publisher   string    `json:"publisher,omitempty"`
+	Payload     []byte    `json:"payload,omitempty"` // base64
 	RetryAt     time.Time `json:"retry_at,omitzero"`
 	Finished    time.Time `json:"finished,omitzero"`
 	Error       string    `json:"error,omitempty"`
@@ -126,7 +133,7 @@ type recordWire struct {
 func (r Record) MarshalJSON() ([]byte, error) {
 	return encode(recordWire{
 		Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.Node, r.Nonce, r.JobRevision,
-		r.Due.UTC(), r.Published.UTC(), r.RetryAt.UTC(), r.Finished.UTC(), r.Error, r.Output, r.Count, r.Last.UTC(),
+		r.Due.UTC(), r.Published.UTC(), r.Publisher, r.Payload, r.RetryAt.UTC(), r.Finished.UTC(), r.Error, r.Output, r.Count, r.Last.UTC(),
 	}, r.Extra)
 }
 
@@ -143,7 +150,8 @@ func DecodeRecord(data []byte) (Record, error) {
 	}
 	return Record{
 		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
-		MaxAttempts: w.MaxAttempts, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision, Due: w.Due, Published: w.Published, RetryAt: w.RetryAt,
+		MaxAttempts: w.MaxAttempts, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
+		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Payload: w.Payload, RetryAt: w.RetryAt,
 		Finished: w.Finished, Error: w.Error, Output: w.Output, Count: w.Count, Last: w.Last, Extra: extra,
 	}, nil
 }

@@ -111,6 +111,7 @@ func TestMessageRoundTripsThroughItsHeaders(t *testing.T) {
 			Node:        rapid.StringMatching(`[a-z0-9-]{0,20}`).Draw(t, "node"),
 			Due:         instant("due"),
 			CaughtUp:    rapid.Bool().Draw(t, "caught up"),
+			Backfill:    rapid.Bool().Draw(t, "backfill"),
 			Missed:      rapid.IntRange(0, 1<<31).Draw(t, "missed"),
 			Offer:       rapid.IntRange(0, 3).Draw(t, "offer"),
 		}
