@@ -111,7 +111,7 @@ type broker struct {
 
 func (b *broker) Now() time.Time       { return b.c.Now }
 func (b *broker) Error() time.Duration { return 0 }
-func (b *broker) Plausible() bool      { return true }
+func (b *broker) Plausible() error     { return nil }
 func (b *broker) Connected() bool      { return true }
 
 func (b *broker) Watch(ctx context.Context, f func(job.RegistryEvent)) error {

@@ -98,14 +98,16 @@ func (s *site) moreEnded(n int) {
 	})
 }
 
-// checkNothingLost checks that from the first slot that ran to the last one each
-// started once, ended once and succeeded, whatever happened in between.
-func (s *site) checkNothingLost(job string) {
+// checkNothingLost checks that of a job that fires each second, from its first slot
+// that ran to its last one, each started once, ended once and succeeded, whatever
+// happened in between. It returns how many that are.
+func (s *site) checkNothingLost(job string) (slots int) {
 	s.t.Helper()
 	lines := s.touched()
 	first, last := "~", ""
 	for _, line := range lines {
-		if id, ok := strings.CutPrefix(line, "start "); ok {
+		if id, ok := strings.CutPrefix(line, "start "); ok && strings.HasPrefix(id, job+":") {
+			id, _, _ = strings.Cut(id, " ")
 			first, last = min(first, id), max(last, id)
 		}
 	}
@@ -115,7 +117,7 @@ func (s *site) checkNothingLost(job string) {
 	}
 	instant, err := time.Parse(time.RFC3339, strings.TrimPrefix(first, job+":"))
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("job %s never ran", job)
 	}
 	for id := first; id <= last; id = slotID(job, instant) {
 		begun, ended := count(lines, "start "+id), count(lines, "end "+id)
@@ -123,6 +125,8 @@ func (s *site) checkNothingLost(job string) {
 			s.t.Errorf("%s started %d times, ended %d times, and is %s", id, begun, ended, states[id])
 		}
 		instant = instant.Add(time.Second)
+		slots++
 	}
-	s.t.Logf("%d slots", len(states))
+	s.t.Logf("%d slots of %s", slots, job)
+	return slots
 }

@@ -205,14 +205,17 @@ func count(lines []string, prefix string) (n int) {
 // slotRow and nodeRow are what scripts get from "slot ls" and "node ls".
 type slotRow struct {
 	ID, Job, State, Node, Error, Output string
-	Slot, Due, Published                time.Time
+	Slot, Due, Published, Started       time.Time
 	Attempt                             int
 	Fence                               uint64
 }
 
 type nodeRow struct {
-	Node, State string
-	Running     int
+	Node, State, Tzdata string
+	Running             int
+	ClockOffset         float64   `json:"clock_offset_ms"`
+	FencedBy            string    `json:"fenced_by"`
+	FencedAt            time.Time `json:"fenced_at"`
 }
 
 func (s *site) slots(args ...string) []slotRow {

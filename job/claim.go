@@ -149,7 +149,10 @@ func retry(d Delivery, v View) Step {
 
 // takeOver decides about a slot whose worker was proved dead in the middle.
 func takeOver(d Delivery, v View) Step {
-	died := died(v)
+	died := *v.Record
+	died.Attempts = slices.Clone(died.Attempts)
+	died.Error = fmt.Sprintf("worker %s died", died.Node)
+	closeAttempt(&died, v.Revision, v.Now)
 	v.Record = &died
 	switch {
 	case died.Attempt >= died.MaxAttempts:
@@ -161,15 +164,6 @@ func takeOver(d Delivery, v View) Step {
 	default:
 		return claim(d, v, died.Attempt+1)
 	}
-}
-
-// died is the record of a slot whose worker is dead, with its attempt closed.
-func died(v View) Record {
-	r := *v.Record
-	r.Attempts = slices.Clone(r.Attempts)
-	r.Error = fmt.Sprintf("worker %s died", r.Node)
-	closeAttempt(&r, v.Revision, v.Now)
-	return r
 }
 
 // tooOld: invariant 7. A slot beyond the horizon may have lost its record to the
@@ -287,10 +281,6 @@ type Result struct {
 	// one need not wait.
 	Stopped bool
 
-	// Cancelled says that the attempt was ended for good from outside, as Err
-	// tells: see Ended. A handler that succeeded all the same has succeeded.
-	Cancelled bool
-
 	// Output is what the handler wrote, at most MaxOutput bytes of it.
 	Output string
 
@@ -322,9 +312,6 @@ func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res 
 		start = r.Published
 	}
 	switch {
-	case res.Cancelled:
-		r.State, r.Finished = Cancelled, now.UTC()
-		return r
 	case IsPermanent(res.Err):
 	case r.Attempt >= r.MaxAttempts:
 		r.Error += spent(r)

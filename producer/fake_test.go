@@ -206,8 +206,13 @@ func (v *view) Now() time.Time {
 
 func (v *view) Error() time.Duration { return 2 * time.Millisecond }
 
-// Plausible is false beyond an hour, as by default.
-func (v *view) Plausible() bool { return time.Until(v.Now()).Abs() <= time.Hour }
+// Plausible is an error beyond an hour, as by default.
+func (v *view) Plausible() error {
+	if time.Until(v.Now()).Abs() > time.Hour {
+		return errors.New("too far apart")
+	}
+	return nil
+}
 
 func (v *view) step(d time.Duration) {
 	v.mu.Lock()

@@ -51,10 +51,11 @@ type Clock interface {
 	// Error bounds how far Now may be off.
 	Error() time.Duration
 
-	// Plausible is false while the broker's clock is so far from this node's own
-	// that one of the two must be badly wrong. Nothing is published then: a
-	// broker whose clock is in 2036 must not carry the watermark there.
-	Plausible() bool
+	// Plausible returns an error, which says by how much, while the broker's clock
+	// is so far from this node's own that one of the two must be badly wrong. The
+	// producer then stops: a broker whose clock is in 2036 must not carry the
+	// watermark there.
+	Plausible() error
 }
 
 // Config is what a Producer is made of. The interfaces and Node are required.

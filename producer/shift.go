@@ -105,11 +105,13 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 		// fallen due is judged at once.
 		s.away = true
 		return awaySleep, nil
-	case !s.cfg.Clock.Plausible():
+	}
+	if err := s.cfg.Clock.Plausible(); err != nil {
 		s.away = true
 		if time.Since(s.complained) > complainEvery {
 			s.complained = time.Now()
-			s.cfg.Logger.Error("this node's clock and the broker's are too far apart: it does not produce", "broker", now)
+			s.cfg.Logger.Error("this node does not produce: set the wrong clock right, or allow more with --max-clock-offset",
+				"error", err, "broker", now)
 		}
 		return awaySleep, nil
 	}

@@ -174,7 +174,10 @@ func TestNodeLs(t *testing.T) {
 	node("c-3", func(n *job.Node) {
 		n.State, n.Started, n.Producer, n.Worker, n.Queues = job.NodeStopped, started.Add(2*time.Minute), true, false, nil
 	})
-	node("d-4", func(n *job.Node) { n.State, n.Started = job.NodeFenced, started.Add(3*time.Minute) })
+	node("d-4", func(n *job.Node) {
+		n.State, n.Started, n.ClockOffset, n.Tzdata = job.NodeFenced, started.Add(3*time.Minute), 2*time.Hour, "2024a"
+		n.FencedBy, n.FencedAt = "b-2", started.Add(4*time.Minute)
+	})
 
 	events, err := f.store.Nodes().List(t.Context())
 	if err != nil {
@@ -191,6 +194,28 @@ func TestNodeLs(t *testing.T) {
 		if line := strings.Split(table, "\n")[i]; !strings.HasPrefix(line, want) || len(line) > 100 {
 			t.Errorf("line %d is %q, want it to begin with %q", i, line, want)
 		}
+	}
+	for _, cells := range []string{"-1ms    2025c", "+2h     2024a"} {
+		if !strings.Contains(table, cells) {
+			t.Errorf("want offset and time zone data %q in\n%s", cells, table)
+		}
+	}
+}
+
+func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for name, release := range map[string]string{"a-1": "2025c", "b-2": "2025c", "c-3": "2024a", "d-4": ""} {
+		f.join(t, job.Node{Name: name, State: job.NodeAlive, Lease: time.Hour, Tzdata: release})
+	}
+	r := f.run(t, "node", "ls")
+	for _, says := range []string{"different time zone data", "2025c", "2024a", "c-3"} {
+		if !strings.Contains(r.stderr, says) {
+			t.Errorf("stderr %q does not say %q", r.stderr, says)
+		}
+	}
+	if r.code != exitDone || strings.Count(r.stdout, "\n") != 5 {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,8 +34,12 @@ last hour, and what it is:
 Silence is measured on the broker's clock: from its timestamp of the node's last
 heartbeat to its time now. Only the fence is proof that a node is out.
 
-With -o json, a line for each; what is absent is omitted, the clock's offset is
-what the node has to add to its clock, in milliseconds:
+The clock's offset is what the node has to add to its own clock to have the
+broker's, by which all slots go. Nodes whose time zone data (tzdata) differ may
+compute different slots: that is warned about.
+
+With -o json, a line for each; what is absent is omitted, the offset is in
+milliseconds, and a fenced node has "fenced_by" and "fenced_at" too:
 
   {"node":"web1-711-0kq1-x2","state":"alive","started":"2026-11-21T07:00:00Z","heartbeat":"2026-11-21T09:30:02Z",
    "lease":"20s","producer":true,"worker":true,"queues":["default"],"running":1,"clock_offset_ms":0.21,
@@ -46,9 +51,9 @@ what the node has to add to its clock, in milliseconds:
 				if err != nil {
 					return err
 				}
-				return printRows(a, nodes, "no nodes", "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tQUEUES", func(n nodeRow) []string {
-					return n.cells(now)
-				})
+				a.warnOfZones(nodes)
+				header := "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tOFFSET\tTZDATA\tQUEUES"
+				return printRows(a, nodes, "no nodes", header, func(n nodeRow) []string { return n.cells(now) })
 			})
 		},
 	}
@@ -71,8 +76,29 @@ type nodeRow struct {
 	ClockOffset float64       `json:"clock_offset_ms"`
 	Tzdata      string        `json:"tzdata,omitempty"`
 	Version     string        `json:"version,omitempty"`
+	FencedBy    string        `json:"fenced_by,omitempty"`
+	FencedAt    time.Time     `json:"fenced_at,omitzero"`
 
 	handlers []string
+}
+
+// warnOfZones tells when nodes that are alive have different time zone data, with
+// one node for each.
+func (a *app) warnOfZones(nodes []nodeRow) {
+	first := map[string]string{}
+	for _, n := range nodes {
+		if _, known := first[n.Tzdata]; !known && n.State == job.NodeAlive && n.Tzdata != "" {
+			first[n.Tzdata] = n.Node
+		}
+	}
+	if len(first) < 2 {
+		return
+	}
+	var args []any
+	for _, release := range slices.Sorted(maps.Keys(first)) {
+		args = append(args, release, first[release])
+	}
+	a.log.Warn("nodes have different time zone data and may compute different slots; run one version everywhere", args...)
 }
 
 // nodes lists the nodes as of the broker's time now.
@@ -116,6 +142,7 @@ func newNodeRow(n job.Node, heartbeat, now time.Time) nodeRow {
 		Node: n.Name, State: state, Started: n.Started.UTC(), Heartbeat: heartbeat.UTC(), Lease: n.Lease.String(),
 		Producer: n.Producer, Worker: n.Worker, Queues: n.Queues, Running: n.Running,
 		ClockOffset: float64(n.ClockOffset.Microseconds()) / 1000, Tzdata: n.Tzdata, Version: n.Version,
+		FencedBy: n.FencedBy, FencedAt: n.FencedAt,
 		handlers: n.Handlers,
 	}
 }
@@ -130,6 +157,14 @@ func (n nodeRow) cells(now time.Time) []string {
 	}
 	return []string{
 		n.Node, string(n.State), relative(n.Started.Sub(now)), relative(n.Heartbeat.Sub(now)),
-		dash(strings.Join(roles, "+")), strconv.Itoa(n.Running), dash(strings.Join(n.Queues, ",")),
+		dash(strings.Join(roles, "+")), strconv.Itoa(n.Running), signed(n.ClockOffset), dash(n.Tzdata), dash(strings.Join(n.Queues, ",")),
 	}
+}
+
+// signed words an offset in milliseconds: "+0ms", "-1m30s".
+func signed(ms float64) string {
+	if ms < 0 {
+		return "-" + span(time.Duration(-ms*float64(time.Millisecond)))
+	}
+	return "+" + span(time.Duration(ms*float64(time.Millisecond)))
 }

@@ -4,7 +4,13 @@
 // says so, however wrong a node's own is. Each heartbeat gives a bound: the
 // broker stamped it after it was sent and before it was acknowledged, so the
 // broker's clock minus ours lies between stamp-acknowledged and stamp-sent. The
-// error of the midpoint is at most half the round trip, on slow links too.
+// midpoint is taken, so that the error is at most half the round trip,
+//
+//	|estimate - broker's clock| <= (acknowledged - sent) / 2 + 500 ppm of the time since,
+//
+// however slow the link is and however the delay is divided between there and
+// back: the bound is reached when all of it is in one direction. A node behind a
+// link of 200 ms is wrong by at most 100 ms, and knows it (Clock.Error).
 //
 // Decisions:
 //   - The estimate is held against the boot clock, not the wall clock, so that a
@@ -13,10 +19,13 @@
 //     which fires early or late until the next sample.
 //   - The tightest of the last samples is used, not their mean: the bounds are
 //     hard, and a slow answer only has wide ones. A sample that contradicts it
-//     means that a clock was stepped: then only the new one counts.
+//     means that the broker's clock was stepped: then only the new one counts.
+//   - A step of the local wall clock is told, since a person has to know, but
+//     changes nothing. It is what the wall clock and the boot clock disagree on.
 package clock
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -34,18 +43,31 @@ const (
 
 	// jitter allows for what is not drift between two samples.
 	jitter = time.Millisecond
+
+	// worthTelling is the least step of the local clock that is told: nothing
+	// depends on it.
+	worthTelling = 100 * time.Millisecond
 )
+
+// Step is a clock that was set while this process ran.
+type Step struct {
+	// Local says that it was this node's wall clock; else it was the broker's.
+	Local bool
+	By    time.Duration
+}
 
 // Clock estimates the broker's clock. It is safe for concurrent use.
 type Clock struct {
-	shift time.Duration
-	most  time.Duration
-	boot  func() time.Duration
+	shift   time.Duration
+	most    time.Duration
+	boot    func() time.Duration
+	wall    func() time.Time
+	stepped func(Step)
 
 	mu      sync.Mutex
 	samples []sample
 	best    sample
-	stepped func(by time.Duration)
+	local   time.Duration // wall minus boot, at the last sample
 	known   chan struct{}
 }
 
@@ -64,14 +86,17 @@ func (s sample) errAt(boot time.Duration) time.Duration {
 // New returns a clock that reads the local one until it has heard from the
 // broker. shift is added to every reading of the local wall clock (for tests:
 // the correction has to discover it). most is how far the two may be apart before
-// neither is believed (see Plausible). stepped, if not nil, is called when the
-// broker's clock was found to have been stepped against ours.
-func New(shift, most time.Duration, stepped func(by time.Duration)) *Clock {
-	return &Clock{shift: shift, most: most, boot: boot.Now, stepped: stepped, known: make(chan struct{})}
+// neither is believed (see Plausible). stepped, if not nil, is told of each clock
+// that was found to have been stepped.
+func New(shift, most time.Duration, stepped func(Step)) *Clock {
+	if stepped == nil {
+		stepped = func(Step) {}
+	}
+	return &Clock{shift: shift, most: most, boot: boot.Now, wall: time.Now, stepped: stepped, known: make(chan struct{})}
 }
 
 // Local is the node's own wall clock, uncorrected.
-func (c *Clock) Local() time.Time { return time.Now().Add(c.shift).Round(0) }
+func (c *Clock) Local() time.Time { return c.wall().Add(c.shift).Round(0) }
 
 // Now is the broker's clock, as well as it is known.
 func (c *Clock) Now() time.Time {
@@ -110,10 +135,22 @@ func (c *Clock) Offset() time.Duration {
 	return c.Now().Sub(c.Local())
 }
 
-// Plausible is false while the broker's clock and the node's own are so far apart
-// that one of the two must be badly wrong. What would be done by such a clock
-// could not be taken back: a watermark of the year 2036, say.
-func (c *Clock) Plausible() bool { return c.Offset().Abs() <= c.most }
+// Plausible returns an error, which names the difference and the most that is
+// allowed, while the broker's clock and the node's own are so far apart that one
+// of the two must be badly wrong. What would be done by such a clock could not be
+// taken back: a watermark of the year 2036, say.
+func (c *Clock) Plausible() error {
+	offset := c.Offset()
+	if offset.Abs() <= c.most {
+		return nil
+	}
+	where := "behind"
+	if offset < 0 {
+		where = "ahead of"
+	}
+	return fmt.Errorf("this node's clock is %v %s the broker's; at most %v is believed",
+		offset.Abs().Round(100*time.Millisecond), where, c.most)
+}
 
 // Observe takes in a message that was sent and acknowledged at these readings of
 // the boot clock and that the broker stamped with at.
@@ -126,9 +163,29 @@ func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
 		err:    (acked - sent + 1) / 2,
 		at:     acked,
 	}
-	if by := c.add(s); by != 0 && c.stepped != nil {
-		c.stepped(by)
+	if by := c.add(s); by != 0 {
+		c.stepped(Step{By: by})
 	}
+	if by := c.lookAtWall(); by.Abs() >= worthTelling {
+		c.stepped(Step{Local: true, By: by})
+	}
+}
+
+// lookAtWall returns by how much the local wall clock was set since it was last
+// looked at.
+func (c *Clock) lookAtWall() (steppedBy time.Duration) {
+	before, wall, after := c.boot(), c.wall(), c.boot()
+	if after-before > worthTelling/2 {
+		return 0 // asleep between the readings: they say nothing
+	}
+	local := time.Duration(wall.UnixNano()) - after
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.local != 0 {
+		steppedBy = local - c.local
+	}
+	c.local = local
+	return steppedBy
 }
 
 func (c *Clock) add(s sample) (steppedBy time.Duration) {

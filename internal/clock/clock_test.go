@@ -1,6 +1,8 @@
 package clock
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,11 +12,13 @@ import (
 var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 // simulated is a clock whose boot reading the test moves; the broker's clock is
-// the epoch plus the boot reading plus ahead.
+// the epoch plus the boot reading plus ahead, the local one is the epoch plus the
+// boot reading.
 func simulated(ahead time.Duration) (c *Clock, at func(boot time.Duration), broker func(boot time.Duration) time.Time) {
 	var now time.Duration
 	c = New(0, time.Hour, nil)
 	c.boot = func() time.Duration { return now }
+	c.wall = func() time.Time { return epoch.Add(now) }
 	return c, func(b time.Duration) { now = b }, func(b time.Duration) time.Time { return epoch.Add(ahead + b) }
 }
 
@@ -55,7 +59,7 @@ func TestTheTightestSampleCounts(t *testing.T) {
 func TestDriftIsNoStep(t *testing.T) {
 	t.Parallel()
 	c, at, _ := simulated(0)
-	c.stepped = func(by time.Duration) { t.Errorf("drift was taken for a step by %v", by) }
+	c.stepped = func(s Step) { t.Errorf("drift was taken for a step: %+v", s) }
 	broker := func(boot time.Duration) time.Time { return epoch.Add(boot + boot/2000) } // 500 ppm
 	for boot := time.Second; boot < time.Hour; boot += 2 * time.Second {
 		c.Observe(boot, boot+200*time.Microsecond, broker(boot+100*time.Microsecond))
@@ -69,8 +73,8 @@ func TestDriftIsNoStep(t *testing.T) {
 func TestASteppedBrokerIsNoticedAndFollowed(t *testing.T) {
 	t.Parallel()
 	c, at, broker := simulated(0)
-	var stepped []time.Duration
-	c.stepped = func(by time.Duration) { stepped = append(stepped, by) }
+	var stepped []Step
+	c.stepped = func(s Step) { stepped = append(stepped, s) }
 	for i := range 5 {
 		sent := time.Duration(i) * time.Second
 		c.Observe(sent, sent+2*time.Millisecond, broker(sent+time.Millisecond))
@@ -80,8 +84,54 @@ func TestASteppedBrokerIsNoticedAndFollowed(t *testing.T) {
 	if got := c.Now().Sub(broker(11 * time.Second)); got != time.Hour {
 		t.Errorf("follows the step by %v, want 1h", got)
 	}
-	if len(stepped) != 1 || stepped[0] != time.Hour {
-		t.Errorf("told of %v, want one step of 1h", stepped)
+	if want := []Step{{By: time.Hour}}; !slices.Equal(stepped, want) {
+		t.Errorf("told of %+v, want %+v", stepped, want)
+	}
+}
+
+// What is scheduled stands on the boot clock, so a step of the local wall clock is
+// only told, once, and moves the offset that a person sees.
+func TestASteppedLocalClockIsNoticedAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	c, at, broker := simulated(0)
+	var stepped []Step
+	c.stepped = func(s Step) { stepped = append(stepped, s) }
+	by := time.Duration(0)
+	c.wall = func() time.Time { return epoch.Add(c.boot() + by) }
+	beat := func(boot time.Duration) {
+		t.Helper()
+		at(boot + 2*time.Millisecond)
+		c.Observe(boot, boot+2*time.Millisecond, broker(boot+time.Millisecond))
+		if off := c.Now().Sub(broker(c.boot())).Abs(); off > c.Error() {
+			t.Errorf("off by %v after a step by %v, error bound %v", off, by, c.Error())
+		}
+	}
+	for boot := time.Second; boot < time.Minute; boot += 2 * time.Second {
+		switch boot {
+		case 21 * time.Second:
+			by = -90 * time.Second
+		case 41 * time.Second:
+			by = 2 * time.Hour
+		}
+		beat(boot)
+	}
+	if want := []Step{{true, -90 * time.Second}, {true, 2*time.Hour + 90*time.Second}}; !slices.Equal(stepped, want) {
+		t.Errorf("told of %+v, want %+v", stepped, want)
+	}
+	if off := c.Offset(); off != -2*time.Hour {
+		t.Errorf("offset %v, want -2h", off)
+	}
+}
+
+// While NTP slews the local clock by its utmost, nothing is said to be stepped.
+func TestASlewedLocalClockIsNotStepped(t *testing.T) {
+	t.Parallel()
+	c, at, broker := simulated(0)
+	c.stepped = func(s Step) { t.Errorf("told of %+v", s) }
+	c.wall = func() time.Time { return epoch.Add(c.boot() + c.boot()/2000) }
+	for boot := time.Second; boot < time.Hour; boot += 2 * time.Second {
+		at(boot + time.Millisecond)
+		c.Observe(boot, boot+time.Millisecond, broker(boot+time.Millisecond/2))
 	}
 }
 
@@ -110,7 +160,26 @@ func TestOffsetIsAgainstTheShiftedLocalClock(t *testing.T) {
 	if off := c.Offset(); (off + 2*time.Hour).Abs() > time.Second {
 		t.Errorf("offset %v, want -2h", off)
 	}
-	if c.Plausible() {
-		t.Error("two hours are believed where one is the most")
+	err := c.Plausible()
+	if err == nil {
+		t.Fatal("two hours are believed where one is the most")
+	}
+	for _, says := range []string{"this node's clock is 2h0m0s ahead of the broker's", "at most 1h0m0s"} {
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("%q does not say %q", err, says)
+		}
+	}
+}
+
+func TestBothSidesOfWhatIsBelieved(t *testing.T) {
+	t.Parallel()
+	for ahead, believed := range map[time.Duration]bool{
+		0: true, 59 * time.Minute: true, -59 * time.Minute: true, 61 * time.Minute: false, -61 * time.Minute: false,
+	} {
+		c, _, broker := simulated(ahead)
+		c.Observe(0, 2*time.Millisecond, broker(time.Millisecond))
+		if err := c.Plausible(); (err == nil) != believed {
+			t.Errorf("a broker ahead by %v: %v", ahead, err)
+		}
 	}
 }

@@ -102,9 +102,7 @@ func New(cfg Config) *Replica {
 		cfg.MaxClockOffset = DefaultMaxClockOffset
 	}
 	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable()}
-	r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, func(by time.Duration) {
-		r.log.Warn("a clock was stepped: the broker's differs from what was expected", "by", by)
-	})
+	r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
 	r.beats = &beats{clock: r.clock}
 	r.peers = node.NewPeers(node.PeersConfig{
 		Store: cfg.Store.Nodes(), Lease: cfg.Store.Settings().Lease, Now: r.clock.Now, Logger: r.log,
@@ -127,7 +125,13 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer end()
 	group, life := errgroup.WithContext(life)
 	group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.view.Apply) })
-	group.Go(func() error { return r.peers.Watch(life, r.cfg.Store.Nodes(), r.beats.stamped) })
+	zones := newZones(job.TzdataVersion(), r.log)
+	group.Go(func() error {
+		return r.peers.Watch(life, r.cfg.Store.Nodes(), func(e job.NodeEvent) {
+			r.beats.stamped(e)
+			zones.note(e)
+		})
+	})
 	group.Go(func() error {
 		defer end()
 		return r.work(ctx, life)
@@ -191,6 +195,14 @@ func (r *Replica) reachable(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (r *Replica) clockStepped(s clock.Step) {
+	if s.Local {
+		r.log.Warn("this machine's clock was set; slots go by the broker's, and are not moved", "by", s.By)
+		return
+	}
+	r.log.Warn("the broker's clock was set, or another broker answers; slots follow it", "by", s.By)
 }
 
 func (r *Replica) nonce() string {

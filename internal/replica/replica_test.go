@@ -2,7 +2,10 @@ package replica_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -190,33 +193,41 @@ func TestAfterALostLeaseItGoesOnUnderANewName(t *testing.T) {
 	}
 }
 
-// The owner of a running slot is asked, and completes it: within a second, for
-// good, with the cause shown.
-func TestARunningSlotEndsWhenItsNodeIsAsked(t *testing.T) {
+// A rolling upgrade of many nodes is one warning for each release.
+func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
 	s := newSite(t)
-	started, ended := make(chan job.Run, 100), make(chan error, 100)
-	s.replica(func(ctx context.Context, run job.Run) error {
-		started <- run
-		<-ctx.Done()
-		ended <- context.Cause(ctx)
-		return ctx.Err()
-	}, func(c *replica.Config) { c.Jobs[0].Retry.Attempts = 3 })
-	run := waitFor(s, "a start", started)
-	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{})
+	var log strings.Builder
+	ran := make(chan job.Slot, 1000)
+	_, stop, done := s.replica(func(_ context.Context, run job.Run) error { ran <- run.Slot; return nil }, func(c *replica.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	waitFor(s, "a slot", ran)
+	nodes, err := s.srv.JetStream().KeyValue(t.Context(), "cronce_nodes")
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := time.Now()
-	answer, err := store.AskCancel(t.Context(), run.Node, job.CancelRequest{ID: run.Slot.ID(), Fence: run.Fence, By: "alice"})
-	if err != nil || !answer.Ending {
-		t.Fatalf("answer %+v, %v", answer, err)
+	for name, release := range map[string]string{"old-1": "1999x", "old-2": "1999x", "new-1": "2099x", "same": job.TzdataVersion()} {
+		for beat := range 2 {
+			value, err := json.Marshal(job.Node{
+				Name: name, State: job.NodeAlive, Lease: time.Hour, Tzdata: release, Nonce: fmt.Sprint(name, beat),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := nodes.Put(t.Context(), name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	cause := waitFor(s, "the end of the handler's context", ended)
-	if took := time.Since(asked); took > time.Second || !errors.Is(cause, job.ErrCancelled) {
-		t.Errorf("the context ended after %v with %v", took, cause)
+	told := time.Now()
+	for slot := waitFor(s, "a slot", ran); slot.At.Before(told.Add(time.Second)); slot = waitFor(s, "a slot", ran) {
+		continue
 	}
-	natstest.Eventually(t, limit, "the slot's outcome", func() bool {
-		rec, _, err := store.Ledger().Read(t.Context(), run.Slot)
-		return err == nil && rec.State == job.Cancelled && rec.Error == "cancelled by alice: context canceled"
-	})
+	stop()
+	if err := waitFor(s, "the end of Run", done); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "time zone data"); n != 2 || !strings.Contains(log.String(), "1999x") || !strings.Contains(log.String(), "2099x") {
+		t.Errorf("want a warning for each of two releases, got %d:\n%s", n, log.String())
+	}
 }

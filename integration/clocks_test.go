@@ -1,0 +1,106 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// tick is an action that is over at once.
+const tick = `echo "start $CRONCE_SLOT_ID $CRONCE_NODE" >>touched; echo "end $CRONCE_SLOT_ID" >>touched`
+
+// Clocks of the fleet differ by up to two hours. Slots go by one clock, the
+// broker's: none is published before its time by it, and none is late because the
+// node that publishes it is slow. Nothing runs beside it: it measures.
+func TestClocksOfTheFleetDifferByTwoHours(t *testing.T) {
+	s := newServedSite(t)
+	var jobs []string
+	for i := range 8 { // so that each node is likely to be the one that publishes some
+		jobs = append(jobs, fmt.Sprintf(`name: tick%d, schedule: "* * * * * *"`, i))
+	}
+	file := s.jobs(tick, jobs...)
+	offsets := map[string]time.Duration{"slow": -90 * time.Second, "right": 0, "fast": 90 * time.Second, "ahead": 2 * time.Hour}
+	var workers []*process
+	for name, offset := range offsets {
+		workers = append(workers, s.worker(name, file, "--clock-offset", offset.String(), "--max-clock-offset", "3h"))
+	}
+	for _, w := range workers {
+		w.says("node is up")
+	}
+	joined := time.Now()
+	eventually(t, 40*time.Second, "six seconds of slots", func() bool {
+		for i := range jobs {
+			if s.record(slotID(fmt.Sprintf("tick%d", i), joined.Add(6*time.Second).Truncate(time.Second))).State != "succeeded" {
+				return false
+			}
+		}
+		return true
+	})
+	for name, offset := range offsets {
+		n := s.node(name)
+		if off := n.ClockOffset + float64(offset.Milliseconds()); math.Abs(off) > 50 || n.Tzdata == "" {
+			t.Errorf("%s: node ls shows an offset of %v ms and tzdata %q; its clock is %v ahead", n.Node, n.ClockOffset, n.Tzdata, offset)
+		}
+	}
+	for _, w := range workers {
+		term(w)
+	}
+	for i := range jobs {
+		s.checkNothingLost(fmt.Sprintf("tick%d", i))
+	}
+	s.checkPunctual(joined)
+}
+
+// checkPunctual holds the broker's stamp on each slot, and the worker's time of its
+// start, against when it was due. A machine that is busy makes single slots late; a
+// clock that is not corrected all of them.
+func (s *site) checkPunctual(since time.Time) {
+	s.t.Helper()
+	all, late, worst := 0, 0, time.Duration(0)
+	for _, r := range s.slots() {
+		if r.Due.Before(since) {
+			continue
+		}
+		all++
+		after := r.Published.Sub(r.Due)
+		if after < 0 {
+			s.t.Errorf("%s was published %v before it was due", r.ID, -after)
+		}
+		if began := r.Started.Sub(r.Published); began < -50*time.Millisecond || began > 30*time.Second {
+			s.t.Errorf("%s began %v after it was published: its worker does not go by the broker's clock", r.ID, began)
+		}
+		if worst = max(worst, after); after > 100*time.Millisecond {
+			late++
+		}
+	}
+	s.t.Logf("%d slots, %d later than 100 ms, the latest by %v", all, late, worst)
+	if late > all/10 {
+		s.t.Errorf("%d of %d slots were published more than 100 ms late", late, all)
+	}
+}
+
+// A node whose clock is farther off than is believed leaves the publishing to
+// others, says by how much it is off and what is allowed, and works on.
+func TestNodeWhoseClockIsNotBelievedDoesNotProduce(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
+	wrong := s.worker("wrong", file, "--clock-offset", "2h")
+	wrong.says("does not produce")
+	for _, word := range []string{"2h0m0", " ahead of the broker", "at most 1h0m0s", "--max-clock-offset"} {
+		if !strings.Contains(wrong.stderr(), word) {
+			t.Errorf("it does not say %q", word)
+		}
+	}
+	if rows := s.slots(); len(rows) > 0 {
+		t.Errorf("it published %+v", rows)
+	}
+	s.worker("right", file, "--no-work")
+	eventually(t, 20*time.Second, "slots published by the one and run by the other", func() bool {
+		return count(s.touched(), "end ") >= 3
+	})
+}
