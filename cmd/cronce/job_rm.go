@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/suggest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -45,22 +43,9 @@ With -o json, a line for each that was removed:
 	}
 }
 
-// removeJob removes the job as it stands: an edit that comes between is not
-// removed unseen. A definition that cannot be read can be removed all the same.
 func (r reader) removeJob(ctx context.Context, name string) error {
-	_, revision, err := r.Jobs().Read(ctx, name)
-	switch {
-	case errors.Is(err, job.ErrNotFound):
-		return r.noSuchJob(ctx, name)
-	case err != nil && !r.unreadable(err):
-		return err
-	}
-	err = r.Jobs().Delete(ctx, name, revision)
-	if errors.Is(err, job.ErrConflict) {
-		return try(fmt.Errorf("job %s was changed in this moment, and is left as it is", name), "the same again")
-	}
-	if err != nil {
-		return err
+	if err := r.control().Remove(ctx, name); err != nil {
+		return r.ofJob(ctx, name, err)
 	}
 	if r.output == outputJSON {
 		return r.printJSON(struct {
@@ -68,22 +53,6 @@ func (r reader) removeJob(ctx context.Context, name string) error {
 			Removed bool   `json:"removed"`
 		}{name, true})
 	}
-	_, err = fmt.Fprintf(r.stdout, "removed %s\n", name)
+	_, err := fmt.Fprintf(r.stdout, "removed %s\n", name)
 	return err
-}
-
-func (r reader) noSuchJob(ctx context.Context, name string) error {
-	var names []string
-	entries, err := r.Jobs().List(ctx)
-	if err != nil && !r.unreadable(err) {
-		return err
-	}
-	for _, e := range entries {
-		names = append(names, e.Job.Name)
-	}
-	hint := "cronce job ls"
-	if near := suggest.Nearest(name, names); near != "" {
-		hint = near
-	}
-	return try(fmt.Errorf("no job named %s: %w", name, job.ErrNotFound), hint)
 }

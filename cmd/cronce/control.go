@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/suggest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// control gives orders in the name of who runs the command.
+func (r reader) control() *control.Control {
+	return control.New(control.Config{
+		Jobs: r.Jobs(), Nodes: r.Nodes(), Ledger: r.Ledger(), Settings: r.Settings(),
+		Now: r.brokerTime, Who: r.who(), Alive: r.alive,
+	})
+}
+
+// who is the person at the keyboard, as others will read it: alice@laptop.
+func (a *app) who() string {
+	name := a.getenv("USER")
+	if u, err := user.Current(); err == nil && name == "" {
+		name = u.Username
+	}
+	if name == "" {
+		name = "somebody"
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return name + "@" + host
+}
+
+// ofJob adds to an error of an operation on one job what to do next.
+func (r reader) ofJob(ctx context.Context, name string, err error) error {
+	var conflict *control.ConflictError
+	switch {
+	case errors.As(err, &conflict) && !conflict.Removed:
+		return try(err, "cronce job ls, and then the same again")
+	case errors.As(err, &conflict):
+		return try(err, "the same again")
+	case errors.Is(err, job.ErrNotFound):
+		return r.noSuchJob(ctx, name)
+	case errors.Is(err, job.ErrUnknown):
+		return try(err, "the same again, which settles it")
+	}
+	return err
+}
+
+func (r reader) noSuchJob(ctx context.Context, name string) error {
+	var names []string
+	entries, err := r.Jobs().List(ctx)
+	if err != nil && !r.unreadable(err) {
+		return err
+	}
+	for _, e := range entries {
+		names = append(names, e.Job.Name)
+	}
+	hint := "cronce job ls"
+	if near := suggest.Nearest(name, names); near != "" {
+		hint = near
+	}
+	return try(fmt.Errorf("no job named %s: %w", name, job.ErrNotFound), hint)
+}

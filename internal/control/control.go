@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Jobs is the registry; *kv.Jobs is one.
+type Jobs interface {
+	Read(ctx context.Context, name string) (job.Entry, uint64, error)
+	Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error)
+	Delete(ctx context.Context, name string, revision uint64) error
+	List(ctx context.Context) ([]job.Entry, error)
+}
+
+// Nodes is who is alive; *kv.Nodes is one.
+type Nodes interface {
+	List(ctx context.Context) ([]job.NodeEvent, error)
+}
+
+// Ledger is what became of each slot; *kv.Ledger is one.
+type Ledger interface {
+	List(ctx context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error]
+}
+
+// Config of a Control. An operation needs the parts that it is about.
+type Config struct {
+	Jobs   Jobs
+	Nodes  Nodes
+	Ledger Ledger
+
+	// Settings are those of the namespace.
+	Settings job.Settings
+
+	// Now asks for the broker's time.
+	Now func(context.Context) (time.Time, error)
+
+	// Who is the person, as the registry keeps it and others are told:
+	// "alice@laptop".
+	Who string
+
+	// Alive is called whenever the broker has answered. Nil: nobody waits for it.
+	Alive func()
+}
+
+// Control carries out an operator's orders, in the name of one person. It is safe
+// for concurrent use.
+type Control struct{ cfg Config }
+
+// New returns a Control.
+func New(cfg Config) *Control {
+	if cfg.Alive == nil {
+		cfg.Alive = func() {}
+	}
+	return &Control{cfg}
+}
+
+// ConflictError says that somebody else changed a job between our look at it and
+// our write: nothing of ours was written. It answers to job.ErrConflict.
+type ConflictError struct {
+	Job string
+
+	// Removed says that the job is not there any more; who removed it is not
+	// recorded. Else the others tell who wrote what stands there now.
+	Removed  bool
+	By       string
+	Owner    string
+	At       time.Time
+	Revision uint64
+}
+
+func (e *ConflictError) Error() string {
+	if e.Removed {
+		return fmt.Sprintf("job %s was removed meanwhile, and is left as it is", e.Job)
+	}
+	return fmt.Sprintf("job %s was changed meanwhile by %q (%s) at %s, revision %d, and is left as that has it",
+		e.Job, e.By, e.Owner, e.At.UTC().Format(time.RFC3339), e.Revision)
+}
+
+// Is answers to job.ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == job.ErrConflict }
+
+// write stores d at revision, and says who was faster.
+func (c *Control) write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+	d.Nonce = rand.Text()
+	won, err := c.cfg.Jobs.Write(ctx, d, revision)
+	return won, c.explain(ctx, d.Job.Name, err)
+}
+
+// explain turns a conflict into a ConflictError.
+func (c *Control) explain(ctx context.Context, name string, err error) error {
+	c.cfg.Alive()
+	if !errors.Is(err, job.ErrConflict) {
+		return err
+	}
+	now, revision, err := c.cfg.Jobs.Read(ctx, name)
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return &ConflictError{Job: name, Removed: true, Revision: revision}
+	case unreadable(err):
+		return &ConflictError{Job: name, By: "a newer program", Owner: "unknown", Revision: revision}
+	case err != nil:
+		return fmt.Errorf("job %s: %w meanwhile; who, cannot be said: %w", name, job.ErrConflict, err)
+	}
+	return &ConflictError{Job: name, By: now.Node, Owner: now.Owner, At: now.Time, Revision: revision}
+}
+
+// unreadable errors are about one stored value, not about the broker.
+func unreadable(err error) bool {
+	return errors.Is(err, job.ErrVersion) || errors.Is(err, job.ErrInvalid)
+}

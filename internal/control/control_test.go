@@ -1,0 +1,126 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var now = time.Date(2026, 3, 28, 12, 0, 30, 0, time.UTC)
+
+// place is a namespace in memory and the person who gives orders to it.
+type place struct {
+	*control.Control
+	store *memory.Store
+
+	// meanwhile is called once, between the next look at a job and the write.
+	meanwhile func()
+}
+
+func newPlace(t *testing.T, who string) *place {
+	t.Helper()
+	return place{store: memory.New()}.as(who)
+}
+
+// as is another person at the same place.
+func (p place) as(who string) *place {
+	p.meanwhile = nil
+	p.Control = control.New(control.Config{
+		Jobs: meddled{p.store.Jobs(), &p}, Nodes: p.store.Nodes(), Ledger: p.store.Ledger(),
+		Settings: job.Settings{}.WithDefaults(), Who: who,
+		Now: func(context.Context) (time.Time, error) { return now, nil },
+	})
+	return &p
+}
+
+// meddled is a registry in which somebody is always a little faster.
+type meddled struct {
+	*memory.Jobs
+	place *place
+}
+
+func (m meddled) meddle() {
+	if f := m.place.meanwhile; f != nil {
+		m.place.meanwhile = nil
+		f()
+	}
+}
+
+func (m meddled) Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+	m.meddle()
+	return m.Jobs.Write(ctx, d, revision)
+}
+
+func (m meddled) Delete(ctx context.Context, name string, revision uint64) error {
+	m.meddle()
+	return m.Jobs.Delete(ctx, name, revision)
+}
+
+// define stores a job over whatever stands there, as owner does on node.
+func (p *place) define(t *testing.T, j job.Job, owner, node string) {
+	t.Helper()
+	_, revision, err := p.store.Jobs().Read(t.Context(), j.Name)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		t.Fatal(err)
+	}
+	d := job.Definition{Job: j, Owner: owner, Node: node, Nonce: node + time.Now().String()}
+	if _, err := p.store.Jobs().Write(t.Context(), d, revision); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hourly(name string) job.Job { return job.Job{Name: name, Schedule: "@hourly"} }
+
+func TestRemoveLeavesAnEditThatCameBetween(t *testing.T) {
+	t.Parallel()
+	alice := newPlace(t, "alice@a")
+	alice.define(t, hourly("report"), "file", "web1")
+	alice.meanwhile = func() { alice.define(t, job.Job{Name: "report", Schedule: "@daily"}, "operator", "bob@b") }
+
+	err := alice.Remove(t.Context(), "report")
+	var conflict *control.ConflictError
+	if !errors.Is(err, job.ErrConflict) || !errors.As(err, &conflict) || conflict.By != "bob@b" || conflict.Owner != "operator" {
+		t.Fatalf("got %v, want a conflict with bob@b", err)
+	}
+	if e, _, err := alice.store.Jobs().Read(t.Context(), "report"); err != nil || e.Job.Schedule != "@daily" {
+		t.Errorf("what stands there is %+v, %v, want bob's edit", e, err)
+	}
+}
+
+func TestRemoveOfWhatIsRemovedMeanwhileSaysSo(t *testing.T) {
+	t.Parallel()
+	alice := newPlace(t, "alice@a")
+	alice.define(t, hourly("report"), "file", "web1")
+	alice.meanwhile = func() {
+		if err := alice.as("bob@b").Remove(t.Context(), "report"); err != nil {
+			t.Error(err)
+		}
+	}
+	err := alice.Remove(t.Context(), "report")
+	if !errors.Is(err, job.ErrConflict) || !strings.Contains(err.Error(), "job report was removed meanwhile") {
+		t.Errorf("got %v, want a conflict with a removal", err)
+	}
+	if err := alice.Remove(t.Context(), "report"); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("the second time: %v, want not found", err)
+	}
+}
+
+func TestNamesThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	for _, name := range []string{"", "*", ">", "a.b", "a b", "a\nb", "\x00", `"`, "'; rm -rf /", "ü", strings.Repeat("a", 65)} {
+		if err := p.Remove(t.Context(), name); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("remove %q: %v, want invalid", name, err)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+// Package control holds what a person does to a namespace while the fleet works:
+// bring jobs in and take them out, stop and resume them, and look at what is
+// there. One noun a file. The command line uses it, and so may anything else that
+// gives an operator's orders, so that all of them mean the same.
+//
+// # What an operation promises
+//
+// Every change is one won write (see package kv) of one entry, at the revision
+// that the operation read and judged. So of two people who change one thing at
+// once the second gets a [*ConflictError], which names the first, and has changed
+// nothing. Nothing is repeated over somebody else's change unseen.
+//
+// An operation on several things is not one write. Everything is read and judged
+// before the first write, so that what is wrong is known before anything has
+// changed; after that, a crash leaves each thing either as it was or as it was to
+// be, and the same operation again does what is left.
+//
+// A write that was not answered when the context ended is job.ErrUnknown. The
+// same operation again settles it: it finds what it wants to write, or writes it.
+//
+// # Decisions
+//
+// No operation prints, asks or logs: it returns values, and what to say of them
+// is the caller's. Time is the broker's, asked once for each operation: the
+// operator's laptop is on nobody's clock.
+package control
