@@ -26,7 +26,9 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 		return c.release(rec, fence)
 	}
 	ctx, cancel := c.handlerContext(j.Timeout)
-	defer cancel()
+	defer cancel(nil)
+	key := rec.Slot.Key()
+	c.cfg.Table.run(key, &running{fence, ctx, cancel})
 	var out output
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
 	log.Debug("slot started", "fence", fence)
@@ -38,23 +40,26 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	// The place is for handlers: the next slot need not wait until this one's
 	// outcome is on the broker's disk.
 	t.free()
-	stopped := errors.Is(context.Cause(ctx), job.ErrStopping)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
-		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	c.cfg.Table.run(key, nil) // from here on it is too late to cancel
+	cause := context.Cause(ctx)
+	if err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	end := job.Complete(rec, fence, c.cfg.Now(), c.cfg.Horizon, job.Result{
-		Err: err, Stopped: stopped, Output: out.String(), Backoff: delay(j.Retry, rec.Attempt),
+		Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String(), Backoff: delay(j.Retry, rec.Attempt),
 	})
 	return c.complete(end, fence)
 }
 
-// handlerContext ends with the node, when the consumer's grace is over, or after
-// the job's timeout; its cause says which.
-func (c *Consumer) handlerContext(timeout time.Duration) (context.Context, context.CancelFunc) {
-	if timeout > 0 {
-		return context.WithTimeoutCause(c.ended, timeout, fmt.Errorf("%w of %v", job.ErrTimeout, timeout))
+// handlerContext ends with the node, when the consumer's grace is over, after the
+// job's timeout, or when it is cancelled; its cause says which came first.
+func (c *Consumer) handlerContext(timeout time.Duration) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(c.ended)
+	if timeout <= 0 {
+		return ctx, cancel
 	}
-	return context.WithCancel(c.ended)
+	ctx, stop := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w of %v", job.ErrTimeout, timeout))
+	return ctx, func(cause error) { cancel(cause); stop() }
 }
 
 // call turns a panic into a failed attempt with its stack, and so with a handler

@@ -31,6 +31,16 @@
 // the message, and it would take the message from under the new owner. A worker
 // that lost its claim says nothing.
 //
+// # Ended from outside
+//
+// An operator, or a newer slot, ends a running slot by asking its owner
+// (Table.Cancel): the handler's context ends with that cause, and the owner writes
+// the outcome. Nobody else may: a record that others rewrite refuses its owner's
+// completion, and what the handler has done would be lost from sight. The request
+// names the claim, so that one that was long on its way ends no later attempt. A
+// handler that returns nil has succeeded, asked or not: its effect has landed, and
+// to say otherwise would have somebody make it again.
+//
 // # Decisions
 //
 // A fresh slot is claimed without a read: its record does not exist in all but

@@ -26,7 +26,7 @@ type claimCase struct {
 // claimStep is one thing that a node does about the slot.
 type claimStep struct {
 	Node string    `json:"node"`
-	Do   string    `json:"do"` // decide, complete, release
+	Do   string    `json:"do"` // decide, complete, release, cancel
 	Now  time.Time `json:"now"`
 
 	// Delivered, Unread, OwnerDead and NoHandler are about decide. Unread: the
@@ -37,6 +37,9 @@ type claimStep struct {
 	NoHandler bool `json:"no_handler,omitempty"`
 
 	Result *attemptResult `json:"result,omitempty"`
+
+	// Request is about cancel: what the owner would be asked, if there were one.
+	Request *job.CancelRequest `json:"request,omitempty"`
 
 	// Wins is the revision that the step's write gets, if it is won.
 	Wins uint64 `json:"wins,omitempty"`
@@ -53,6 +56,7 @@ type attemptResult struct {
 	Permanent  bool     `json:"permanent,omitempty"`
 	RetryAfter duration `json:"retry_after,omitempty"`
 	Stopped    bool     `json:"stopped,omitempty"`
+	Cancelled  bool     `json:"cancelled,omitempty"`
 	Output     string   `json:"output,omitempty"`
 	Backoff    duration `json:"backoff,omitempty"`
 }
@@ -96,6 +100,9 @@ func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
 		}
 	case "complete":
 		l.write(t, s, job.Complete(held.record, held.fence, s.Now, time.Duration(l.Horizon), s.Result.result()), held.fence, nonce)
+	case "cancel":
+		v := l.view(t, s)
+		l.write(t, s, job.Cancel(l.delivery(t, s), v, s.Request.Cause()), v.Revision, nonce)
 	case "release":
 		l.write(t, s, job.Release(held.record, s.Now), held.fence, nonce)
 	default:
@@ -149,7 +156,7 @@ func (l *slotLife) write(t *testing.T, s *claimStep, r job.Record, at uint64, no
 }
 
 func (r *attemptResult) result() job.Result {
-	res := job.Result{Stopped: r.Stopped, Output: r.Output, Backoff: time.Duration(r.Backoff)}
+	res := job.Result{Stopped: r.Stopped, Cancelled: r.Cancelled, Output: r.Output, Backoff: time.Duration(r.Backoff)}
 	if r.Error != "" {
 		res.Err = errors.New(r.Error)
 	}

@@ -149,10 +149,7 @@ func retry(d Delivery, v View) Step {
 
 // takeOver decides about a slot whose worker was proved dead in the middle.
 func takeOver(d Delivery, v View) Step {
-	died := *v.Record
-	died.Attempts = slices.Clone(died.Attempts)
-	died.Error = fmt.Sprintf("worker %s died", died.Node)
-	closeAttempt(&died, v.Revision, v.Now)
+	died := died(v)
 	v.Record = &died
 	switch {
 	case died.Attempt >= died.MaxAttempts:
@@ -164,6 +161,15 @@ func takeOver(d Delivery, v View) Step {
 	default:
 		return claim(d, v, died.Attempt+1)
 	}
+}
+
+// died is the record of a slot whose worker is dead, with its attempt closed.
+func died(v View) Record {
+	r := *v.Record
+	r.Attempts = slices.Clone(r.Attempts)
+	r.Error = fmt.Sprintf("worker %s died", r.Node)
+	closeAttempt(&r, v.Revision, v.Now)
+	return r
 }
 
 // tooOld: invariant 7. A slot beyond the horizon may have lost its record to the
@@ -281,6 +287,10 @@ type Result struct {
 	// one need not wait.
 	Stopped bool
 
+	// Cancelled says that the attempt was ended for good from outside, as Err
+	// tells: see Ended. A handler that succeeded all the same has succeeded.
+	Cancelled bool
+
 	// Output is what the handler wrote, at most MaxOutput bytes of it.
 	Output string
 
@@ -312,6 +322,9 @@ func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res 
 		start = r.Published
 	}
 	switch {
+	case res.Cancelled:
+		r.State, r.Finished = Cancelled, now.UTC()
+		return r
 	case IsPermanent(res.Err):
 	case r.Attempt >= r.MaxAttempts:
 		r.Error += spent(r)

@@ -70,6 +70,8 @@ func claimScenario(t *testing.T, line string) string {
 		return decideScenario(t, args)
 	case "complete":
 		return completeScenario(t, args)
+	case "cancel":
+		return cancelScenario(t, args)
 	}
 	t.Fatalf("no such command: %q", line)
 	return ""
@@ -105,6 +107,20 @@ func has(args map[string]string, name string) bool { _, ok := args[name]; return
 
 func decideScenario(t *testing.T, args map[string]string) string {
 	t.Helper()
+	d, v := scenario(t, args)
+	return answer(v, job.Decide(d, v))
+}
+
+// cancelScenario asks for the record of a slot that is ended from outside.
+func cancelScenario(t *testing.T, args map[string]string) string {
+	t.Helper()
+	d, v := scenario(t, args)
+	req := job.CancelRequest{Replaced: has(args, "replaced"), By: args["by"]}
+	return describe(job.Cancel(d, v, req.Cause()))
+}
+
+func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
+	t.Helper()
 	slot := job.NewSlot("report", offset(t, args, "slot", "0s"))
 	if token := args["token"]; token != "" {
 		slot = job.Slot{Job: "report", Token: token}
@@ -126,7 +142,10 @@ func decideScenario(t *testing.T, args map[string]string) string {
 	if state := args["record"]; state != "" {
 		v.Record = scenarioRecord(t, args, slot, job.State(state))
 	}
-	step := job.Decide(d, v)
+	return d, v
+}
+
+func answer(v job.View, step job.Step) string {
 	switch step.Action {
 	case job.Ack:
 		return "ack"
@@ -178,7 +197,7 @@ func scenarioRecord(t *testing.T, args map[string]string, slot job.Slot, state j
 func completeScenario(t *testing.T, args map[string]string) string {
 	t.Helper()
 	r := *scenarioRecord(t, args, job.NewSlot("report", offset(t, args, "slot", "0s")), job.Running)
-	res := job.Result{Stopped: has(args, "stopped"), Backoff: 2 * time.Second}
+	res := job.Result{Stopped: has(args, "stopped"), Cancelled: has(args, "cancelled"), Backoff: 2 * time.Second}
 	switch kind := args["err"]; kind {
 	case "":
 	case "permanent":

@@ -44,6 +44,14 @@ var (
 	// ErrTimeout is the cause with which a handler's context ends when the
 	// job's timeout has passed.
 	ErrTimeout = errors.New("timeout")
+
+	// ErrCancelled is the cause with which a handler's context ends when an
+	// operator cancels its slot.
+	ErrCancelled = errors.New("cancelled")
+
+	// ErrReplaced is the cause with which a handler's context ends when a newer
+	// slot of its job takes its place.
+	ErrReplaced = errors.New("replaced")
 )
 
 // Permanent marks err as one that no retry can mend: the slot ends failed at

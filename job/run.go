@@ -12,7 +12,7 @@ import (
 // a failed attempt too.
 //
 // ctx ends when the worker may no longer act for the slot: its cause is
-// ErrLeaseLost, ErrStopping or ErrTimeout. A handler that ignores ctx cannot be
+// ErrLeaseLost, ErrStopping, ErrTimeout, ErrCancelled or ErrReplaced. A handler that ignores ctx cannot be
 // killed, and may then overlap with the slot's next attempt: pass Run.Fence and
 // the slot ID on to the place where the effect lands.
 type Handler func(ctx context.Context, run Run) error

@@ -29,10 +29,14 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	})
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.beats.follow(n.Name())
+	deaf, err := r.cfg.Store.ServeCancel(n.Name(), r.table.Cancel)
+	if err != nil {
+		return err
+	}
+	defer deaf()
 	beating, stop := context.WithCancel(life)
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = n.Run(beating) }() // n.Context says why
-	var err error
 	if r.begun(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
 		err = r.roles(ctx, n)

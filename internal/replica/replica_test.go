@@ -231,3 +231,34 @@ func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
 		t.Errorf("want a warning for each of two releases, got %d:\n%s", n, log.String())
 	}
 }
+
+// The owner of a running slot is asked, and completes it: within a second, for
+// good, with the cause shown.
+func TestARunningSlotEndsWhenItsNodeIsAsked(t *testing.T) {
+	s := newSite(t)
+	started, ended := make(chan job.Run, 100), make(chan error, 100)
+	s.replica(func(ctx context.Context, run job.Run) error {
+		started <- run
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return ctx.Err()
+	}, func(c *replica.Config) { c.Jobs[0].Retry.Attempts = 3 })
+	run := waitFor(s, "a start", started)
+	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := time.Now()
+	answer, err := store.AskCancel(t.Context(), run.Node, job.CancelRequest{ID: run.Slot.ID(), Fence: run.Fence, By: "alice"})
+	if err != nil || !answer.Ending {
+		t.Fatalf("answer %+v, %v", answer, err)
+	}
+	cause := waitFor(s, "the end of the handler's context", ended)
+	if took := time.Since(asked); took > time.Second || !errors.Is(cause, job.ErrCancelled) {
+		t.Errorf("the context ended after %v with %v", took, cause)
+	}
+	natstest.Eventually(t, limit, "the slot's outcome", func() bool {
+		rec, _, err := store.Ledger().Read(t.Context(), run.Slot)
+		return err == nil && rec.State == job.Cancelled && rec.Error == "cancelled by alice: context canceled"
+	})
+}

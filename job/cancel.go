@@ -1,0 +1,104 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// CancelRequest asks the node that runs a slot to end it for good. It is the
+// body of a request on <namespace>.node.<node>.cancel, answered with a
+// CancelAnswer. The record of a live owner is never rewritten by others: its
+// completion would be refused. So its owner is asked, and completes it.
+//
+// A request may be lost, and come late or twice; it names the claim it means, so
+// that it cannot end a later attempt. Who asks repeats it until the record is
+// final, or the owner is proved dead.
+type CancelRequest struct {
+	V  int    `json:"v"`
+	ID string `json:"id"`
+
+	// Fence is the revision of the running record that the asker has read.
+	Fence uint64 `json:"fence"`
+
+	// Replaced says that a newer slot asks, not a person.
+	Replaced bool `json:"replaced,omitempty"`
+
+	// By names who asks: an operator, or the ID of the newer slot.
+	By string `json:"by"`
+}
+
+// CancelAnswer is what the node says to a CancelRequest.
+type CancelAnswer struct {
+	V int `json:"v"`
+
+	// Ending says that the context of this very attempt has ended for the
+	// request. False: it does not run here any more, or not yet.
+	Ending bool `json:"ending"`
+
+	// Error says what is wrong with the request.
+	Error string `json:"error,omitempty"`
+}
+
+// DecodeCancel reads a request and which slot it means.
+func DecodeCancel(data []byte) (Slot, CancelRequest, error) {
+	var r CancelRequest
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Slot{}, r, fmt.Errorf("%w request: %w", ErrInvalid, err)
+	}
+	if r.V != Version {
+		return Slot{}, r, fmt.Errorf("%w: the request has v=%d, this program knows v=%d", ErrVersion, r.V, Version)
+	}
+	slot, err := ParseSlotID(r.ID)
+	if err == nil && r.Fence == 0 {
+		err = fmt.Errorf("%w request: it names no fence", ErrInvalid)
+	}
+	return slot, r, err
+}
+
+// Cause is what the handler's context ends with, and what the slot's record will
+// say: ErrCancelled or ErrReplaced, with who asked.
+func (r CancelRequest) Cause() error {
+	if r.Replaced {
+		return fmt.Errorf("%w by %s", ErrReplaced, oneName(r.By))
+	}
+	return fmt.Errorf("%w by %s", ErrCancelled, oneName(r.By))
+}
+
+// Ended reports whether cause says that a slot was ended for good from outside.
+func Ended(cause error) bool {
+	return errors.Is(cause, ErrCancelled) || errors.Is(cause, ErrReplaced)
+}
+
+// oneName makes one short line of what somebody sent as a name.
+func oneName(s string) string {
+	const most = 256
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	if s == "" {
+		return "nobody knows"
+	}
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
+	}
+	return s
+}
+
+// Cancel is the record that ends a slot which nobody runs, for the cause: one
+// without a record, whose message is d; one that waits to be retried; or one
+// whose owner was proved dead (v.OwnerDead). It is to be written at the view's
+// revision. A running slot with a live owner is that owner's to end: see
+// CancelRequest.
+func Cancel(d Delivery, v View, cause error) Record {
+	if v.Record != nil && v.Record.State == Running {
+		died := died(v)
+		v.Record = &died
+	}
+	return end(d, v, Cancelled, cause.Error()).Record
+}
