@@ -66,7 +66,7 @@ func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
 	b.restartServer(func(server *process) {
 		server.kill()
 		gone := time.Now()
-		b.familyIsGone()
+		b.familyIsGone(lease)
 		if took := time.Since(gone); took > lease {
 			t.Errorf("the first attempt outlived the broker by %v, more than the lease", took)
 		}

@@ -94,8 +94,8 @@ func TestJobIsPure(t *testing.T) {
 	}
 }
 
-// TestLibraryUsersDoNotGetTheServer: nats-server belongs to the binary and to
-// tests, and to the packages that only they import.
+// TestLibraryUsersDoNotGetTheServer: nats-server and toxiproxy belong to the binary
+// and to tests, and to the packages that only they import.
 func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
@@ -104,7 +104,7 @@ func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 			continue
 		}
 		for _, dep := range p.Deps {
-			if strings.HasPrefix(dep, "github.com/nats-io/nats-server/") || dep == "testing" {
+			if strings.HasPrefix(dep, "github.com/nats-io/nats-server/") || strings.HasPrefix(dep, "github.com/Shopify/toxiproxy/") || dep == "testing" {
 				t.Errorf("%s pulls in %s", path, dep)
 			}
 		}

@@ -73,5 +73,5 @@ func TestSecondTermEndsAtOnce(t *testing.T) {
 		t.Errorf("it took %v to end", took)
 	}
 	b.takenOver(second)
-	b.familyIsGone()
+	b.familyIsGone(lease)
 }

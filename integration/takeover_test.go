@@ -119,14 +119,14 @@ func (b begun) oneOutcome(state string, attempt, fence int) {
 	b.drained(2 * lease)
 }
 
-func (b begun) familyIsGone() {
+func (b begun) familyIsGone(limit time.Duration) {
 	b.t.Helper()
 	for _, pid := range b.family {
 		n, err := strconv.Atoi(pid)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		eventually(b.t, lease, "the end of process "+pid, func() bool { return !alive(n) })
+		eventually(b.t, limit, "the end of process "+pid, func() bool { return !alive(n) })
 	}
 }
 
@@ -137,7 +137,7 @@ func TestKilledWorkersSlotIsTakenOver(t *testing.T) {
 		killed := time.Now()
 		b.owner.kill()
 		b.takenOver(killed)
-		b.familyIsGone()
+		b.familyIsGone(lease)
 	})
 }
 
@@ -150,7 +150,7 @@ func TestKilledWorkersOnlyAttemptIsNotStartedAgain(t *testing.T) {
 	if lines := b.touched(); len(lines) != 1 {
 		t.Errorf("want one start, got %q", lines)
 	}
-	b.familyIsGone()
+	b.familyIsGone(lease)
 }
 
 func TestStoppedWorkersFamilyIsGoneBeforeTheNextAttempt(t *testing.T) {

@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"testing"
 
-	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
@@ -78,21 +75,4 @@ func startMember(t *testing.T, m member) (kill func()) {
 	}
 	t.Cleanup(kill)
 	return kill
-}
-
-// routePorts finds ports for the routes of a cluster, which each server has to
-// know before any of them runs. They are not of the range that systems hand out
-// to whoever wants any port.
-func routePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	natstest.Eventually(t, limit, "free ports", func() bool {
-		port := 10_000 + rand.IntN(20_000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			_ = l.Close()
-			ports = append(ports, port)
-		}
-		return len(ports) == n
-	})
-	return ports
 }

@@ -57,7 +57,7 @@ func TestAServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 // elections are faster, a cluster may have shorter leases.
 func TestAKilledLeaderStopsWritesForSeconds(t *testing.T) {
 	t.Parallel()
-	ports := routePorts(t, 3)
+	ports := natstest.FreePorts(t, 3)
 	var kill func()
 	var survivor *natstest.Server
 	for i, port := range ports {

@@ -128,7 +128,7 @@ type Cluster struct {
 func RunCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
-	dir, routes := t.TempDir(), freePorts(t, 3)
+	dir, routes := t.TempDir(), FreePorts(t, 3)
 	for i, route := range routes {
 		o := server.Options{
 			ServerName: fmt.Sprintf("n%d", i+1),
@@ -192,10 +192,10 @@ func (c *Cluster) JetStream(opts ...nats.Option) jetstream.JetStream {
 	return JetStream(c.t, Connect(c.t, c.URL(), opts...))
 }
 
-// freePorts finds ports for the routes, which each server must know of the
+// FreePorts finds ports for the routes, which each server must know of the
 // others before any of them runs. They are not of the range that systems hand
 // out: until its server listens, another test's "any free port" would take one.
-func freePorts(t testing.TB, n int) []int {
+func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	ports, held := make([]int, n), make([]net.Listener, n)
 	for i := range ports {

@@ -1,0 +1,107 @@
+//go:build unix
+
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// leaseOverWires leaves room for a silence that is much shorter than a lease, and
+// still is one.
+const leaseOverWires = 6 * time.Second
+
+// A worker loses the registry for less than the lease, and comes back: nothing has
+// happened.
+func TestWorkerLosesTheRegistryForLessThanTheLease(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	instant := soon()
+	file := s.jobs("sleep 4; "+tick, "name: work, "+at(instant))
+	far, w := s.farWorker(file)
+	s.worker("near", file).says("node is up")
+	incarnation := s.node("far").Node
+	id := slotID("work", instant)
+	eventually(t, 20*time.Second, "the slot to run", func() bool { return s.record(id).State == "running" })
+	owner := s.record(id).Node
+
+	w.silence()
+	gone := time.Now()
+	eventually(t, 5*time.Second, "a silence shorter than the lease", func() bool { return time.Since(gone) > leaseOverWires/4 })
+	w.heal()
+	r := s.ends(id, "succeeded", 20*time.Second)
+	if r.Attempt != 1 || r.Node != owner || count(s.touched(), "start") != 1 {
+		t.Errorf("want one attempt, on %s; the record is %+v, and these ran: %q", owner, r, s.touched())
+	}
+	if n := s.node("far"); n.Node != incarnation || n.State != "alive" {
+		t.Errorf("%s was given up: %s, %s", incarnation, n.Node, n.State)
+	}
+	if strings.Contains(far.stderr(), "lease lost") {
+		t.Error("the worker has lost its lease")
+	}
+}
+
+// A worker loses the registry for more than the lease, and comes back: what it ran
+// was ended before anybody else began, it was declared dead by a won write that
+// says by whom and when, its completion is refused, and it goes on under a new name.
+func TestWorkerLosesTheRegistryForMoreThanTheLease(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	instant := soon().Add(time.Second)
+	file := s.jobs(staysOnce, "name: stay, "+at(instant))
+	far, w := s.farWorker(file)
+	id := slotID("stay", instant)
+	eventually(t, 20*time.Second, "the first attempt and its family", func() bool {
+		return len(s.touched()) == 1 && len(s.lines("family")) == familySize
+	})
+	_, incarnation, fence := parseStart(t, s.touched()[0])
+	near := s.worker("near", file)
+	near.says("node is up")
+
+	w.silence()
+	gone := time.Now()
+	b := begun{site: s, id: id, owner: far, other: near, fence: fence, family: s.lines("family"), incarnation: incarnation}
+	b.familyIsGone(leaseOverWires)
+	b.ends(id, "succeeded", leaseOverWires+10*time.Second)
+	if took := time.Since(gone); took > leaseOverWires+3*time.Second {
+		t.Errorf("taken over and done after %v, with a lease of %v", took, leaseOverWires)
+	}
+	if lines := s.touched(); len(lines) != 2 || strings.HasPrefix(lines[1], "survivor") {
+		t.Fatalf("want two starts and no survivors, got %q", lines)
+	}
+	attempt, by, second := parseStart(t, s.touched()[1])
+	if attempt != 2 || second <= fence || !strings.HasPrefix(by, "near-") {
+		t.Errorf("second attempt %q: want attempt 2 on the near node with a fence larger than %d", s.touched()[1], fence)
+	}
+	outcome := s.record(id)
+	w.heal()
+	far.says("completion refused")
+	far.says("starting over under a new name")
+	eventually(t, 20*time.Second, "the worker to be back under a new name", func() bool {
+		n := s.node("far")
+		return n.State == "alive" && n.Node != incarnation
+	})
+	for _, n := range s.nodes() {
+		if n.Node != incarnation {
+			continue
+		}
+		if n.State != "fenced" || n.FencedBy != by || n.FencedAt.Before(gone) || n.FencedAt.After(gone.Add(leaseOverWires+3*time.Second)) {
+			t.Errorf("want it fenced by %s, at a lease after %v; node ls says %+v", by, gone.UTC(), n)
+		}
+	}
+	if now := s.record(id); now != outcome {
+		t.Errorf("the outcome changed from %+v to %+v", outcome, now)
+	}
+	b.oneOutcome("succeeded", 2, second)
+}
+
+// farWorker is a worker that reaches the server over a wire of its own. It is the
+// first of the namespace.
+func (s *site) farWorker(file string) (*process, *wire) {
+	s.t.Helper()
+	w := s.wire()
+	far := s.over(w).worker("far", file, "--lease", leaseOverWires.String())
+	far.says("node is up")
+	return far, w
+}
