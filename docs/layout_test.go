@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -21,6 +22,7 @@ type layoutCase struct {
 
 	Streams  []map[string]any `json:"streams"`
 	Consumer map[string]any   `json:"consumer"`
+	Fired    map[string]any   `json:"consumer_of_timers"`
 	Writes   []wireWrite      `json:"writes"`
 	Event    string           `json:"event_subject"`
 }
@@ -46,20 +48,23 @@ func TestLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Streams = nil
-		for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_events"} {
+		for _, name := range []string{"KV_%_state", "KV_%_jobs", "KV_%_nodes", "KV_%_ledger", "%_slots", "%_timers", "%_events"} {
 			stream, err := js.Stream(t.Context(), strings.Replace(name, "%", c.Namespace, 1))
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.Streams = append(c.Streams, pick(t, stream.CachedInfo().Config, "name", "subjects", "retention", "storage", "discard",
-				"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "num_replicas"))
+				"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "allow_msg_schedules", "num_replicas"))
 		}
-		queue, err := store.Slots().Queue(t.Context(), "default")
-		if err != nil {
-			t.Fatal(err)
+		queue := func(c jetstream.Consumer, err error) map[string]any {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pick(t, c.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
+				"max_deliver", "max_ack_pending")
 		}
-		c.Consumer = pick(t, queue.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
-			"max_deliver", "max_ack_pending")
+		c.Consumer = queue(store.Slots().Queue(t.Context(), "default"))
+		c.Fired = queue(store.Timers().Queue(t.Context(), "default"))
 		c.Writes = writes(t, server.Conn(), store)
 		c.Event = store.EventSubject(string(job.EventFailed), "report")
 		return c
@@ -117,6 +122,11 @@ func writes(t *testing.T, nc *nats.Conn, store *kv.Store) []wireWrite {
 		}
 		return err
 	})
+	step("set a timer", func() error {
+		m := job.Message{Slot: job.Slot{Job: "report", Token: "a b"}, JobRevision: 1, Node: "a-1-1-x", Due: slot.At.AddDate(100, 0, 0).Add(500 * time.Millisecond)}
+		_, err := store.Timers().Set(t.Context(), kv.Timer{Message: m, Queue: "default", Payload: []byte(`{"n":1}`)}, 0)
+		return err
+	})
 	return all
 }
 
@@ -129,7 +139,7 @@ func hear(t *testing.T, sent *nats.Subscription, what string) wireWrite {
 		if err != nil {
 			t.Fatalf("%s: nothing was sent: %v", what, err)
 		}
-		if !strings.HasPrefix(m.Subject, "$KV.") && !strings.Contains(m.Subject, ".slot.") {
+		if !strings.HasPrefix(m.Subject, "$KV.") && !strings.Contains(m.Subject, ".slot.") && !strings.Contains(m.Subject, ".timer.") {
 			continue
 		}
 		h := single(m.Header)

@@ -33,8 +33,9 @@ type Message struct {
 	// Node is the producer.
 	Node string
 
-	// Due is the slot's instant plus the job's spread. A triggered run is due
-	// when it is published: zero.
+	// Due is the slot's instant plus the job's spread, or the time that a
+	// triggered run was set for. One that was set for none is due when it is
+	// published: zero.
 	Due time.Time
 
 	// CaughtUp marks a slot that ran late by its catch-up policy: its start
@@ -67,7 +68,7 @@ func (m Message) Header() map[string][]string {
 		HeaderNode:        {m.Node},
 	}
 	if !m.Due.IsZero() {
-		h[HeaderDue] = []string{m.Due.UTC().Format(time.RFC3339)}
+		h[HeaderDue] = []string{m.Due.UTC().Format(time.RFC3339Nano)} // a trigger's may have a fraction
 	}
 	if m.CaughtUp {
 		h[HeaderCaughtUp] = []string{"1"}

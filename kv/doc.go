@@ -76,6 +76,25 @@
 // changes, and leaves to the operator what does not matter here (size limits,
 // placement, descriptions).
 //
+// # Timers
+//
+// A trigger in the future is a message with a schedule, which the server keeps,
+// counts down and turns into one for the queue: no process of ours has to be alive
+// when it is due, a restart loses none, and there may be millions. Each has a
+// subject of its own, so the won write at revision 0 is what makes two triggers of
+// one key one timer. It can happen that one comes twice (set again when it has
+// fired; a server that dies while it fires): the ledger makes that one run.
+//
+// A timer has no message ID: a key that was cancelled could not be set again
+// within the duplicate window. Schedules want a stream that discards old messages,
+// so this stream must have no limit; an account's limit refuses what is new, and
+// does no harm. A server below 2.12 has no such stream, nor has a namespace that was
+// made on one; Open goes on without, Setup adds it.
+//
+// What fires goes to the queue that the job had when the timer was set. If nobody
+// works on that any more it waits, for all to see, and the same trigger again
+// moves it (package control).
+//
 // # Decisions
 //
 //   - The client library's KeyValue was not used. Its Create reads before it

@@ -15,8 +15,9 @@ import (
 func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }
 
 // layout is everything that a namespace has on the broker, the state bucket
-// first: it holds the settings that the rest is made by.
-func layout(namespace string, set job.Settings) []jetstream.StreamConfig {
+// first: it holds the settings that the rest is made by. The stream of timers is
+// left out for a server that knows no message schedules.
+func layout(namespace string, set job.Settings, schedules bool) []jetstream.StreamConfig {
 	bucket := func(what string, ttl time.Duration) jetstream.StreamConfig {
 		name := namespace + "_" + what
 		return jetstream.StreamConfig{
@@ -33,11 +34,26 @@ func layout(namespace string, set job.Settings) []jetstream.StreamConfig {
 	for _, kind := range job.Exceptional() {
 		events = append(events, namespace+".event."+string(kind)+".*")
 	}
-	return []jetstream.StreamConfig{
+	all := []jetstream.StreamConfig{
 		bucket("state", 0),
 		bucket("jobs", 0),
 		bucket("nodes", nodesTTL(set.Lease)),
 		bucket("ledger", set.Retention),
+	}
+	if schedules {
+		// Before what a namespace cannot do without: a creator that dies half-way
+		// does not leave it without timers.
+		all = append(all, jetstream.StreamConfig{
+			Name: timerStream(namespace), Subjects: []string{namespace + ".timer.>"},
+			Description: "triggered runs whose time has not come, or that wait for a worker since it has",
+			Retention:   jetstream.WorkQueuePolicy,
+			Discard:     jetstream.DiscardOld, // message schedules want it; so there must be no limit to discard by
+			Duplicates:  job.DefaultDuplicates,
+			AllowDirect: true, AllowRollup: true, AllowMsgSchedules: true,
+			Replicas: set.Replicas,
+		})
+	}
+	return append(all, []jetstream.StreamConfig{
 		{
 			Name: namespace + "_slots", Subjects: []string{namespace + ".slot.>"},
 			Description: "slots to run, until they have an outcome",
@@ -55,8 +71,10 @@ func layout(namespace string, set job.Settings) []jetstream.StreamConfig {
 			AllowDirect: true,
 			Replicas:    set.Replicas,
 		},
-	}
+	}...)
 }
+
+func timerStream(namespace string) string { return namespace + "_timers" }
 
 // difference is one setting of something on the broker that is not as it has
 // to be.
@@ -74,7 +92,8 @@ func (d difference) String() string {
 }
 
 // differences compares what matters, and only that: a size limit, a placement
-// or a description is the operator's.
+// or a description is the operator's, but for the size limit of the timers, which
+// would drop some.
 func differences(found, want jetstream.StreamConfig) []difference {
 	var all []difference
 	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) {
@@ -99,6 +118,10 @@ func differences(found, want jetstream.StreamConfig) []difference {
 	check("no ack", found.NoAck, false, func(c *jetstream.StreamConfig) { c.NoAck = false })
 	if drops && want.Discard == jetstream.DiscardNew {
 		check("a size limit with discard", found.Discard, want.Discard, func(c *jetstream.StreamConfig) { c.Discard = want.Discard })
+	}
+	if want.AllowMsgSchedules {
+		check("message schedules", found.AllowMsgSchedules, true, func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld })
+		check("a size limit", found.MaxBytes > 0 || found.MaxMsgs > 0, false, func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = -1, -1 })
 	}
 	if want.Retention == jetstream.WorkQueuePolicy {
 		check("duplicate window", found.Duplicates, want.Duplicates, func(c *jetstream.StreamConfig) { c.Duplicates = want.Duplicates })

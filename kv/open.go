@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,10 @@ import (
 //
 // It asks the broker until it is answered or ctx ends: a cluster that has just
 // been started needs seconds for its first leader. When everything is there it
-// costs one request for each of six streams and one for the settings.
+// costs one request for each of seven streams and one for the settings.
+//
+// The stream of timers is made with the rest, but a namespace without it is
+// complete: it was made on a server that knew no message schedules. Setup adds it.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	s, err := newStore(js, o)
 	if err != nil {
@@ -56,13 +60,21 @@ func lostRace(err error) bool {
 // inventory is what a namespace has on the broker.
 type inventory struct {
 	names    []string // of all streams it should have
+	optional string   // the one it can do without: the server may not have known it when the rest was made
 	streams  map[string]jetstream.StreamConfig
 	stored   bool // settings are
 	settings job.Settings
 	revision uint64
 }
 
-func (i inventory) complete() bool { return i.stored && len(i.streams) == len(i.names) }
+func (i inventory) complete() bool {
+	for _, name := range i.names {
+		if _, ok := i.streams[name]; !ok && name != i.optional {
+			return false
+		}
+	}
+	return i.stored
+}
 
 // target is what the namespace should be: want, over what is stored, over the
 // defaults. Replicas may stay 0 when nothing exists that could tell.
@@ -78,7 +90,7 @@ func (i inventory) target(want job.Settings) job.Settings {
 
 func (i inventory) differences(namespace string, set job.Settings) []difference {
 	var all []difference
-	for _, want := range layout(namespace, set) {
+	for _, want := range layout(namespace, set, true) {
 		if found, ok := i.streams[want.Name]; ok {
 			all = append(all, differences(found, want)...)
 		}
@@ -87,8 +99,12 @@ func (i inventory) differences(namespace string, set job.Settings) []difference 
 }
 
 func (s *Store) inspect(ctx context.Context) (inventory, error) {
-	inv := inventory{streams: map[string]jetstream.StreamConfig{}}
-	for _, want := range layout(s.namespace, job.Settings{}) {
+	inv := inventory{streams: map[string]jetstream.StreamConfig{}, optional: timerStream(s.namespace)}
+	for _, want := range layout(s.namespace, job.Settings{}, true) {
+		// Asked here, since by now a server has answered, which says its version.
+		if want.Name == inv.optional && !s.schedules() {
+			continue
+		}
 		inv.names = append(inv.names, want.Name)
 		err := s.ask(ctx, "look for "+title(want.Name), func(ctx context.Context) error {
 			found, err := s.js.Stream(ctx, want.Name)
@@ -153,8 +169,8 @@ func removal(where string) string {
 
 // create makes what is missing, by the settings that end up stored.
 func (s *Store) create(ctx context.Context, inv *inventory, set job.Settings) (changes []string, err error) {
-	for i := range inv.names {
-		cfg := layout(s.namespace, set)[i]
+	for i, name := range inv.names {
+		cfg := s.streamConfig(name, set)
 		if _, ok := inv.streams[cfg.Name]; !ok {
 			if err := s.createStream(ctx, &cfg); err != nil {
 				return changes, err
@@ -173,6 +189,11 @@ func (s *Store) create(ctx context.Context, inv *inventory, set job.Settings) (c
 		}
 	}
 	return changes, nil
+}
+
+func (s *Store) streamConfig(name string, set job.Settings) jetstream.StreamConfig {
+	all := layout(s.namespace, set, true)
+	return all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })]
 }
 
 const (

@@ -83,7 +83,7 @@ func TestOpenCreatesOnceAndThenOnlyLooks(t *testing.T) {
 	if got := first.Settings(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("settings %+v, want the defaults %+v", got, want)
 	}
-	names := []string{"KV_cronce_jobs", "KV_cronce_ledger", "KV_cronce_nodes", "KV_cronce_state", "cronce_events", "cronce_slots"}
+	names := []string{"KV_cronce_jobs", "KV_cronce_ledger", "KV_cronce_nodes", "KV_cronce_state", "cronce_events", "cronce_slots", "cronce_timers"}
 	js, count := counting(t, nc)
 	if got := streams(t, js); !slices.Equal(got, names) {
 		t.Errorf("streams %v, want %v", got, names)
@@ -319,7 +319,12 @@ func TestOverALeafNode(t *testing.T) {
 	if n := len(waiting(t, s, kv.WaitingFilter{})); n != 1 {
 		t.Errorf("%d slots wait", n)
 	}
-	if n := len(streams(t, hub.JetStream())); n != 6 {
+	due := time.Now().Add(300 * time.Millisecond)
+	if _, err := s.Timers().Set(within(t, 10*time.Second), timer("k", due), 0); err != nil {
+		t.Fatal(err)
+	}
+	fired(t, s, "default")
+	if n := len(streams(t, hub.JetStream())); n != 7 {
 		t.Errorf("%d streams on the hub, want all", n)
 	}
 
@@ -356,12 +361,14 @@ func TestSetupChangesTheLeaseEverywhereAndNothingTwice(t *testing.T) {
 	nc := natstest.Run(t).Conn()
 	js, count := counting(t, nc)
 	s := open(t, js, kv.Options{})
-	if _, err := s.Slots().Queue(t.Context(), "default"); err != nil {
-		t.Fatal(err)
+	for _, queue := range []func(context.Context, string) (jetstream.Consumer, error){s.Slots().Queue, s.Timers().Queue} {
+		if _, err := queue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	want := kv.Options{Want: job.Settings{Lease: 5 * time.Second}}
 	changes, err := kv.Setup(t.Context(), js, want)
-	if all := strings.Join(changes, "\n"); err != nil || len(changes) != 2 || !strings.Contains(all, "lease 5s instead of lease 20s") || !strings.Contains(all, "queue default: ack wait 5s") {
+	if all := strings.Join(changes, "\n"); err != nil || len(changes) != 3 || !strings.Contains(all, "queue default of stream cronce_timers: ack wait 5s") || !strings.Contains(all, "lease 5s instead of lease 20s") || !strings.Contains(all, "queue default: ack wait 5s") {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
 	_, err = s.Slots().Queue(t.Context(), "default") // of a node that runs on with the old lease
@@ -383,7 +390,7 @@ func TestSetupCreatesAndMends(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	changes, err := kv.Setup(t.Context(), js, kv.Options{})
-	if err != nil || len(changes) != 7 {
+	if err != nil || len(changes) != 8 {
 		t.Fatalf("setup of nothing: %q, %v", changes, err)
 	}
 	stream, err := js.Stream(t.Context(), "KV_cronce_ledger")

@@ -19,33 +19,48 @@ const maxAckPending = 1_000_000
 // none. One that exists is compared, never updated: a difference that matters is
 // job.ErrMismatch.
 func (l *Slots) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) {
+	return l.s.queue(ctx, l.s.slotStream(), queue)
+}
+
+// Queue returns the durable consumer of what was set for a queue and has fired,
+// like Slots.Queue. It is job.ErrNotFound when there is no stream of timers.
+func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) {
+	c, err := t.s.queue(ctx, t.s.timerStream(), queue)
+	if hasCode(err, jetstream.JSErrCodeStreamNotFound) {
+		err = t.missing()
+	}
+	return c, err
+}
+
+func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Consumer, error) {
 	if err := job.ValidateName("queue", queue); err != nil {
 		return nil, err
 	}
-	s, want := l.s, l.s.queueConfig(queue, l.s.settings.Lease)
+	want := s.queueConfig(stream, queue, s.settings.Lease)
+	what := "queue " + queue + " of " + stream
 	var c jetstream.Consumer
 	get := func(ctx context.Context) (err error) {
-		c, err = s.js.Consumer(ctx, s.slotStream(), queue)
+		c, err = s.js.Consumer(ctx, stream, queue)
 		return err
 	}
 	create := func(ctx context.Context) (err error) {
-		c, err = s.js.CreateConsumer(ctx, s.slotStream(), want)
+		c, err = s.js.CreateConsumer(ctx, stream, want)
 		return err
 	}
-	err := s.ask(ctx, "look for queue "+queue, get)
+	err := s.ask(ctx, "look for "+what, get)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = s.ask(ctx, "create queue "+queue, create)
+		err = s.ask(ctx, "create "+what, create)
 		if errors.Is(err, jetstream.ErrConsumerExists) { // of a program with other ideas of it
-			err = s.ask(ctx, "look for queue "+queue, get)
+			err = s.ask(ctx, "look for "+what, get)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	wrong := queueDifferences(c.CachedInfo().Config, want)
+	wrong := s.queueDifferences(stream, c.CachedInfo().Config, want)
 	for _, d := range wrong {
 		if d.fixed {
-			return nil, fmt.Errorf("%w: %s: that cannot be changed in place: nats consumer rm %s %s", job.ErrMismatch, d, s.slotStream(), queue)
+			return nil, d.refused(stream, queue)
 		}
 	}
 	if len(wrong) > 0 {
@@ -54,10 +69,15 @@ func (l *Slots) Queue(ctx context.Context, queue string) (jetstream.Consumer, er
 	return c, nil
 }
 
-func (s *Store) queueConfig(queue string, lease time.Duration) jetstream.ConsumerConfig {
+// queueConfig is that of a queue's consumer, on either of the two streams.
+func (s *Store) queueConfig(stream, queue string, lease time.Duration) jetstream.ConsumerConfig {
+	subjects := ".slot."
+	if stream == s.timerStream() {
+		subjects = ".timer.due."
+	}
 	return jetstream.ConsumerConfig{
 		Durable:       queue,
-		FilterSubject: s.namespace + ".slot." + queue + ".>",
+		FilterSubject: s.namespace + subjects + queue + ".>",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       lease,
 		MaxDeliver:    -1, // the attempts are ours to count
@@ -70,11 +90,19 @@ type queueDifference struct {
 	mend func(*jetstream.ConsumerConfig)
 }
 
-func queueDifferences(found, want jetstream.ConsumerConfig) []queueDifference {
+func (d queueDifference) refused(stream, queue string) error {
+	return fmt.Errorf("%w: %s: that cannot be changed in place: nats consumer rm %s %s", job.ErrMismatch, d, stream, queue)
+}
+
+func (s *Store) queueDifferences(stream string, found, want jetstream.ConsumerConfig) []queueDifference {
 	var all []queueDifference
+	where := "queue " + want.Durable
+	if stream == s.timerStream() {
+		where += " of " + title(stream)
+	}
 	check := func(field string, f, w any, mend func(*jetstream.ConsumerConfig)) {
 		if fs, ws := fmt.Sprint(f), fmt.Sprint(w); fs != ws {
-			d := difference{where: "queue " + want.Durable, field: field, found: fs, want: ws, fixed: mend == nil}
+			d := difference{where: where, field: field, found: fs, want: ws, fixed: mend == nil}
 			all = append(all, queueDifference{d, mend})
 		}
 	}
@@ -98,47 +126,63 @@ func filters(c jetstream.ConsumerConfig) string {
 }
 
 // updateQueues mends the consumers that queues have already.
-func (s *Store) updateQueues(ctx context.Context, _ *inventory, target job.Settings) (changes []string, err error) {
-	var existing []jetstream.ConsumerConfig
-	err = s.ask(ctx, "list the queues", func(ctx context.Context) error {
+func (s *Store) updateQueues(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
+	for _, stream := range []string{s.slotStream(), s.timerStream()} {
+		if _, ok := inv.streams[stream]; !ok {
+			continue
+		}
+		existing, err := s.queues(ctx, stream)
+		if err != nil {
+			return changes, err
+		}
+		for _, cfg := range existing {
+			done, err := s.updateQueue(ctx, stream, cfg, target)
+			changes = append(changes, done...)
+			if err != nil {
+				return changes, err
+			}
+		}
+	}
+	return changes, nil
+}
+
+// queues are the durable consumers of a stream.
+func (s *Store) queues(ctx context.Context, name string) (existing []jetstream.ConsumerConfig, err error) {
+	err = s.ask(ctx, "list the queues of "+name, func(ctx context.Context) error {
 		existing = nil
-		stream, err := s.js.Stream(ctx, s.slotStream())
+		stream, err := s.js.Stream(ctx, name)
 		if err != nil {
 			return err
 		}
 		list := stream.ListConsumers(ctx)
 		for info := range list.Info() {
-			existing = append(existing, info.Config)
+			if info.Config.Durable != "" {
+				existing = append(existing, info.Config)
+			}
 		}
 		return list.Err()
 	})
+	return existing, err
+}
+
+func (s *Store) updateQueue(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, target job.Settings) (changes []string, err error) {
+	wrong := s.queueDifferences(stream, cfg, s.queueConfig(stream, cfg.Durable, target.Lease))
+	for _, d := range wrong {
+		if d.fixed {
+			return nil, d.refused(stream, cfg.Durable)
+		}
+		d.mend(&cfg)
+		changes = append(changes, fmt.Sprintf("changed %s: %s %s instead of %s", d.where, d.field, d.difference.want, d.found))
+	}
+	if len(wrong) == 0 {
+		return nil, nil
+	}
+	err = s.ask(ctx, "change queue "+cfg.Durable+" of "+stream, func(ctx context.Context) error {
+		_, err := s.js.UpdateConsumer(ctx, stream, cfg)
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	for _, cfg := range existing {
-		if cfg.Durable == "" {
-			continue
-		}
-		wrong := queueDifferences(cfg, s.queueConfig(cfg.Durable, target.Lease))
-		for _, d := range wrong {
-			if d.fixed {
-				return changes, fmt.Errorf("%w: %s: that cannot be changed in place: nats consumer rm %s %s", job.ErrMismatch, d, s.slotStream(), cfg.Durable)
-			}
-			d.mend(&cfg)
-		}
-		if len(wrong) == 0 {
-			continue
-		}
-		err := s.ask(ctx, "change queue "+cfg.Durable, func(ctx context.Context) error {
-			_, err := s.js.UpdateConsumer(ctx, s.slotStream(), cfg)
-			return err
-		})
-		if err != nil {
-			return changes, err
-		}
-		for _, d := range wrong {
-			changes = append(changes, fmt.Sprintf("changed %s: %s %s instead of %s", d.where, d.field, d.difference.want, d.found))
-		}
 	}
 	return changes, nil
 }

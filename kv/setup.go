@@ -69,8 +69,8 @@ func (s *Store) changeSettings(ctx context.Context, inv *inventory, target job.S
 
 // update mends what exists, and leaves alone what nobody here asks for.
 func (s *Store) update(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
-	for _, want := range layout(s.namespace, target) {
-		cfg := inv.streams[want.Name]
+	for _, name := range inv.names {
+		want, cfg := s.streamConfig(name, target), inv.streams[name]
 		wrong := differences(cfg, want)
 		if len(wrong) == 0 {
 			continue

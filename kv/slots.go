@@ -57,8 +57,8 @@ func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(
 	return func(ctx context.Context) (bool, error) {
 		select {
 		case ack := <-future.Ok():
-			if want := l.s.js.Options().Domain; want != "" && ack.Domain != want {
-				return false, fmt.Errorf("publish %s: stored in domain %q, not %q: two streams listen on %s", m.Slot, ack.Domain, want, msg.Subject)
+			if err := l.s.misplaced(msg, ack.Domain); err != nil {
+				return false, l.failed(m.Slot, err)
 			}
 			return ack.Duplicate, nil
 		case err := <-future.Err():
@@ -91,10 +91,14 @@ type WaitingSlot struct {
 	job.Message
 	Queue string
 
-	// Sequence is the message's place in the stream, Published the broker's
+	// Sequence is the message's place in its stream, Published the broker's
 	// timestamp of it.
 	Sequence  uint64
 	Published time.Time
+
+	// Timer says that this is a triggered run whose time, Due, has not come:
+	// Published is when it was set.
+	Timer bool
 }
 
 // Waiting passes over the messages in the stream, oldest first. A message that
@@ -115,19 +119,27 @@ func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingS
 				return
 			}
 			tokens := strings.Split(e.subject, ".") // namespace, "slot", queue, job
-			w := WaitingSlot{Queue: tokens[2], Sequence: e.revision, Published: e.time}
-			w.Message, err = job.ParseMessage(e.header)
-			if err == nil && w.Slot.Job != tokens[3] {
-				err = fmt.Errorf("%w slot message: it names job %q", job.ErrInvalid, w.Slot.Job)
-			}
-			if err != nil {
-				err = fmt.Errorf("message %d on %s: %w", e.revision, e.subject, err)
-			}
+			w, err := readWaiting(e, tokens[2], tokens[3])
 			if !yield(w, err) {
 				return
 			}
 		}
 	}
+}
+
+// readWaiting reads a message that a stream holds for the queue and job that its
+// subject names.
+func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
+	w := WaitingSlot{Queue: queue, Sequence: e.revision, Published: e.time}
+	var err error
+	w.Message, err = job.ParseMessage(e.header)
+	if err == nil && w.Slot.Job != name {
+		err = fmt.Errorf("%w slot message: it names job %q", job.ErrInvalid, w.Slot.Job)
+	}
+	if err != nil {
+		err = fmt.Errorf("message %d on %s: %w", e.revision, e.subject, err)
+	}
+	return w, err
 }
 
 func anyIfEmpty(token string) string {

@@ -55,7 +55,7 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 		return nil, err
 	}
 	w := newWire(js)
-	if version := w.conn().ConnectedServerVersion(); !supported(version) {
+	if version := w.conn().ConnectedServerVersion(); !atLeast(version, 2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", version, w.conn().ConnectedUrlRedacted())
 	}
 	async, err := w.asyncClient()
@@ -65,15 +65,18 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	return &Store{wire: w, async: async, namespace: o.Namespace, log: o.Logger}, nil
 }
 
-// supported reports whether a server knows batched direct gets. One that does
-// not say its version, because it is away, is asked by what follows.
-func supported(version string) bool {
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+// atLeast reports whether the server's version is major.minor or newer. One that
+// does not say its version, because it is away, is asked by what follows.
+func atLeast(version string, major, minor int) bool {
+	var x, y int
+	if _, err := fmt.Sscanf(version, "%d.%d", &x, &y); err != nil {
 		return true
 	}
-	return major > 2 || major == 2 && minor >= 11
+	return x > major || x == major && y >= minor
 }
+
+// schedules reports whether the server knows message schedules.
+func (s *Store) schedules() bool { return atLeast(s.conn().ConnectedServerVersion(), 2, 12) }
 
 // Settings are those of the namespace, as they were stored when it was opened.
 func (s *Store) Settings() job.Settings { return s.settings }
@@ -96,9 +99,14 @@ func (s *Store) Watermark() *Watermark { return &Watermark{s.bucket("state")} }
 // Slots is the stream of slots to run.
 func (s *Store) Slots() *Slots { return &Slots{s} }
 
+// Timers are the triggered runs whose time has not come.
+func (s *Store) Timers() *Timers { return &Timers{s} }
+
 func (s *Store) bucket(what string) bucket { return bucket{s.wire, s.namespace + "_" + what} }
 
 func (s *Store) slotStream() string { return s.namespace + "_slots" }
+
+func (s *Store) timerStream() string { return timerStream(s.namespace) }
 
 // EventSubject is the subject on which events of one kind about one job (or
 // node) are published. Kinds and names are single tokens.

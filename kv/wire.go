@@ -138,7 +138,16 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 	if err != nil {
 		return 0, w.because(err)
 	}
-	return ack.Sequence, nil
+	return ack.Sequence, w.misplaced(m, ack.Domain)
+}
+
+// misplaced is an error when m was stored in another JetStream domain than the one
+// that is meant: a subject that is not prefixed crosses a leaf node.
+func (w wire) misplaced(m *nats.Msg, domain string) error {
+	if want := w.js.Options().Domain; want != "" && domain != want {
+		return fmt.Errorf("%w: stored in domain %q, not %q: two streams listen on %s", jetstream.ErrInvalidOption, domain, want, m.Subject)
+	}
+	return nil
 }
 
 // batch asks any replica for the next messages that match filter (empty: all,

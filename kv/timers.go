@@ -1,0 +1,209 @@
+package kv
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Timers are the triggered runs that wait for their time. The server itself
+// counts the time: each is a message with a schedule, which the server replaces,
+// when it is due, by one for the queue. No process of ours needs to be alive then.
+// Its methods are safe for concurrent use.
+//
+// What has fired has no message ID, so the server folds none of it; that a run
+// comes twice is for the ledger to settle.
+type Timers struct{ s *Store }
+
+// Timer is a triggered run that waits for its time, Due.
+type Timer struct {
+	job.Message
+	Queue   string
+	Payload []byte
+}
+
+// LatestTimer is the end of what a timer can be set for: the server counts
+// nanoseconds since 1970 in 64 bits.
+var LatestTimer = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Headers of the server's message schedules.
+const (
+	headerSchedule = "Nats-Schedule"
+	headerTarget   = "Nats-Schedule-Target"
+)
+
+// Set stores the timer if revision is the last one of its slot: 0 for a new one,
+// what Read returned to replace another. It returns the new revision. job.ErrConflict
+// says that another timer of the slot waits, or that the one to be replaced does
+// not wait any more; job.ErrUnknown, that nothing was answered until ctx ended:
+// then setting it again is right, whatever became of it. A timer whose time has
+// passed fires at once.
+//
+// errors.ErrUnsupported: the server knows no message schedules. job.ErrNotFound:
+// the namespace has no stream of timers.
+func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64, error) {
+	switch {
+	case timer.Slot.Token == "" || timer.Due.IsZero() || !timer.Due.Before(LatestTimer):
+		return 0, fmt.Errorf("%w timer %s at %s: want a triggered run and a time before %s",
+			job.ErrInvalid, timer.Slot, timer.Due.Format(time.RFC3339), LatestTimer.Format(time.RFC3339))
+	case !t.s.schedules():
+		return 0, fmt.Errorf("%w: future triggers need nats-server 2.12 or newer; this is %s", errors.ErrUnsupported, t.s.conn().ConnectedServerVersion())
+	}
+	if err := job.ValidateName("queue", timer.Queue); err != nil {
+		return 0, err
+	}
+	m := &nats.Msg{Subject: t.subject(timer.Slot), Header: timer.Header(), Data: timer.Payload}
+	// Not folded by its ID: one that was cancelled can be set again at once.
+	m.Header.Del(job.HeaderMsgID)
+	m.Header.Set(headerNonce, rand.Text())
+	// Not the client's WithScheduleAt, which cuts the fraction: that fires early.
+	m.Header.Set(headerSchedule, "@at "+timer.Due.UTC().Format(time.RFC3339Nano))
+	m.Header.Set(headerTarget, t.s.namespace+".timer.due."+timer.Queue+"."+timer.Slot.Job)
+	won, err := write(ctx, timerAsker{t, m.Subject}, "timer "+timer.Slot.ID(), m, revision)
+	if hasCode(err, jetstream.JSErrCodeStreamNotFound) {
+		err = t.missing()
+	}
+	return won, err
+}
+
+// Read returns the timer of the slot that waits, and its revision, as the
+// stream's leader has it. None is job.ErrNotFound, also when the namespace has no
+// stream of timers.
+func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error) {
+	began, pause := time.Now(), newPause()
+	for {
+		e, err := t.s.last(ctx, t.s.timerStream(), t.subject(slot))
+		switch {
+		case err == nil:
+			w, err := t.read(e)
+			return Timer{w.Message, w.Queue, e.data}, e.revision, err
+		case errors.Is(err, errNothing), hasCode(err, jetstream.JSErrCodeStreamNotFound):
+			return Timer{}, 0, fmt.Errorf("timer %s: %w", slot, job.ErrNotFound)
+		case classify(err) != unanswered:
+			return Timer{}, 0, fmt.Errorf("read timer %s: %w", slot, err)
+		case !wait(ctx, pause.NextBackOff()):
+			return Timer{}, 0, fmt.Errorf("read timer %s: %w (after %v): %w", slot, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
+		}
+	}
+}
+
+// Cancel removes the slot's timer, if one waits. It does not reach what has fired:
+// who wants a slot not to run records its outcome first, and then cancels.
+func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
+	err := t.s.ask(ctx, "cancel timer "+slot.ID(), func(ctx context.Context) error {
+		stream, err := t.s.js.Stream(ctx, t.s.timerStream())
+		if err != nil {
+			return err
+		}
+		return stream.Purge(ctx, jetstream.WithPurgeSubject(t.subject(slot)))
+	})
+	if hasCode(err, jetstream.JSErrCodeStreamNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Waiting passes over the timers, and then over what has fired and waits for a
+// worker; what fires in between may come twice. Errors are those of
+// Slots.Waiting. Without a stream of timers it passes over nothing.
+func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
+	return func(yield func(WaitingSlot, error) bool) {
+		for _, name := range []string{f.Queue, f.Job} {
+			if err := job.ValidateName("queue or job", name); name != "" && err != nil {
+				yield(WaitingSlot{}, err)
+				return
+			}
+		}
+		switch there, err := t.exist(ctx); {
+		case err != nil:
+			yield(WaitingSlot{}, err)
+			return
+		case !there:
+			return
+		}
+		prefix := t.s.namespace + ".timer."
+		for _, filter := range []string{prefix + "set." + anyIfEmpty(f.Job) + ".>", prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)} {
+			for e, err := range t.s.all(ctx, t.s.timerStream(), filter, time.Time{}) {
+				if err != nil {
+					yield(WaitingSlot{}, err)
+					return
+				}
+				w, err := t.read(e)
+				if f.Queue != "" && w.Queue != f.Queue {
+					continue
+				}
+				if !yield(w, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (t *Timers) exist(ctx context.Context) (bool, error) {
+	err := t.s.ask(ctx, "look for "+title(t.s.timerStream()), func(ctx context.Context) error {
+		_, err := t.s.js.Stream(ctx, t.s.timerStream())
+		return err
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// read reads a timer, or what has fired.
+func (t *Timers) read(e entry) (WaitingSlot, error) {
+	tokens := strings.Split(e.subject, ".")
+	if tokens[2] == "due" {
+		return readWaiting(e, tokens[3], tokens[4]) // namespace, "timer", "due", queue, job
+	}
+	var queue string
+	if target := strings.Split(e.header.Get(headerTarget), "."); len(target) == 5 {
+		queue = target[3]
+	}
+	w, err := readWaiting(e, queue, tokens[3]) // namespace, "timer", "set", job, token
+	w.Timer = true
+	if err == nil && t.subject(w.Slot) != e.subject {
+		err = fmt.Errorf("message %d on %s: %w timer: it names slot %q", e.revision, e.subject, job.ErrInvalid, w.Slot)
+	}
+	return w, err
+}
+
+func (t *Timers) subject(slot job.Slot) string {
+	// The key is JOB.t.TOKEN, with the token escaped.
+	return t.s.namespace + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
+}
+
+func (t *Timers) missing() error {
+	return fmt.Errorf("%s: %w: %s creates it", title(t.s.timerStream()), job.ErrNotFound, t.s.setupCommand())
+}
+
+// timerAsker asks the broker about the timers of one slot.
+type timerAsker struct {
+	*Timers
+	subject string
+}
+
+func (t timerAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
+	won, err := t.s.publish(ctx, t.s.timerStream(), m, revision)
+	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return won, err
+	}
+	// Nobody listens on the subject: the stream is away, or there is none.
+	if there, lost := t.exist(ctx); lost == nil && !there {
+		err = jetstream.ErrStreamNotFound.APIError()
+	}
+	return 0, err
+}
+
+func (t timerAsker) get(ctx context.Context) (entry, error) {
+	return t.s.last(ctx, t.s.timerStream(), t.subject)
+}
