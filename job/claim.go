@@ -123,6 +123,8 @@ func first(d Delivery, v View) Step {
 		return Step{Action: Later, Delay: early(d, v)}
 	case !belongs(d, *v.Entry):
 		return end(d, v, Cancelled, "definition changed")
+	case paused(d, *v.Entry):
+		return end(d, v, Missed, "fell due while its job was paused")
 	case pastDeadline(d, v):
 		return end(d, v, Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
 	case !v.Handles:
@@ -205,6 +207,17 @@ func belongs(d Delivery, e Entry) bool {
 		}
 	}
 	return false
+}
+
+// paused reports whether the slot was published by a producer that had not heard
+// of the pause in which it fell due. What a producer that knows of the pause
+// publishes of it was judged by the catch-up policy when the pause had ended.
+func paused(d Delivery, e Entry) bool {
+	if d.Slot.Token != "" || d.JobRevision >= e.Revision {
+		return false
+	}
+	w, in := e.PausedAt(d.Due)
+	return in && (!d.CaughtUp || w.To.IsZero())
 }
 
 func pastDeadline(d Delivery, v View) bool {

@@ -166,6 +166,13 @@ func scenarioEntry(t *testing.T, args map[string]string) *job.Entry {
 	e := &job.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
 	e.Job = job.Job{Name: "report", Schedule: schedule, Retry: job.Retry{Attempts: number(t, args, "attempts", 0)}}
 	e.Job.Deadline = offset(t, args, "deadline", "0s").Sub(claimBase)
+	if has(args, "paused") {
+		e.Revision = 9
+		e.Pauses = []job.Window{{From: offset(t, args, "paused", "")}}
+		if e.Paused = !has(args, "resumed"); !e.Paused {
+			e.Pauses[0].To = offset(t, args, "resumed", "")
+		}
+	}
 	if past := args["past"]; past != "" {
 		e.Revision = 8
 		e.Past = []job.PastPlan{{

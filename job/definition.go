@@ -27,9 +27,14 @@ type Definition struct {
 	// old pod in a crash loop must not revert an edit.
 	Superseded []string
 
-	// Paused jobs have no slots. It is state beside the definition: no upsert
-	// touches it.
+	// Paused says that nothing of the job is published. It is state beside the
+	// definition: no upsert touches it (see Pause and Resume).
 	Paused bool
+
+	// Pauses holds when the job was paused, oldest first, the newest maxPauses.
+	// The last one is open if and only if Paused, in an Entry; a writer leaves
+	// out the bound that is the broker's timestamp of the entry it writes.
+	Pauses []Window
 
 	// Owner is "file", "code" or "operator"; Node is who wrote the entry.
 	Owner, Node string
@@ -165,6 +170,7 @@ type definitionWire struct {
 	Past       []pastWire `json:"past,omitempty"`
 	Superseded []string   `json:"superseded,omitempty"`
 	Paused     bool       `json:"paused,omitempty"`
+	Pauses     []window   `json:"pauses,omitempty"`
 	Owner      string     `json:"owner"`
 	Node       string     `json:"node"`
 	Nonce      string     `json:"nonce"`
@@ -175,10 +181,18 @@ type pastWire struct {
 	Plan planWire  `json:"plan"`
 }
 
+type window struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
+}
+
 // MarshalJSON writes the registry's value. The end of a past plan is not
 // written: it is the beginning of the next one.
 func (d Definition) MarshalJSON() ([]byte, error) {
-	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, d.Owner, d.Node, d.Nonce}
+	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Owner, d.Node, d.Nonce}
+	for _, p := range d.Pauses {
+		w.Pauses = append(w.Pauses, window{p.From.UTC(), p.To.UTC()})
+	}
 	for _, p := range d.Past {
 		w.Past = append(w.Past, pastWire{p.From, p.Plan.wire()})
 	}
@@ -207,5 +221,9 @@ func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 			e.Past[i].To = e.Since()
 		}
 	}
+	for _, p := range w.Pauses {
+		e.Pauses = append(e.Pauses, Window(p))
+	}
+	e.settlePauses()
 	return e, e.Job.Validate()
 }

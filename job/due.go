@@ -13,6 +13,14 @@ type Stretch struct {
 
 	// Until ends the stretch. Zero: it has no end.
 	Until time.Time
+
+	// Paused says that the slots fell due during a pause of the job. They are
+	// late at any age.
+	Paused bool
+
+	// Since is when the stretch came to be, by the broker's clock: whoever knew
+	// the registry of then knew it.
+	Since time.Time
 }
 
 // DueSlot is a slot that a producer has to publish, and as what.
@@ -46,7 +54,8 @@ type Lateness struct {
 
 // Due returns the slots of the timeline, given oldest stretch first, that are
 // due at now, and what they are to be published as. Slots no later than l.Late
-// run; of the others the policy chooses. They come oldest first, except that a
+// run, unless they fell due during a pause; of the others the policy chooses.
+// They come oldest first, except that a
 // range of missed slots comes last: it must be published after all the others
 // (see the producer's package comment).
 //
@@ -86,8 +95,11 @@ func (s Stretch) end(now time.Time) time.Time {
 }
 
 // lateEdge is the last instant of the stretch that is late at now: due more than
-// l.Late ago.
+// l.Late ago, or in a pause.
 func (s Stretch) lateEdge(now time.Time, l Lateness) time.Time {
+	if s.Paused {
+		return s.end(now)
+	}
 	return s.end(now.Add(-l.Late - time.Nanosecond))
 }
 

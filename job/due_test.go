@@ -70,7 +70,7 @@ func (s *dueScenario) run(out *strings.Builder, line string) {
 	args := map[string]string{}
 	var spec []string
 	for _, w := range words[1:] {
-		if k, v, ok := strings.Cut(w, "="); ok || k == "summary" {
+		if k, v, ok := strings.Cut(w, "="); ok || k == "summary" || k == "paused" {
 			args[k] = v
 		} else {
 			spec = append(spec, w)
@@ -86,7 +86,7 @@ func (s *dueScenario) run(out *strings.Builder, line string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		stretch := job.Stretch{Schedule: sched, After: s.at(args, "from")}
+		stretch := job.Stretch{Schedule: sched, After: s.at(args, "from"), Paused: has(args, "paused")}
 		if has(args, "until") {
 			stretch.Until = s.at(args, "until")
 		}

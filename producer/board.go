@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"log/slog"
@@ -51,11 +52,12 @@ type board struct {
 type task struct {
 	def *definition
 
-	// lines are the plans that have slots to come, oldest first.
+	// lines are the stretches of the job's timeline, oldest first, that have
+	// slots to come or had some.
 	lines []*line
 
-	// seen is the timestamp of the entry that the task was made from: plans no
-	// newer than that have been on the board.
+	// seen is the timestamp of the entry that the task was made from: stretches
+	// no newer than that have been on the board.
 	seen time.Time
 }
 
@@ -87,9 +89,9 @@ func (b *board) apply(ev job.RegistryEvent, now time.Time) {
 		b.ready, b.settled = true, b.known // a whole listing has been seen
 		return
 	case ev.Deleted:
-		b.remove(ev.Name)
+		b.remove(ev.Name, cmp.Or(ev.Time, now)) // a key that was collected leaves no time
 	case ev.Err != nil:
-		b.disable(ev.Name, ev.Revision, ev.Err)
+		b.disable(ev)
 	default:
 		b.put(ev.Entry)
 	}
@@ -107,9 +109,12 @@ func (b *board) settle(now time.Time) {
 	}
 }
 
-func (b *board) remove(name string) {
+// remove takes a job off the board that was removed from the registry at the
+// given time. What fell due before is handed out all the same, again if need be:
+// it was there, and has a right to its outcome.
+func (b *board) remove(name string, at time.Time) {
 	if t := b.tasks[name]; t != nil {
-		b.drop(t.lines)
+		b.end(t.lines, at)
 	}
 	delete(b.tasks, name)
 	delete(b.newer, name)
@@ -117,17 +122,17 @@ func (b *board) remove(name string) {
 
 // disable takes a job whose definition cannot be read off the board, and this
 // job only. What was seen of it stays, for when it is mended.
-func (b *board) disable(name string, revision uint64, err error) {
-	t := b.task(name)
-	if t.def != nil && t.def.revision == revision {
+func (b *board) disable(ev job.RegistryEvent) {
+	t := b.task(ev.Name)
+	if t.def != nil && t.def.revision == ev.Revision {
 		return
 	}
-	b.log.Error("a job is disabled: its definition cannot be used", "job", name, "err", err)
-	b.drop(t.lines)
-	t.lines, t.def = nil, &definition{name: name, revision: revision}
-	delete(b.newer, name)
-	if errors.Is(err, job.ErrVersion) {
-		b.newer[name] = struct{}{}
+	b.log.Error("a job is disabled: its definition cannot be used", "job", ev.Name, "err", ev.Err)
+	b.end(t.lines, ev.Time)
+	b.tasks[ev.Name] = &task{def: &definition{name: ev.Name, revision: ev.Revision}, seen: t.seen}
+	delete(b.newer, ev.Name)
+	if errors.Is(ev.Err, job.ErrVersion) {
+		b.newer[ev.Name] = struct{}{}
 	}
 }
 
@@ -151,15 +156,15 @@ func (b *board) put(e job.Entry) {
 	j := e.Job.WithDefaults()
 	t.def = &definition{j.Name, unique.Make(j.Queue).Value(), j.Payload, j.CatchUp, e.Revision}
 	old := t.lines
-	t.lines = nil
-	if !e.Paused {
-		t.lines = b.lines(t, old, e)
-	}
-	b.drop(slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(t.lines, l) }))
+	t.lines = b.lines(t, old, e)
+	gone := slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(t.lines, l) })
+	b.end(gone, e.Since())
+	t.lines = append(slices.DeleteFunc(gone, func(l *line) bool { return l.group == nil }), t.lines...)
 	t.seen = e.Time
 }
 
-// lines returns one line for each plan of the entry that has slots to come.
+// lines returns one line for each stretch of the entry's timeline that has slots
+// to come.
 func (b *board) lines(t *task, old []*line, e job.Entry) []*line {
 	lines := make([]*line, 0, 1)
 	for _, p := range e.Plans() {
@@ -168,17 +173,18 @@ func (b *board) lines(t *task, old []*line, e job.Entry) []*line {
 			b.log.Error("a plan of a job cannot be used", "job", e.Job.Name, "schedule", p.Plan.Schedule, "err", err)
 			continue
 		}
-		same := func(l *line) bool { return l.schedule == s && l.from.Equal(p.From) }
-		if i := slices.IndexFunc(old, same); i >= 0 {
-			b.shorten(old[i], p.To)
-			lines = append(lines, old[i])
-			continue
-		}
-		l := s.newLine(t, p.From, p.To)
-		if b.place(l, b.start(t, l, e.Revision)) {
-			lines = append(lines, l)
-		} else {
-			b.drop([]*line{l})
+		for _, part := range e.Stretches(p, s.Schedule) {
+			if i := slices.IndexFunc(old, func(l *line) bool { return !l.ended && l.is(s, part) }); i >= 0 {
+				b.shorten(old[i], bound(part.Until))
+				lines = append(lines, old[i])
+				continue
+			}
+			l := s.newLine(t, part)
+			if b.place(l, b.start(t, l, e.Revision)) {
+				lines = append(lines, l)
+			} else {
+				b.release(l)
+			}
 		}
 	}
 	return lines
@@ -188,22 +194,30 @@ func (b *board) lines(t *task, old []*line, e job.Entry) []*line {
 func (b *board) start(t *task, l *line, revision uint64) time.Time {
 	covered := time.Time{}
 	switch {
-	case !l.from.After(t.seen):
+	case !l.since.After(t.seen):
 		covered = b.cursor
-	case b.base.knows(revision, l.from):
+	case b.base.knows(revision, l.since):
 		covered = b.base.time
 	}
-	return later(l.from, covered.Add(-l.schedule.Delay()))
+	return later(l.after(), covered.Add(-l.schedule.Delay()))
 }
 
-// drop takes lines off the board for good.
-func (b *board) drop(lines []*line) {
+// end cuts off lines that are of no job any more: what falls due after the given
+// time is none of theirs.
+func (b *board) end(lines []*line, at time.Time) {
 	for _, l := range lines {
-		b.leave(l)
-		l.dropped = true
-		if l.schedule.lines--; l.schedule.lines == 0 {
-			delete(b.schedules, l.schedule.key)
+		b.shorten(l, min(l.until, at.Add(-l.schedule.Delay()).Unix()))
+		if !l.ended {
+			l.ended = true
+			b.release(l)
 		}
+	}
+}
+
+// release gives up a line's share in its schedule.
+func (b *board) release(l *line) {
+	if l.schedule.lines--; l.schedule.lines == 0 {
+		delete(b.schedules, l.schedule.key)
 	}
 }
 
@@ -219,7 +233,7 @@ func (b *board) skip(p position) {
 	for _, g := range behind {
 		for _, l := range g.lines {
 			l.group = nil
-			if p.knows(l.task.def.revision, l.from) {
+			if p.knows(l.task.def.revision, l.since) {
 				b.place(l, p.time.Add(-g.schedule.Delay()))
 			} else {
 				b.join(l, g.next)

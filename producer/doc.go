@@ -50,6 +50,25 @@
 // newer than R *and* the plan began after K. The older plans of an edited job go
 // on from T up to the edit, the new one begins at the edit, wherever T is.
 //
+// # Pauses and removals
+//
+// A job's timeline is cut into stretches: at each edit of its plan, and at the
+// ends of its pauses ([job.Entry.Stretches]). A stretch is a line on the board. A
+// pause ends the line that it falls into; what fell due before is on it still,
+// and comes back to it as long as it is not acknowledged. When the pause has
+// ended, what fell due in it is a line of its own, late at any age, and what comes
+// after it another one. Both came to be with the entry that ended the pause, so
+// that the rule above decides what a producer that starts owes of them: no crash
+// around a resume loses them. A producer that was told of the pause late has
+// published some of its slots on time; they are offered again, and fold, or find
+// their record.
+//
+// The lines of a job that was removed, or whose definition cannot be read any
+// more, end as well, at that time. They are of no task that the board knows, but
+// what is on them, or comes back to them, is handed out: a slot that fell due has
+// a right to its outcome. The exception: with all producers gone, nobody knows
+// any more of what had not been published of a job when it was removed.
+//
 // # Lateness
 //
 // A slot that is handed out more than Late (1 min) after its due time is judged
@@ -95,7 +114,5 @@
 //
 // Known limits: a slot whose acknowledgement was lost just before a long outage
 // of a job with more than a thousand missed slots may be counted in the range of
-// missed ones although it ran; its own record tells. The history of a pause is
-// not kept: after a restart of all producers, slots during a pause that ended
-// after the watermark count as missed.
+// missed ones although it ran; its own record tells.
 package producer

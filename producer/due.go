@@ -22,7 +22,7 @@ func (b *board) due(now time.Time, limit int) (slots []dueSlot, done bool) {
 		if len(slots) >= limit {
 			return slots, false
 		}
-		if g := b.heap[0]; now.Sub(g.due()) > b.rules.Late {
+		if g := b.heap[0]; g.paused || now.Sub(g.due()) > b.rules.Late {
 			slots = b.judge(slots, g.lines[len(g.lines)-1].task, now)
 		} else {
 			slots = b.onTime(slots, g, now, limit)
@@ -32,15 +32,15 @@ func (b *board) due(now time.Time, limit int) (slots []dueSlot, done bool) {
 	return slots, true
 }
 
-// judge hands out what is due of one job that has late slots: its catch-up
-// policy sees all of the job's plans at once.
+// judge hands out what is due of one job that has late slots, or slots of a pause:
+// its catch-up policy sees all of the job's timeline at once.
 func (b *board) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
 	var behind []*line
 	var timeline []job.Stretch
 	for _, l := range t.lines {
 		if l.group != nil && !l.group.due().After(now) {
 			behind = append(behind, l)
-			timeline = append(timeline, job.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Until: l.until})
+			timeline = append(timeline, l.stretch())
 		}
 	}
 	for _, s := range job.Due(timeline, t.def.catchUp, now, b.rules) {
@@ -85,7 +85,7 @@ func (b *board) onTime(slots []dueSlot, g *group, now time.Time, limit int) []du
 // advance moves a whole group to its next slot in one step, unless there is none
 // or another group waits there.
 func (b *board) advance(g *group, next time.Time) bool {
-	if next.IsZero() || b.groups[groupKey{g.schedule, next.Unix()}] != nil {
+	if next.IsZero() || b.groups[groupKey{g.schedule, next.Unix(), g.paused}] != nil {
 		return false
 	}
 	delete(b.groups, g.key())

@@ -53,30 +53,41 @@ func newBroker(t testing.TB) *broker {
 }
 
 // apply upserts a job as an operator would, and returns its entry.
-func (b *broker) apply(j job.Job) job.Entry { return b.write(j, false) }
+func (b *broker) apply(j job.Job) job.Entry {
+	return b.edit(j.Name, func(old *job.Entry) (job.Definition, bool) {
+		d, change, err := job.Upsert(old, j, "operator", "test", true)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return d, change == job.Changed
+	})
+}
 
-func (b *broker) write(j job.Job, paused bool) job.Entry {
+func (b *broker) pause(name string) job.Entry {
+	return b.edit(name, func(old *job.Entry) (job.Definition, bool) { return job.Pause(*old, "test") })
+}
+
+func (b *broker) resume(name string) job.Entry {
+	return b.edit(name, func(old *job.Entry) (job.Definition, bool) { return job.Resume(*old, "test") })
+}
+
+// edit writes what becomes of the job's entry, nil if there is none.
+func (b *broker) edit(name string, f func(old *job.Entry) (job.Definition, bool)) job.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var old *job.Entry
 	for _, ev := range b.log {
-		if ev.Name == j.Name {
+		if ev.Name == name {
 			old = &ev.Entry
 			if ev.Deleted {
 				old = nil
 			}
 		}
 	}
-	d, change, err := job.Upsert(old, j, "operator", "test", true)
-	switch {
-	case err != nil:
-		b.t.Fatal(err)
-	case change == job.Unchanged && old.Paused == paused:
+	d, changed := f(old)
+	if !changed {
 		return *old
-	case change == job.Unchanged:
-		d.Since = old.Since()
 	}
-	d.Paused = paused
 	data, err := d.MarshalJSON()
 	if err != nil {
 		b.t.Fatal(err)
@@ -86,7 +97,7 @@ func (b *broker) write(j job.Job, paused bool) job.Entry {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.tell(job.RegistryEvent{Name: j.Name, Revision: revision, Entry: e, Time: time.Now()})
+	b.tell(job.RegistryEvent{Name: name, Revision: revision, Entry: e, Time: time.Now()})
 	return e
 }
 
@@ -176,6 +187,17 @@ type view struct {
 	deaf   bool // hears of no changes
 	cut    bool // has no connection, where others have one
 	frozen chan struct{}
+}
+
+// deafen keeps the registry's changes from the producer, or has it catch up.
+func (v *view) deafen(deaf bool) {
+	v.mu.Lock()
+	v.deaf = deaf
+	v.mu.Unlock()
+	v.broker.mu.Lock()
+	defer v.broker.mu.Unlock()
+	close(v.changed)
+	v.changed = make(chan struct{})
 }
 
 func (v *view) cutOff() (mend func()) {

@@ -2,6 +2,8 @@ package producer
 
 import (
 	"container/heap"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -14,24 +16,50 @@ type schedule struct {
 	lines int    // that have it
 }
 
-// line is one plan of one job, walking along its slots.
+// line is one stretch of one job's timeline, walking along its slots.
 type line struct {
 	task     *task
 	schedule *schedule
 
-	// The line has slots after from, up to and including until (zero: no end).
-	from, until time.Time
+	// The line has slots after from, up to and including until, in seconds
+	// since 1970; never: no end. since is when it came to be, by the broker's
+	// clock.
+	from, until int64
+	since       time.Time
+
+	// paused lines hold what fell due in a pause that has ended.
+	paused bool
 
 	// group holds the line at its next slot; nil when no slot is to come. index
 	// is the line's place in it.
 	group *group
 	index int
 
-	// dropped lines are of no job any more.
-	dropped bool
+	// ended lines are of no job any more: they have what fell due before.
+	ended bool
 }
 
-func (l *line) covers(at time.Time) bool { return l.until.IsZero() || !at.After(l.until) }
+const never = math.MaxInt64
+
+// bound is the bound of a stretch in whole seconds: slots have no fractions.
+func bound(t time.Time) int64 {
+	if t.IsZero() {
+		return never
+	}
+	return t.Unix()
+}
+
+func (l *line) after() time.Time         { return time.Unix(l.from, 0).UTC() }
+func (l *line) covers(at time.Time) bool { return at.Unix() <= l.until }
+
+// stretch is what the line has left of the job's timeline.
+func (l *line) stretch() job.Stretch {
+	s := job.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Paused: l.paused}
+	if l.until != never {
+		s.Until = time.Unix(l.until, 0).UTC()
+	}
+	return s
+}
 
 // group is all lines of one schedule whose next slot is the same. The heap has
 // one entry for each group: a line that lags behind the others of its schedule,
@@ -40,6 +68,7 @@ func (l *line) covers(at time.Time) bool { return l.until.IsZero() || !at.After(
 type group struct {
 	schedule *schedule
 	next     time.Time
+	paused   bool
 	lines    []*line
 	index    int
 }
@@ -47,9 +76,10 @@ type group struct {
 type groupKey struct {
 	schedule *schedule
 	next     int64
+	paused   bool
 }
 
-func (g *group) key() groupKey  { return groupKey{g.schedule, g.next.Unix()} }
+func (g *group) key() groupKey  { return groupKey{g.schedule, g.next.Unix(), g.paused} }
 func (g *group) due() time.Time { return g.next.Add(g.schedule.Delay()) }
 
 // schedule returns the schedule of the plan, shared with other jobs where it is
@@ -68,15 +98,22 @@ func (b *board) schedule(name string, p job.Plan) (*schedule, error) {
 	return shared, nil
 }
 
-func (s *schedule) newLine(t *task, from, until time.Time) *line {
+func (s *schedule) newLine(t *task, part job.Stretch) *line {
 	s.lines++
-	return &line{task: t, schedule: s, from: from, until: until}
+	return &line{
+		task: t, schedule: s, from: bound(part.After), until: bound(part.Until), since: part.Since, paused: part.Paused,
+	}
+}
+
+// is reports whether the line is that stretch, which may have got another end.
+func (l *line) is(s *schedule, part job.Stretch) bool {
+	return l.schedule == s && l.from == bound(part.After) && l.paused == part.Paused && l.since.Equal(part.Since)
 }
 
 // place puts a line, which is in no group, before its first slot after the given
 // instant, and reports whether there is one.
 func (b *board) place(l *line, after time.Time) bool {
-	return b.join(l, l.schedule.Next(later(after, l.from)))
+	return b.join(l, l.schedule.Next(later(after, l.after())))
 }
 
 // join puts a line, which is in no group, before the given slot, unless that is
@@ -85,10 +122,10 @@ func (b *board) join(l *line, next time.Time) bool {
 	if next.IsZero() || !l.covers(next) {
 		return false
 	}
-	key := groupKey{l.schedule, next.Unix()}
+	key := groupKey{l.schedule, next.Unix(), l.paused}
 	g := b.groups[key]
 	if g == nil {
-		g = &group{schedule: l.schedule, next: next}
+		g = &group{schedule: l.schedule, next: next, paused: l.paused}
 		b.groups[key] = g
 		heap.Push(&b.heap, g)
 	}
@@ -124,22 +161,24 @@ func (b *board) back(s dueSlot) {
 		return
 	}
 	for _, l := range s.line.task.lines {
-		if first := l.schedule.Next(later(l.from, s.At.Add(-time.Second))); !first.IsZero() && !first.After(s.Last) {
+		if first := l.schedule.Next(later(l.after(), s.At.Add(-time.Second))); !first.IsZero() && !first.After(s.Last) {
 			b.rewind(l, first)
 		}
 	}
 }
 
 func (b *board) rewind(l *line, at time.Time) {
-	if l.dropped || l.group != nil && !at.Before(l.group.next) {
+	if l.group != nil && !at.Before(l.group.next) {
 		return
 	}
 	b.leave(l)
-	b.join(l, at)
+	if b.join(l, at) && !slices.Contains(l.task.lines, l) {
+		l.task.lines = slices.Insert(l.task.lines, 0, l)
+	}
 }
 
-// shorten ends the line where a newer plan begins.
-func (b *board) shorten(l *line, until time.Time) {
+// shorten ends the line, where a newer plan or a pause begins.
+func (b *board) shorten(l *line, until int64) {
 	l.until = until
 	if l.group != nil && !l.covers(l.group.next) {
 		b.leave(l)

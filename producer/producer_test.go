@@ -90,34 +90,6 @@ func TestTwoProducersWithDifferentViewsPublishTheSameSlots(t *testing.T) {
 	})
 }
 
-func TestPausedAndDeletedJobsHaveNoSlots(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(t)
-		j := every("a", "* * * * * *", "")
-		start := time.Now()
-		b.apply(j)
-		p := b.start()
-		advance(5*time.Second + 500*time.Millisecond)
-		b.write(j, true)
-		paused := time.Now()
-		advance(10 * time.Second)
-		want := slots(t, j, start, paused)
-		b.wantAll("a", want)
-		b.write(j, false)
-		resumed := time.Now()
-		advance(5 * time.Second)
-		b.delete("a")
-		want = append(want, slots(t, j, resumed, time.Now())...)
-		advance(10 * time.Second)
-		b.wantAll("a", want)
-		again := b.apply(j)
-		advance(5 * time.Second)
-		b.wantAll("a", append(want, slots(t, j, again.Time, time.Now())...))
-		p.stop()
-	})
-}
-
 func TestMessageCarriesTheDefinitionItWasComputedFrom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

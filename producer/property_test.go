@@ -18,8 +18,11 @@ type step struct {
 }
 
 var (
-	stepKinds = []string{"start", "start", "kill", "kill all", "freeze", "thaw", "away", "back", "faults", "calm", "edit", "touch", "create"}
-	specs     = []string{"*/10 * * * * *", "*/15 * * * * *", "* * * * *", "@every 40s", "7,8,9 * * * * *"}
+	stepKinds = []string{
+		"start", "start", "kill", "kill all", "freeze", "thaw", "away", "back", "faults", "calm", "deafen", "listen",
+		"edit", "touch", "create", "remove", "pause", "resume", "pause", "resume",
+	}
+	specs = []string{"*/10 * * * * *", "*/15 * * * * *", "* * * * *", "@every 40s", "7,8,9 * * * * *"}
 )
 
 func drawSteps(t *rapid.T) []step {
@@ -68,9 +71,45 @@ func (f *fleet) play(s step) {
 		f.setAnswer(faulty(uint64(s.Arg)))
 	case "calm":
 		f.setAnswer(nil)
-	case "edit", "touch", "create":
-		f.edit(s.Kind, s.Arg)
+	case "deafen", "listen":
+		if len(f.alive) > 0 {
+			f.alive[pick(len(f.alive))].deafen(s.Kind == "deafen")
+		}
+	case "remove", "pause", "resume":
+		f.disturb(s.Kind, f.jobs[pick(len(f.jobs))].Name)
+	default:
+		f.change(s.Kind, s.Arg)
 	}
+}
+
+// disturb does to a job what needs it to be there.
+func (f *fleet) disturb(kind, name string) {
+	_, there := f.entries(time.Now())[name]
+	switch {
+	case !there:
+	case kind == "pause":
+		f.pause(name)
+	case kind == "resume":
+		f.resume(name)
+	default:
+		f.delete(name)
+	}
+}
+
+// entries is the registry as it was at an instant.
+func (f *fleet) entries(at time.Time) map[string]job.Entry {
+	entries := map[string]job.Entry{}
+	for _, ev := range f.log {
+		if ev.Time.After(at) {
+			break
+		}
+		if ev.Deleted {
+			delete(entries, ev.Name)
+		} else {
+			entries[ev.Name] = ev.Entry
+		}
+	}
+	return entries
 }
 
 func (f *fleet) thawAll() {
@@ -91,7 +130,7 @@ func (f *fleet) kill(i int) {
 	f.alive = append(f.alive[:i], f.alive[i+1:]...)
 }
 
-func (f *fleet) edit(kind string, arg int) {
+func (f *fleet) change(kind string, arg int) {
 	i := arg % max(len(f.jobs), 1)
 	switch kind {
 	case "create":
@@ -105,52 +144,91 @@ func (f *fleet) edit(kind string, arg int) {
 	f.apply(f.jobs[i])
 }
 
-// problems holds what is stored against what should be: every slot of every
-// plan, each judged as its age allows.
-func (f *fleet) problems(end time.Time) (wrong []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	last := map[string]job.Entry{}
-	for _, ev := range f.log {
-		last[ev.Name] = ev.Entry
-	}
-	oracle := map[string]time.Time{}
-	for name, e := range last {
+// planned are the slots that should have been published by now: those of every
+// stretch of every job that is there.
+func (f *fleet) planned() (map[string]time.Time, error) {
+	planned := map[string]time.Time{}
+	for name, e := range f.entries(time.Now()) {
 		for _, p := range e.Plans() {
 			s, err := job.ParseSchedule(name, p.Plan)
 			if err != nil {
-				return []string{err.Error()}
+				return nil, err
 			}
-			until := time.Now()
-			if !p.To.IsZero() {
-				until = p.To
-			}
-			for at := range s.Between(p.From, until) {
-				oracle[job.NewSlot(name, at).ID()] = at
+			for _, part := range e.Stretches(p, s) {
+				until := time.Now()
+				if !part.Until.IsZero() {
+					until = part.Until
+				}
+				for at := range s.Between(part.After, until) {
+					planned[job.NewSlot(name, at).ID()] = at
+				}
 			}
 		}
 	}
-	for id, at := range oracle {
+	return planned, nil
+}
+
+// problems holds what is stored against what should be: every slot of every
+// plan, each judged as its age and the pauses allow, and no other that a worker
+// would run.
+func (f *fleet) problems(end time.Time) (wrong []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	planned, err := f.planned()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for id, at := range planned {
 		if _, ok := f.stored[id]; !ok && !at.After(end) {
 			wrong = append(wrong, id+" is lost")
 		}
 	}
 	for id, m := range f.stored {
-		age := f.storedAt[id].Sub(m.Due)
-		switch {
-		case oracle[id].IsZero():
-			wrong = append(wrong, id+" is of no plan")
-		case age < 0:
-			wrong = append(wrong, fmt.Sprintf("%s is stored %v early", id, -age))
-		case (m.CaughtUp || m.Missed > 0) && age <= DefaultLate:
-			wrong = append(wrong, fmt.Sprintf("%s is judged late at the age of %v", id, age))
-		case m.Missed > 0 && last[m.Slot.Job].Job.CatchUp.Policy == job.CatchUpAll && len(oracle) < job.DefaultCatchUpMax:
-			wrong = append(wrong, id+" is missed although all are to run")
-		case m.CaughtUp && last[m.Slot.Job].Job.CatchUp.Policy == job.CatchUpNone:
-			wrong = append(wrong, id+" is caught up although none is to run")
+		if why := f.wrong(m, f.storedAt[id], len(planned)); why != "" {
+			wrong = append(wrong, id+" "+why)
 		}
 	}
 	return wrong
+}
+
+// wrong says what is wrong with a message that was stored at the given time.
+func (f *fleet) wrong(m job.Message, at time.Time, slots int) string {
+	age := at.Sub(m.Due)
+	if age < 0 {
+		return fmt.Sprintf("is stored %v early", -age)
+	}
+	e, there := f.entries(at)[m.Slot.Job]
+	v := job.View{Now: at, Self: "worker", Horizon: job.DefaultHorizon, Handles: true}
+	if there {
+		v.Entry = &e
+	}
+	runs := job.Decide(job.Delivery{Message: m, Published: at, Count: 1}, v).Action == job.Start
+	_, paused := e.PausedAt(m.Due)
+	policy := e.Job.CatchUp.Policy
+	switch {
+	case runs && !hasSlot(e, m.Slot.At):
+		return "would run, and is of no plan"
+	case !there:
+	case paused && runs && !m.CaughtUp:
+		return "would run, and fell due in a pause"
+	case (m.CaughtUp || m.Missed > 0) && age <= DefaultLate && !paused && m.JobRevision == e.Revision:
+		return fmt.Sprintf("is judged late at the age of %v", age)
+	case m.Missed > 0 && policy == job.CatchUpAll && slots < job.DefaultCatchUpMax:
+		return "is missed although all are to run"
+	case m.CaughtUp && policy == job.CatchUpNone:
+		return "is caught up although none is to run"
+	}
+	return ""
+}
+
+// hasSlot reports whether the instant is a slot of the plan that was in force then.
+func hasSlot(e job.Entry, at time.Time) bool {
+	for _, p := range e.Plans() {
+		if s, err := job.ParseSchedule("", p.Plan); at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
+			return err == nil && s.Includes(at)
+		}
+	}
+	return false
 }
 
 // Whatever becomes of the producers and the broker, every slot of every plan is
@@ -170,7 +248,7 @@ func TestEverySlotIsPublishedWhateverHappens(t *testing.T) {
 					wrong = append(wrong, "the watermark went back")
 				}
 			}
-			f.edit("create", 0)
+			f.change("create", 0)
 			for _, s := range steps {
 				f.play(s)
 			}

@@ -145,9 +145,7 @@ func TestNewJobHeardOfLateLosesNoSlot(t *testing.T) {
 				b.apply(every("old", "* * * * * *", ""))
 				deaf := b.start()
 				advance(10 * time.Second)
-				deaf.view.mu.Lock()
-				deaf.deaf = true
-				deaf.view.mu.Unlock()
+				deaf.deafen(true)
 				j := every("new", "*/5 * * * * *", "")
 				e := b.apply(j)
 				if witness {

@@ -23,8 +23,8 @@ func faulty(seed uint64) func(job.Message) fault {
 
 // unstored names a slot that the watermark vouches for and that nobody has
 // stored; empty when there is none. What it vouches for are the slots, as the
-// registry of today has them, of the plans that it knows. Called with the broker
-// locked.
+// registry of today has them, of the plans and pauses that it knows. Called with
+// the broker locked.
 func (b *broker) unstored(wm job.Watermark) string {
 	entries := map[string]job.RegistryEvent{}
 	for _, ev := range b.log {
@@ -37,16 +37,21 @@ func (b *broker) unstored(wm job.Watermark) string {
 	for _, ev := range entries {
 		for _, p := range ev.Entry.Plans() {
 			s, err := job.ParseSchedule(ev.Name, p.Plan)
-			if err != nil || !positionOf(wm).knows(ev.Entry.Revision, p.From) {
+			if err != nil {
 				continue
 			}
-			end := wm.Time.Add(-s.Delay())
-			if !p.To.IsZero() && p.To.Before(end) {
-				end = p.To
-			}
-			for at := range s.Between(p.From, end) {
-				if id := job.NewSlot(ev.Name, at).ID(); !covered[id] {
-					return id
+			for _, part := range ev.Entry.Stretches(p, s) {
+				if !positionOf(wm).knows(ev.Entry.Revision, part.Since) {
+					continue
+				}
+				end := wm.Time.Add(-s.Delay())
+				if !part.Until.IsZero() && part.Until.Before(end) {
+					end = part.Until
+				}
+				for at := range s.Between(part.After, end) {
+					if id := job.NewSlot(ev.Name, at).ID(); !covered[id] {
+						return id
+					}
 				}
 			}
 		}
@@ -107,9 +112,7 @@ func TestWatermarkNeverGoesBack(t *testing.T) {
 		}
 		fast, slow, deaf := b.start(clock(3*time.Second)), b.start(clock(-3*time.Second)), b.start()
 		advance(10 * time.Second)
-		deaf.view.mu.Lock()
-		deaf.deaf = true
-		deaf.view.mu.Unlock()
+		deaf.deafen(true)
 		b.apply(every("b", "* * * * * *", ""))
 		advance(20 * time.Second)
 		fast.step(-10 * time.Second)

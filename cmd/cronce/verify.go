@@ -38,8 +38,9 @@ holds them against the ledger. With what it finds wrong it ends with status 3:
               tells of another outcome than the ledger's
 
 How late handlers started it only counts. What cannot be known is not judged: what
-fell due less than 5s ago, what the ledger may have forgotten, jobs that are paused
-or not in the registry, the time before a job's oldest known plan. It says so.
+fell due less than 5s ago, what the ledger may have forgotten, what falls due while
+a job is paused, jobs that are not in the registry, the time before a job's oldest
+known plan. It says so.
 
 --repair offers again what is missing, and what has no outcome and no message.
 Workers decide about it as about every slot, by its record: one that lost a record
@@ -66,7 +67,7 @@ le_ms and above the one before, the last has no bound:
    "outcomes":{"succeeded":22},"in_progress":0,"beside":0,"missing":1,"no_outcome":1,"doubled":0,
    "offered":1,"beyond_repair":1,"late_ms":{"slots":22,"p50":12.3,"p99":40.2,"max":41.5,
    "buckets":[{"le_ms":10,"slots":3},{"le_ms":50,"slots":19},...,{"slots":0}]},
-   "not_judged":[{"reason":"paused; since when is not recorded","jobs":1,"names":["backup"]}]}`,
+   "not_judged":[{"reason":"what falls due while it is paused","jobs":1,"names":["backup"]}]}`,
 		Example: `  cronce verify
   cronce verify --from 2026-11-14T00:00:00Z --to 2026-11-21T00:00:00Z --job report
   cronce verify -o json | jq -r 'select(.problem == "missing") | .id'

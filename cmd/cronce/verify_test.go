@@ -28,7 +28,7 @@ func newArchive(t *testing.T) *fleet {
 	f := &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, store: store, url: s.ClientURL()}
 	since := at("2026-03-01T00:00:00Z")
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: since})
-	f.define(t, job.Definition{Job: job.Job{Name: "backup", Schedule: "@hourly"}, Since: since, Paused: true})
+	f.define(t, job.Definition{Job: job.Job{Name: "backup", Schedule: "@hourly"}, Since: since, Paused: true, Pauses: []job.Window{{From: since}}})
 	mark := job.Watermark{Time: at("2026-03-28T12:00:00Z"), Revision: 100, Nonce: "n"}
 	if _, err := store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)

@@ -5,10 +5,10 @@
 // # What should exist
 //
 // The slots of every plan while it was in force ([job.Entry.Plans]): after its
-// beginning, up to and including its end. What cannot be known is not judged, and
+// beginning, up to and including its end; of a job that is paused only those due
+// before the pause, the others when it has ended. What cannot be known is not judged, and
 // the report says so and why: slots whose records the ledger may have forgotten,
-// jobs that are paused (since when is not recorded), the time before the oldest
-// plan that is known, slots that fell due a moment ago, and jobs that are not in
+// the time before the oldest plan that is known, slots that fell due a moment ago, and jobs that are not in
 // the registry (any more).
 //
 // # What is wrong

@@ -86,8 +86,7 @@ func (c *Check) wanted(name string) bool {
 func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
 	l := newLine(e.Job.Name, e)
 	if e.Paused {
-		c.leaveOut(l.name, "paused; since when is not recorded", 0)
-		return l
+		c.leaveOut(l.name, "what falls due while it is paused", 0)
 	}
 	plans := e.Plans()
 	first, last := ceil(c.cfg.From), ceil(c.cfg.To)-1
@@ -112,17 +111,27 @@ func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
 			s = shared
 		}
 		schedules[s.Key()] = s
-		due := func(t time.Time) int64 { return t.Add(-s.Delay()).Unix() }
-		part := stretch{s, max(first, p.From.Unix()+1), min(last, due(c.cfg.Now)), due(c.cfg.Now.Add(-Settle)) + 1}
-		if !p.To.IsZero() {
-			part.last = min(part.last, p.To.Unix())
-		}
-		if part.first <= part.last {
-			l.stretches = append(l.stretches, part)
+		for _, part := range e.Stretches(p, s) {
+			if judged := c.stretch(part, first, last); judged.first <= judged.last {
+				l.stretches = append(l.stretches, judged)
+			}
 		}
 	}
 	l.begin()
 	return l
+}
+
+// stretch is what is to be judged of the part, from first to last.
+func (c *Check) stretch(part job.Stretch, first, last int64) stretch {
+	due := func(t time.Time) int64 { return t.Add(-part.Schedule.Delay()).Unix() }
+	s := stretch{part.Schedule, max(first, part.After.Unix()+1), min(last, due(c.cfg.Now)), due(c.cfg.Now.Add(-Settle)) + 1}
+	if !part.Until.IsZero() {
+		s.last = min(s.last, part.Until.Unix())
+	}
+	if part.Paused && c.cfg.Now.Sub(part.Since) < Settle {
+		s.young = s.first // the pause has just ended: all of it is published now
+	}
+	return s
 }
 
 // line is the job's; nil when it is not to be judged.

@@ -195,7 +195,8 @@ func TestNotJudged(t *testing.T) {
 		slots  int // judged
 		left   int // counted as not judged
 	}{
-		"paused":               {func(f *facts) { f.entries[0].Paused = true }, "paused", 0, 0},
+		"paused":               {func(f *facts) { pause(&f.entries[0], slot(9).At, time.Time{}) }, "while it is paused", 3, 0},
+		"just resumed":         {func(f *facts) { pause(&f.entries[0], slot(9).At, noon.Add(56*time.Second)) }, "due less than 5s ago", 3, 3},
 		"created in the range": {func(f *facts) { f.entries[0].Time = slot(9).At }, "oldest known plan", 3, 0},
 		"created after it":     {func(f *facts) { f.entries[0].Time = noon.Add(30 * time.Second) }, "oldest known plan", 0, 0},
 		"forgotten":            {func(f *facts) { f.cfg.Settings.Retention = 2 * time.Hour }, "before 2026-11-21T10:02:00Z: the ledger forgets after 2h0m0s", 2, 0},
@@ -221,6 +222,22 @@ func TestNotJudged(t *testing.T) {
 				t.Errorf("%d slots judged, %d missing; want %d", r.Slots, r.Missing, c.slots)
 			}
 		})
+	}
+}
+
+func pause(e *job.Entry, from, to time.Time) {
+	e.Paused = to.IsZero()
+	e.Pauses = append(e.Pauses, job.Window{From: from, To: to})
+}
+
+// What fell due in a pause that has ended should have been published then.
+func TestSlotsOfAPauseShouldExist(t *testing.T) {
+	t.Parallel()
+	f := perfect()
+	f.records = f.records[:2]
+	pause(&f.entries[0], slot(9).At, slot(11).At)
+	if r := f.check().Report(); r.Slots != 6 || r.Missing != 4 {
+		t.Errorf("%d slots, %d missing; want 6 and 4", r.Slots, r.Missing)
 	}
 }
 

@@ -1,0 +1,210 @@
+package producer
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// missed is what the slots of a pause become, given oldest first: the last of
+// them as the policy says.
+func missed(ids []string, runs int) map[string]string {
+	want := map[string]string{}
+	for i, id := range ids {
+		want[id] = "missed"
+		if i >= len(ids)-runs {
+			want[id] = "caught up"
+		}
+	}
+	return want
+}
+
+func TestSlotsOfAPauseAreMissedHoweverShortItWas(t *testing.T) {
+	t.Parallel()
+	for _, tt := range policies {
+		for _, length := range []time.Duration{10 * time.Second, 5 * time.Minute} {
+			t.Run(fmt.Sprint(tt.policy, tt.max, " ", length), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					b := newBroker(t)
+					j := every("a", "*/3 * * * * *", tt.policy)
+					j.CatchUp.Max = tt.max
+					start := b.apply(j).Time
+					p := b.start()
+					defer p.stop()
+					advance(30*time.Second + 500*time.Millisecond)
+					paused := b.pause("a").Time
+					want := run(slots(t, j, start, paused))
+					advance(length)
+					b.want("a", want)
+					resumed := b.resume("a").Time
+					advance(time.Second)
+					want = merge(want, missed(slots(t, j, paused, resumed), tt.runs))
+					b.want("a", merge(want, run(slots(t, j, resumed, time.Now()))))
+					advance(time.Minute)
+					b.want("a", merge(want, run(slots(t, j, resumed, time.Now()))))
+				})
+			})
+		}
+	}
+}
+
+// Whoever produced when the pause began, or ended, may be gone: what fell due in
+// it is published all the same, by a producer that starts.
+func TestACrashAroundAPauseOrItsEndLosesNoSlot(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name                 string
+		atPause, whilePaused bool // a producer runs then
+		atResume             bool
+	}{
+		{"nobody hears of any of it", false, false, false},
+		{"of the pause", true, false, false},
+		{"during the pause", false, true, false},
+		{"of the end, and dies at once", true, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				j := every("a", "*/7 * * * * *", job.CatchUpLatest)
+				b.apply(every("other", "* * * * * *", ""))
+				start := b.apply(j).Time
+				p := b.start()
+				advance(20*time.Second + 500*time.Millisecond)
+				if !tt.atPause {
+					p.stop()
+				}
+				paused := b.pause("a").Time
+				if tt.atPause {
+					advance(300 * time.Millisecond)
+					p.stop()
+				}
+				if tt.whilePaused {
+					p = b.start()
+					advance(40 * time.Second)
+					p.stop()
+				} else {
+					advance(40 * time.Second)
+				}
+				if tt.atResume {
+					p = b.start()
+					advance(3 * time.Second)
+					b.setAnswer(func(job.Message) fault { return refused })
+				}
+				resumed := b.resume("a").Time
+				if tt.atResume {
+					advance(1100 * time.Millisecond)
+					p.stop()
+					b.setAnswer(nil)
+				}
+				p = b.start()
+				defer p.stop()
+				advance(10 * time.Second)
+				b.want("a", merge(run(slots(t, j, start, paused)), missed(slots(t, j, paused, resumed), 1),
+					run(slots(t, j, resumed, time.Now()))))
+			})
+		})
+	}
+}
+
+// A slot that fell due before its job was paused or removed was there: it is
+// published, however long that takes.
+func TestWhatFellDueBeforeAPauseOrARemovalIsPublishedInTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]func(*broker) time.Time{
+		"paused":  func(b *broker) time.Time { return b.pause("a").Time },
+		"removed": func(b *broker) time.Time { b.delete("a"); return time.Now() },
+		"removed and created again": func(b *broker) time.Time {
+			b.delete("a")
+			at := time.Now()
+			advance(time.Hour)
+			b.apply(every("a", "@yearly", ""))
+			return at
+		},
+		"made unreadable": func(b *broker) time.Time { b.garble("a", job.ErrInvalid); return time.Now() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				j := every("a", "*/10 * * * * *", job.CatchUpAll)
+				start := b.apply(j).Time
+				p := b.start()
+				defer p.stop()
+				advance(10*time.Second + 500*time.Millisecond)
+				b.setAnswer(func(job.Message) fault { return refused })
+				advance(20 * time.Second)
+				at := gone(b)
+				advance(5 * time.Minute)
+				mark := b.watermark().Time
+				b.setAnswer(nil)
+				advance(30 * time.Second)
+				has := b.has("a")
+				want := slots(t, j, start, at)
+				for _, id := range want {
+					if has[id] != "run" && has[id] != "caught up" {
+						t.Errorf("%s is %q, want it to run", id, has[id])
+					}
+				}
+				if len(has) != len(want) {
+					t.Errorf("%d messages, want %d: %v", len(has), len(want), has)
+				}
+				if mark.After(start.Add(20 * time.Second)) {
+					t.Errorf("the watermark was moved to %v while slots were not acknowledged", mark)
+				}
+				if now := b.watermark().Time; !now.After(at) {
+					t.Errorf("the watermark stands at %v", now)
+				}
+			})
+		})
+	}
+}
+
+func TestRemovedJobsHaveNoSlotsUntilTheyAreCreatedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "* * * * * *", "")
+		start := b.apply(j).Time
+		p := b.start()
+		advance(5*time.Second + 500*time.Millisecond)
+		b.delete("a")
+		want := slots(t, j, start, time.Now())
+		advance(10 * time.Second)
+		b.wantAll("a", want)
+		again := b.apply(j)
+		advance(5 * time.Second)
+		b.wantAll("a", append(want, slots(t, j, again.Time, time.Now())...))
+		p.stop()
+	})
+}
+
+// Slots fall due at their instant and the spread: that decides whether it is
+// during the pause.
+func TestAPauseIsAboutDueTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "*/10 * * * * *", job.CatchUpNone)
+		j.Spread = time.Minute
+		s, err := job.ParseSchedule(j.Name, j.Plan())
+		if err != nil || s.Delay() == 0 {
+			t.Fatalf("delay %v: %v", s.Delay(), err)
+		}
+		start := b.apply(j).Time
+		p := b.start()
+		defer p.stop()
+		advance(2*time.Minute + 500*time.Millisecond)
+		paused := b.pause("a").Time
+		advance(20 * time.Second)
+		resumed := b.resume("a").Time
+		advance(time.Minute)
+		b.want("a", merge(run(slots(t, j, start, paused.Add(-s.Delay()))),
+			missed(slots(t, j, paused.Add(-s.Delay()), resumed.Add(-s.Delay())), 0),
+			run(slots(t, j, resumed.Add(-s.Delay()), time.Now().Add(-s.Delay())))))
+	})
+}
