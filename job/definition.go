@@ -22,9 +22,11 @@ type Definition struct {
 	// maxPast.
 	Past []PastPlan
 
-	// Superseded holds the hashes of contents that an edit replaced, oldest
-	// first, at most maxSuperseded. A start never applies one of them again: an
-	// old pod in a crash loop must not revert an edit.
+	// Superseded holds the hashes of contents that an edit of a file or of code
+	// replaced, oldest first, at most maxSuperseded. A start never applies one of
+	// them again: an old pod in a crash loop must not revert an edit. What an
+	// operator replaced is not among them: it is kept away by the operator's
+	// ownership, and has to come back when that is released.
 	Superseded []string
 
 	// Paused says that nothing of the job is published. It is state beside the
@@ -36,7 +38,7 @@ type Definition struct {
 	// out the bound that is the broker's timestamp of the entry it writes.
 	Pauses []Window
 
-	// Owner is "file", "code" or "operator"; Node is who wrote the entry.
+	// Owner is one of the constants; Node is who wrote the entry.
 	Owner, Node string
 
 	// Nonce tells a writer its own write from another's.
@@ -51,9 +53,6 @@ type PastPlan struct {
 	Plan     Plan
 	From, To time.Time
 }
-
-// ownerOperator is the owner that files and code do not overrule.
-const ownerOperator = "operator"
 
 const (
 	maxPast       = 20
@@ -128,7 +127,7 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 		return Definition{}, Unchanged, err
 	case hash == oldHash:
 		return old.Definition, Unchanged, nil
-	case old.Owner == ownerOperator && owner != ownerOperator:
+	case old.Owner == OwnerOperator && owner != OwnerOperator:
 		return old.Definition, Held, nil
 	}
 	next := old.Definition
@@ -141,7 +140,9 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 			next.Superseded = append(next.Superseded, h)
 		}
 	}
-	next.Superseded = last(append(next.Superseded, oldHash), maxSuperseded)
+	if owner != OwnerOperator {
+		next.Superseded = last(append(next.Superseded, oldHash), maxSuperseded)
+	}
 	next.Job, next.Owner, next.Node = j, owner, node
 	next.Since = old.Since()
 	if !samePlan(old.Job.Plan(), j.Plan()) {

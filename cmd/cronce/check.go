@@ -52,12 +52,12 @@ up to three instants in UTC and is empty when the job has no slot left:
 
 // readJobFile reads the file at path, or standard input for "-". What is wrong
 // with either can be known without a server.
-func (a *app) readJobFile(path string) (*config.File, error) {
+func (a *app) readJobFile(path string, options ...config.Option) (*config.File, error) {
 	if path == "-" {
-		file, err := config.Read("<stdin>", a.stdin)
+		file, err := config.Read("<stdin>", a.stdin, options...)
 		return file, usage(err)
 	}
-	file, err := config.Load(path)
+	file, err := config.Load(path, options...)
 	return file, usage(err)
 }
 

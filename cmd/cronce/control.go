@@ -36,6 +36,17 @@ func (a *app) who() string {
 	return name + "@" + host
 }
 
+// onJob hands f the namespace and a job's name that may be one: a name that cannot
+// be is refused before anything is asked.
+func (a *app) onJob(ctx context.Context, as, name string, f func(context.Context, reader, string) error) error {
+	if err := job.ValidateName("job", name); err != nil {
+		return usage(err)
+	}
+	return a.read(ctx, as, func(ctx context.Context, r reader) error {
+		return r.ofJob(ctx, name, f(ctx, r, name))
+	})
+}
+
 // ofJob adds to an error of an operation on one job what to do next.
 func (r reader) ofJob(ctx context.Context, name string, err error) error {
 	var conflict *control.ConflictError

@@ -14,7 +14,7 @@ import (
 )
 
 func newJobCommand(a *app) *cobra.Command {
-	return newGroup("job", "The jobs in the registry", newJobListCommand(a), newJobRemoveCommand(a))
+	return newGroup("job", "The jobs in the registry", newJobListCommand(a), newJobApplyCommand(a), newJobReleaseCommand(a), newJobRemoveCommand(a))
 }
 
 func newJobListCommand(a *app) *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -87,6 +88,16 @@ func dash(s string) string {
 	return s
 }
 
+// plain is s for a terminal: what somebody stored must not move its cursor.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
 // brief is the first line of s, cut to n characters.
 func brief(s string, n int) string {
 	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")
@@ -96,5 +107,5 @@ func brief(s string, n int) string {
 	if cut {
 		s += "..."
 	}
-	return strings.ReplaceAll(s, "\t", " ")
+	return plain(s)
 }

@@ -23,7 +23,8 @@ type field struct {
 // decoder reads nodes as Go values; each reading fails with what would be right.
 type decoder struct {
 	*source
-	prefix string // `job "report": `, before every message
+	prefix     string // `job "report": `, before every message
+	actionless bool   // jobs may be without an action
 }
 
 func (d *decoder) fail(at position, format string, args ...any) {

@@ -30,37 +30,45 @@ type Entry struct {
 	Line int
 }
 
-// Action is what is done for a slot. Exactly one field is set.
+// Action is what is done for a slot. Exactly one field is set, or none of a job
+// that has no action (see WithoutActions).
 type Action struct {
 	// Exec is a program and its arguments, started without a shell. The first
 	// element is not empty.
 	Exec []string
 }
 
+// Option changes what is asked of a file.
+type Option func(*decoder)
+
+// WithoutActions takes jobs that have no action: for who says when jobs run, and
+// does not run them. An action that is there must be right all the same.
+func WithoutActions() Option { return func(d *decoder) { d.actionless = true } }
+
 // Load reads the file at path. Mistakes in it come as Errors; a file that cannot
 // be read gives the error of package os, wrapped.
-func Load(path string) (*File, error) {
+func Load(path string, options ...Option) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
 	}
 	defer f.Close()
-	return Read(path, f)
+	return Read(path, f, options...)
 }
 
 // Read reads r to its end and is otherwise like Parse. Its errors are those of
 // Load.
-func Read(name string, r io.Reader) (*File, error) {
+func Read(name string, r io.Reader, options ...Option) (*File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
 	}
-	return Parse(name, data)
+	return Parse(name, data, options...)
 }
 
 // Parse reads data, at most 4 MiB. name stands in front of every error, which
 // are all of type Errors and answer to job.ErrInvalid.
-func Parse(name string, data []byte) (*File, error) {
+func Parse(name string, data []byte, options ...Option) (*File, error) {
 	s := newSource(name, data)
 	if err := s.err(); err != nil {
 		return nil, err
@@ -70,6 +78,9 @@ func Parse(name string, data []byte) (*File, error) {
 		return nil, s.err()
 	}
 	d := &decoder{source: s}
+	for _, option := range options {
+		option(d)
+	}
 	f := &File{Path: name, Jobs: d.file(root)}
 	if err := s.err(); err != nil {
 		return nil, err

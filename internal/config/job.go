@@ -26,7 +26,7 @@ type step struct {
 
 // entry reads the job at ordinal (from 1), and says where its name stands.
 func (d *decoder) entry(v value, ordinal int) (Entry, position) {
-	j := &jobDecoder{decoder: &decoder{d.source, fmt.Sprintf("job %d: ", ordinal)}}
+	j := &jobDecoder{decoder: &decoder{d.source, fmt.Sprintf("job %d: ", ordinal), d.actionless}}
 	v.label = ""
 	nameAt := v.at
 	if m := v.member("name"); m != nil {
@@ -116,7 +116,7 @@ func (j *jobDecoder) required(v value) {
 	if v.member("schedule") == nil && v.member("on") == nil && v.member("after") == nil {
 		j.fail(v.at, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"")
 	}
-	if v.member("action") == nil {
+	if v.member("action") == nil && !j.actionless {
 		j.fail(v.at, "no action: want one like \"action: {exec: [/bin/echo, hello]}\"")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"iter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -110,6 +112,19 @@ func (c *Control) explain(ctx context.Context, name string, err error) error {
 		return fmt.Errorf("job %s: %w meanwhile; who, cannot be said: %w", name, job.ErrConflict, err)
 	}
 	return &ConflictError{Job: name, By: now.Node, Owner: now.Owner, At: now.Time, Revision: revision}
+}
+
+// atOnce is how many things the broker is asked about at once.
+const atOnce = 16
+
+// each calls f for 0 to n-1, some at a time, until one fails.
+func (c *Control) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range n {
+		group.Go(func() error { return f(ctx, i) })
+	}
+	return group.Wait()
 }
 
 // unreadable errors are about one stored value, not about the broker.

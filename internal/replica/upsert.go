@@ -110,9 +110,9 @@ func (r *Replica) apply(ctx context.Context, old *job.Entry, j job.Job, force bo
 func (r *Replica) reportUnchanged(change job.Change, old *job.Entry, name string) {
 	switch change {
 	case job.Superseded:
-		r.log.Warn("this definition was replaced by a later edit and is not brought back; to insist, edit it or send SIGHUP to cronce run",
+		r.log.Warn("this definition was replaced by a later edit and is not brought back; to insist: cronce job apply, or SIGHUP to cronce run",
 			"job", name, "held by", old.Node)
 	case job.Held:
-		r.log.Warn("an operator's edit stands over this definition", "job", name, "held by", old.Node)
+		r.log.Warn("an operator's edit stands over this definition", "job", name, "held by", old.Node, "end it", "cronce job release "+name)
 	}
 }

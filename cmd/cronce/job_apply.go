@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+type applyFlags struct {
+	file     string
+	prune    bool
+	dryRun   bool
+	revision uint64
+	seen     *uint64 // revision, if it was given
+}
+
+func newJobApplyCommand(a *app) *cobra.Command {
+	var f applyFlags
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Create and update jobs from a file, while the fleet works",
+		Long: `Apply brings the jobs of a file into the registry, and says what that changes: each
+setting, and which slots come (+) and go (-) among the next five. An edit holds for
+slots after it. All nodes hear of it at once; no restart is needed.
+
+A job that apply has changed is the operator's: no node's file or code changes it
+again until "cronce job release". A job that is already as in the file is left
+alone, and stays whose it is. To roll back, apply the older file.
+
+Actions in the file are not applied: what a job does belongs to the workers that
+read it from files of their own. So jobs may be without one here, and a job that
+no live node has a handler for is warned about: its slots would wait.
+
+All jobs are read and checked before the first is written. When somebody else
+writes one of them in the same moment, theirs stands, the others go on, and the
+status is 1. To be sure of what you saw before, give --revision the number that
+--dry-run, or job show, has told you. After a crash each job is as it was or as
+it is in the file; apply the file again.
+
+--prune also removes the jobs that an operator applied and that are not in the
+file: of all files that were ever applied in this namespace, so keep to one. Jobs
+that a node's file or code brought, and released ones, are never pruned.
+
+With -o json, a line for each job. change is created, updated, removed, unchanged
+or failed (see error); was tells who wrote what stood there; handlers counts the
+live nodes that would run the job. What is absent is omitted:
+
+  {"job":"report","change":"updated","revision":12,
+   "was":{"owner":"file","node":"web1-711-0kq1-x2","at":"2026-11-20T09:00:00Z"},
+   "fields":[{"field":"schedule","old":"0 7 * * *","new":"0 8 * * *"}],
+   "appear":["2026-11-22T08:00:00Z"],"disappear":["2026-11-22T07:00:00Z"],"handlers":3}`,
+		Example: `  cronce job apply -f jobs.yaml --dry-run
+  cronce job apply -f jobs.yaml --prune
+  generate-jobs | cronce job apply -f -`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.file == "" {
+				return try(usage(errors.New("job apply needs -f FILE")), "cronce job apply --help")
+			}
+			if cmd.Flags().Changed("revision") {
+				f.seen = &f.revision
+			}
+			file, err := a.readJobFile(f.file, config.WithoutActions())
+			if err != nil {
+				return err
+			}
+			return a.read(cmd.Context(), "job apply", func(ctx context.Context, r reader) error {
+				return r.apply(ctx, file, f)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "job `file` (- is standard input)")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
+	flags.BoolVar(&f.prune, "prune", false, "remove what an operator applied before and is not in the file")
+	flags.Uint64Var(&f.revision, "revision", 0, "change nothing if a job to be changed was written after revision `N`")
+	return cmd
+}
+
+func (r reader) apply(ctx context.Context, file *config.File, f applyFlags) error {
+	jobs := make([]job.Job, len(file.Jobs))
+	for i, e := range file.Jobs {
+		jobs[i] = e.Job
+	}
+	report, err := r.control().Apply(ctx, jobs, control.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen})
+	if len(report) > 0 {
+		if err := r.printApplied(report, f.dryRun); err != nil {
+			return err
+		}
+		r.warnOfNoHandler(report)
+	}
+	return r.ofApply(ctx, err)
+}
+
+// ofApply adds the next step to the error of the first job that failed.
+func (r reader) ofApply(ctx context.Context, err error) error {
+	var conflict *control.ConflictError
+	if errors.As(err, &conflict) {
+		return r.ofJob(ctx, conflict.Job, err)
+	}
+	if errors.Is(err, job.ErrUnknown) {
+		return try(err, "the same again, which settles it")
+	}
+	return err
+}
+
+// warnOfNoHandler names the jobs that nobody would run, as far as a line goes.
+func (r reader) warnOfNoHandler(report []control.Applied) {
+	const most = 10
+	var names []string
+	count := 0
+	for _, d := range report {
+		if d.Action == control.Delete || d.Handlers > 0 || d.Err != nil {
+			continue
+		}
+		if count++; count <= most {
+			names = append(names, d.Job)
+		}
+	}
+	if count > 0 {
+		r.log.Warn("no live node would run these jobs: their slots wait for one that has a handler and works on the queue", "jobs", names, "count", count)
+	}
+}
+
+// applyRow is one line of output.
+type applyRow struct {
+	Job       string          `json:"job"`
+	Change    string          `json:"change"`
+	Revision  uint64          `json:"revision,omitempty"`
+	Was       *writtenBy      `json:"was,omitempty"`
+	Broken    string          `json:"broken,omitempty"`
+	Fields    []control.Field `json:"fields,omitempty"`
+	Appear    []time.Time     `json:"appear,omitempty"`
+	Disappear []time.Time     `json:"disappear,omitempty"`
+	Paused    bool            `json:"paused,omitempty"`
+	Handlers  *int            `json:"handlers,omitempty"`
+	DryRun    bool            `json:"dry_run,omitempty"`
+	Error     string          `json:"error,omitempty"`
+}
+
+type writtenBy struct {
+	Owner string    `json:"owner"`
+	Node  string    `json:"node"`
+	At    time.Time `json:"at"`
+}
+
+// appliedAs is what each action is called once it is done.
+var appliedAs = map[control.Action]string{
+	control.Create: "created", control.Update: "updated", control.Delete: "removed", control.Keep: "unchanged",
+}
+
+const applyFailed = "failed"
+
+func newApplyRow(d control.Applied, dryRun bool) applyRow {
+	row := applyRow{
+		Job: d.Job, Change: appliedAs[d.Action], Revision: d.Revision, Fields: d.Fields,
+		Appear: d.Appear, Disappear: d.Disappear, Paused: d.Paused, DryRun: dryRun,
+	}
+	if !d.At.IsZero() {
+		row.Was = &writtenBy{d.Owner, d.Node, d.At.UTC()}
+	}
+	if d.Broken != nil {
+		row.Broken = oneLine(d.Broken).Error()
+	}
+	if d.Err != nil {
+		row.Change, row.Error = applyFailed, oneLine(d.Err).Error()
+	}
+	if d.Action != control.Delete {
+		row.Handlers = &d.Handlers
+	}
+	return row
+}

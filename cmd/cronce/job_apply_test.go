@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+var (
+	writtenAt = regexp.MustCompile(`("at"|"written"|"since"|"from"|"to"|"now"):"[^"]*"`)
+	byMe      = regexp.MustCompile(`alice@[A-Za-z0-9_.-]+`)
+)
+
+// settled replaces what no test can know.
+func settled(s string) string {
+	return byMe.ReplaceAllString(writtenAt.ReplaceAllString(s, `$1:"TIME"`), "alice@HOST")
+}
+
+// newOffice is a fleet with a person in front of it.
+func newOffice(t *testing.T) *fleet {
+	t.Helper()
+	f := newFleet(t)
+	f.env["USER"] = "alice"
+	f.join(t, job.Node{
+		Name: "web1", State: job.NodeAlive, Lease: time.Hour, Worker: true,
+		Queues: []string{"default", "slow"}, Handlers: []string{"report", "backup", "old", "fresh"},
+	})
+	return f
+}
+
+// apply applies a file of these jobs, each a line of YAML.
+func (f *fleet) apply(t *testing.T, jobs []string, args ...string) result {
+	t.Helper()
+	c := f.cli
+	c.stdin = "version: 1\njobs:\n"
+	for _, j := range jobs {
+		c.stdin += "  - {" + j + "}\n"
+	}
+	return c.run(t, append([]string{"job", "apply", "-f", "-"}, args...)...)
+}
+
+func (r result) done(t *testing.T) string {
+	t.Helper()
+	if r.code != exitDone || r.stderr != "" {
+		t.Fatalf("exit status %d, stderr:\n%s", r.code, r.stderr)
+	}
+	return r.stdout
+}
+
+func TestJobApply(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	// Far away, so that the coming slots are always the same.
+	const from = `from: "2100-01-01T00:00:00Z"`
+	f.define(t, job.Definition{Job: job.Job{
+		Name: "backup", Schedule: "0 3 * * *", Queue: "slow", From: at("2100-01-01T00:00:00Z"),
+	}, Owner: "file", Node: "web1"})
+	f.apply(t, []string{`name: old, schedule: "@daily", ` + from}).done(t) // one by one: of two at once the revisions are drawn
+	f.apply(t, []string{`name: report, schedule: "0 7 * * *", payload: {format: pdf}, ` + from}).done(t)
+
+	jobs := []string{
+		`name: report, schedule: "0 7 * * MON-FRI", timezone: Europe/Berlin, payload: {format: csv}, ` + from,
+		`name: backup, schedule: "0 3 * * *", queue: slow, ` + from,
+		`name: fresh, schedule: "0 12 * * *", action: {exec: [/bin/true]}, ` + from,
+	}
+	golden(t, "job_apply_dry.txt", settled(f.apply(t, jobs, "--prune", "--dry-run").done(t)))
+	golden(t, "job_apply_dry.json", settled(f.apply(t, jobs, "--prune", "--dry-run", "-o", "json").done(t)))
+	golden(t, "job_apply.txt", settled(f.apply(t, jobs, "--prune").done(t)))
+	golden(t, "job_apply_again.txt", settled(f.apply(t, jobs, "--prune").done(t)))
+	again := f.apply(t, jobs, "--prune", "-o", "json").done(t)
+	golden(t, "job_apply_again.json", regexp.MustCompile(`"revision":[45]`).ReplaceAllString(settled(again), `"revision":"4 or 5"`))
+}
+
+func TestJobApplyWarnsWhenNobodyWouldRunAJob(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	r := f.apply(t, []string{`name: report, schedule: "@daily"`, `name: orphan, schedule: "@daily"`})
+	if r.code != exitDone || !strings.Contains(r.stderr, "no live node would run these jobs") || !strings.Contains(r.stderr, "[orphan]") {
+		t.Errorf("%+v, want a warning about orphan alone", r)
+	}
+}
+
+func TestJobApplyOfAWrongFileAsksNobody(t *testing.T) {
+	t.Parallel()
+	c := cli{env: map[string]string{"CRONCE_SERVER": "nats://127.0.0.1:1"}}
+	for yaml, want := range map[string]string{
+		"":                     "empty",
+		"version: 2\njobs: []": "version 2",
+		"version: 1\njobs:\n  - {name: a, schedule: \"61 * * * *\"}":                                   "61",
+		"version: 1\njobs:\n  - {name: \"a*\", schedule: \"@daily\"}":                                  "a*",
+		"version: 1\njobs:\n  - {name: \"a\\nb\", schedule: \"@daily\"}":                               `a\nb`,
+		"version: 1\njobs:\n  - {name: a, schedule: \"@daily\"}\n  - {name: a, schedule: \"@hourly\"}": "line 3",
+		"version: 1\njobs:\n  - {name: a, schedule: \"@daily\", action: {}}":                           "action",
+	} {
+		c.stdin = yaml
+		if r := c.run(t, "job", "apply", "-f", "-"); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: %+v, want status 2 and %q", yaml, r, want)
+		}
+	}
+	c.run(t, "job", "apply").oneError(t, exitUsage, "-f FILE")
+	c.run(t, "job", "apply", "-f", "/nowhere/jobs.yaml").oneError(t, exitUsage, "/nowhere/jobs.yaml")
+	c.run(t, "job", "apply", "-f", "-", "--revision", "x").oneError(t, exitUsage, "--revision")
+}
+
+func TestJobApplyOverWhatWasNotSeenIsAConflict(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	f.apply(t, []string{`name: report, schedule: "@daily"`}).done(t)
+	f.env["USER"] = "bob\x1b[2J"
+	f.apply(t, []string{`name: report, schedule: "@weekly"`}).done(t)
+	f.env["USER"] = "alice"
+	r := f.apply(t, []string{`name: report, schedule: "@hourly"`}, "--revision", "1")
+	r.oneError(t, exitFailed, "job report was changed meanwhile by", `bob\x1b[2J@`, "(operator)", "revision 2", "try: ")
+	if got := f.apply(t, []string{`name: report, schedule: "@weekly"`}, "--revision", "1").done(t); !strings.Contains(got, "1 unchanged") {
+		t.Errorf("what stands there already is no conflict; got %s", got)
+	}
+	f.apply(t, []string{`name: report, schedule: "@hourly"`}, "--revision", "2").done(t)
+}
+
+// What a stranger stored must not move the cursor of who reads it.
+func TestWhatIsStoredCannotWriteToTheTerminal(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Payload: []byte(`{"\u001b[2J":1}`)}, Owner: "a\x1bb", Node: "c\nd"})
+	out := f.apply(t, []string{`name: report, schedule: "@daily", payload: {a: "\e[31m"}`}).done(t)
+	if strings.ContainsAny(out, "\x1b\r\x00") || !strings.Contains(out, "last written by c d (a b)") {
+		t.Errorf("printed %q", out)
+	}
+}
+
+func TestJobRelease(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	f.apply(t, []string{`name: report, schedule: "@daily"`}).done(t)
+	if got, want := f.ok(t, "job", "release", "report"), "released report: the next node that starts with another definition of it brings that\n"; got != want {
+		t.Errorf("prints %q, want %q", got, want)
+	}
+	if got, want := f.ok(t, "job", "release", "report"), "no operator holds report (owner: released)\n"; got != want {
+		t.Errorf("prints %q, want %q", got, want)
+	}
+	if got, want := f.ok(t, "job", "release", "report", "-o", "json"), `{"job":"report","revision":2,"owner":"released","changed":false}`+"\n"; got != want {
+		t.Errorf("prints %q, want %q", got, want)
+	}
+	f.run(t, "job", "release", "reprot").oneError(t, exitFailed, "no job named reprot", "try: report")
+}
+
+// strangeNames are none of jobs, and must reach no server.
+var strangeNames = []string{"", "*", ">", "a.b", "a b", "a\nb", "a\x00b", "\x1b[2J", `a"b`, "a'b", "a/b", "ä", strings.Repeat("a", 65)}
+
+func TestStrangeNamesAreRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	c := cli{env: map[string]string{"CRONCE_SERVER": "nats://127.0.0.1:1"}}
+	for _, command := range []string{"rm", "release"} {
+		for _, name := range strangeNames {
+			c.run(t, "job", command, "--", name).oneError(t, exitUsage, "invalid job name", fmt.Sprintf("%q", name))
+		}
+	}
+}

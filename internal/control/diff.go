@@ -1,0 +1,128 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Field is one setting of a job that an edit changes, named as in the file:
+// "retry.attempts". Old is absent in a new setting, New in one that is taken
+// away.
+type Field struct {
+	Name string          `json:"field"`
+	Old  json.RawMessage `json:"old,omitempty"`
+	New  json.RawMessage `json:"new,omitempty"`
+}
+
+// fields compares two jobs, setting by setting, in the order of their names. It
+// knows no list of them: whatever is stored of a job is compared.
+func fields(before, after job.Job) ([]Field, error) {
+	was, err := settings(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := settings(after)
+	if err != nil {
+		return nil, err
+	}
+	var changed []Field
+	names := maps.Clone(was)
+	maps.Copy(names, is)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !bytes.Equal(was[name], is[name]) {
+			changed = append(changed, Field{name, was[name], is[name]})
+		}
+	}
+	return changed, nil
+}
+
+// settings are a job's settings by their names in the file.
+func settings(j job.Job) (map[string]json.RawMessage, error) {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	flat := map[string]json.RawMessage{}
+	flatten(flat, "", data)
+	return flat, nil
+}
+
+// flatten adds the members of an object, and those of its members, as
+// "outer.inner"; anything else as it is.
+func flatten(flat map[string]json.RawMessage, name string, value json.RawMessage) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(value, &members) != nil || len(members) == 0 {
+		flat[name] = value
+		return
+	}
+	for inner, v := range members {
+		if name != "" {
+			inner = name + "." + inner
+		} else if spelled, ok := inFile[inner]; ok {
+			inner = spelled
+		}
+		flatten(flat, inner, v)
+	}
+}
+
+// inFile is what the registry calls otherwise than the file.
+var inFile = map[string]string{
+	"attempts": "retry.attempts", "backoff": "retry.backoff", "max_backoff": "retry.max_backoff",
+	"catch_up": "catch_up.policy", "catch_up_within": "catch_up.within", "catch_up_max": "catch_up.max",
+	"plan": "",
+}
+
+const (
+	// comingSlots is how many of the next slots of either plan are compared.
+	comingSlots = 5
+
+	// newSlots is how many are shown of a plan that had none before it: enough
+	// to see the rhythm.
+	newSlots = 3
+)
+
+// slots compares the coming slots of two plans: those among the next of the new
+// one that the old one has not, and among the next of the old one that the new
+// one has not. A nil plan has none.
+func slots(name string, before, after *job.Plan, now time.Time) (appear, disappear []time.Time, err error) {
+	var was, is *job.Schedule
+	if before != nil {
+		if was, err = job.ParseSchedule(name, *before); err != nil {
+			return nil, nil, err
+		}
+	}
+	if after != nil {
+		if is, err = job.ParseSchedule(name, *after); err != nil {
+			return nil, nil, err
+		}
+	}
+	return without(is, was, now), without(was, is, now), nil
+}
+
+// without are those of the next slots of s that are not in other.
+func without(s, other *job.Schedule, now time.Time) []time.Time {
+	if s == nil {
+		return nil
+	}
+	most := comingSlots
+	if other == nil {
+		most = newSlots
+	}
+	var own []time.Time
+	at := s.Next(now)
+	for range most {
+		if at.IsZero() {
+			break
+		}
+		if other == nil || !other.Includes(at) {
+			own = append(own, at)
+		}
+		at = s.Next(at)
+	}
+	return own
+}

@@ -1,0 +1,39 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Workers are the live nodes that run slots.
+type Workers []job.Node
+
+// Workers asks who works as of the broker's time now. A node that has been silent
+// for its lease is not counted, though only a fence proves that it is dead.
+func (c *Control) Workers(ctx context.Context, now time.Time) (Workers, error) {
+	events, err := c.cfg.Nodes.List(ctx)
+	c.cfg.Alive()
+	var live Workers
+	for _, e := range events {
+		if e.Err == nil && e.Node.Worker && e.Node.State == job.NodeAlive && now.Sub(e.Time) <= e.Node.Lease {
+			live = append(live, e.Node)
+		}
+	}
+	return live, err
+}
+
+// Of returns the names of those that would run the job: they have a handler for
+// it and work on its queue.
+func (w Workers) Of(j job.Job) []string {
+	j = j.WithDefaults()
+	var names []string
+	for _, n := range w {
+		if slices.Contains(n.Handlers, j.Name) && slices.Contains(n.Queues, j.Queue) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,48 @@
+package job_test
+
+import (
+	"testing"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// What an operator replaced is kept away while the operator's edit stands, and
+// has to come back when that is released; what the file itself replaced has not.
+func TestReleasedAJobIsItsFilesAgain(t *testing.T) {
+	t.Parallel()
+	r := newRegistry(t)
+	older, newer, edit := report("0 6 * * *"), report("0 7 * * *"), report("0 8 * * *")
+	r.apply(older, job.OwnerFile, "old pod", false)
+	r.apply(newer, job.OwnerFile, "new pod", false)
+	began := r.now
+	r.apply(edit, job.OwnerOperator, "alice", true)
+	r.apply(report("0 9 * * *"), job.OwnerOperator, "bob", true)
+	if c := r.apply(newer, job.OwnerFile, "new pod", false); c != job.Held {
+		t.Fatalf("a restart under the operator's edit: %v, want held", c)
+	}
+	next, ok := job.ReleaseHold(*r.entry, "alice")
+	if !ok || next.Job.Schedule != "0 9 * * *" || next.Owner != job.OwnerReleased || next.Node != "alice" {
+		t.Fatalf("released: %+v, %v", next, ok)
+	}
+	since := r.entry.Since()
+	r.now = r.now.Add(1)
+	r.store(next)
+	if !r.entry.Since().Equal(since) {
+		t.Errorf("to release moved the plan's beginning from %v to %v", since, r.entry.Since())
+	}
+	if c := r.apply(older, job.OwnerFile, "old pod", false); c != job.Superseded {
+		t.Errorf("what the file had replaced before: %v, want superseded", c)
+	}
+	if c := r.apply(newer, job.OwnerFile, "new pod", false); c != job.Changed {
+		t.Errorf("the file's content: %v, want changed", c)
+	}
+	if c := r.apply(report("0 9 * * *"), job.OwnerCode, "another", false); c != job.Superseded {
+		t.Errorf("the operator's after that: %v, want superseded", c)
+	}
+	if past := r.entry.Past; len(past) != 4 || !past[1].From.Equal(began) {
+		t.Errorf("the past is %+v, want four plans", past)
+	}
+	if _, ok := job.ReleaseHold(*r.entry, "alice"); ok {
+		t.Error("a job that no operator holds is released")
+	}
+}
