@@ -23,7 +23,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 		return silent()
 	}
 	if c.ended.Err() != nil {
-		return c.release(rec, fence)
+		return t.release(rec, fence)
 	}
 	ctx, cancel := c.handlerContext(j.Timeout)
 	defer cancel(nil)
@@ -48,7 +48,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	end := job.Complete(rec, fence, c.cfg.Now(), c.cfg.Horizon, job.Result{
 		Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String(), Backoff: delay(j.Retry, rec.Attempt),
 	})
-	return c.complete(end, fence)
+	return t.complete(end, fence)
 }
 
 // handlerContext ends with the node, when the consumer's grace is over, after the
@@ -82,15 +82,15 @@ func call(ctx context.Context, h job.Handler, run job.Run) error {
 
 // release gives back a claim that was won when the worker's time was over: its
 // attempt never began and does not count.
-func (c *Consumer) release(rec job.Record, fence uint64) verdict {
-	return c.complete(job.Release(rec, c.cfg.Now()), fence)
+func (t *task) release(rec job.Record, fence uint64) verdict {
+	return t.complete(job.Release(rec, t.cfg.Now()), fence)
 }
 
 // complete writes the end of an attempt at the revision of its claim, until it is
 // answered. Only then is the message answered (invariant 6). A conflict means
 // that the claim was lost: the attempt's end is refused, and nothing is sent.
-func (c *Consumer) complete(end job.Record, fence uint64) verdict {
-	ctx := c.cfg.Node.Context()
+func (t *task) complete(end job.Record, fence uint64) verdict {
+	c, ctx := t.Consumer, t.cfg.Node.Context()
 	end.Nonce = c.cfg.Table.nonce(c.cfg.Node.Name())
 	retry := newBackoff()
 	for {
@@ -104,6 +104,7 @@ func (c *Consumer) complete(end job.Record, fence uint64) verdict {
 			if end.State == job.Retrying {
 				return after(end.RetryAt.Sub(c.cfg.Now()))
 			}
+			t.final = true
 			return done()
 		case errors.Is(err, job.ErrConflict):
 			return c.refused(end, fence, err)

@@ -56,6 +56,7 @@ type Config struct {
 	Namespace, Queue string
 	Node             Node
 	Ledger           Ledger
+	Locks            Locks
 	Registry         Registry
 
 	// Open returns the queue's source; it is asked again when the source fails,
@@ -70,6 +71,17 @@ type Config struct {
 
 	// Emit tells an event. It must not block. Default: nobody is told.
 	Emit func(job.Event)
+
+	// Wake tells everybody that the turn of a slot has come that waited in its
+	// job's lock; Listen is told of those of one job, until stop is called. Both
+	// are hints: a parked slot looks by itself now and then. Neither may block.
+	// Default: nobody is told.
+	Wake   func(job.Slot)
+	Listen func(name string, woken func(job.Slot)) (stop func())
+
+	// Cancel asks a node to end a slot that it runs. It is a hint too. Default:
+	// nobody is asked.
+	Cancel func(ctx context.Context, node string, r job.CancelRequest)
 
 	// Now is the broker's clock.
 	Now func() time.Time
@@ -104,6 +116,8 @@ type Consumer struct {
 	cfg    Config
 	places *places
 	held   *held
+	locks  *locks
+	lots   *lots
 
 	// stopping is closed when no new slot may be started.
 	stopping chan struct{}
@@ -129,7 +143,19 @@ func New(cfg Config) *Consumer {
 	if cfg.Emit == nil {
 		cfg.Emit = func(job.Event) {}
 	}
-	c := &Consumer{cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(), stopping: make(chan struct{})}
+	if cfg.Wake == nil {
+		cfg.Wake = func(job.Slot) {}
+	}
+	if cfg.Listen == nil {
+		cfg.Listen = func(string, func(job.Slot)) func() { return func() {} }
+	}
+	if cfg.Cancel == nil {
+		cfg.Cancel = func(context.Context, string, job.CancelRequest) {}
+	}
+	c := &Consumer{
+		cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(), stopping: make(chan struct{}),
+		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen),
+	}
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
 	return c
 }

@@ -10,6 +10,7 @@
 //	        to be won
 //	attempt runs the handler under a context that ends with the node's lease, and
 //	        writes its end at the revision of its claim
+//	lock    takes and leaves a place, for jobs that guard against overlap
 //	settle  answers the broker: ack, later, drop, or nothing at all
 //
 // # The invariants that live here
@@ -40,6 +41,23 @@
 // names the claim, so that one that was long on its way ends no later attempt. A
 // handler that returns nil has succeeded, asked or not: its effect has landed, and
 // to say otherwise would have somebody make it again.
+//
+// # Overlap
+//
+// A slot of a guarded job (job.Job.Guarded) takes a place in its job's lock before
+// its first claim and leaves it after its outcome is written: job.Lock has the rules,
+// lock.go asks and stores. The order is what makes it hold. The place is a won
+// write before the claim, so that no two slots run that may not; only an outcome
+// in the ledger frees it, so that a crash in between leaves a place taken by a slot
+// that somebody resumes, or by one that has ended, which the next who asks sees.
+// Nothing needs a reset by hand.
+//
+// A slot that has to wait is kept in hand, marked as in progress, and takes no
+// place from handlers (lots.go). Who leaves a lock gives the place to the first in
+// the line and tells it on core NATS; should that be lost, it looks by itself.
+// Rejected: giving it back with a delay (a job's slots would follow one another as
+// slowly as that delay); running the next slot by whoever leaves the lock (its
+// message is in another's hand, with its payload and its retries).
 //
 // # Decisions
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/memory"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -288,7 +289,7 @@ func newBench(t *testing.T) *bench {
 		registry: fakeRegistry{}, handlers: map[string]job.Handler{},
 	}
 	b.cfg = consumer.Config{
-		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Registry: b.registry,
+		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memory.New().Locks(), Registry: b.registry,
 		Open:    func(context.Context) (consumer.Source, error) { return b.queue, nil },
 		Handler: func(name string) job.Handler { return b.handlers[name] },
 		Table:   consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4,
@@ -301,6 +302,9 @@ func newBench(t *testing.T) *bench {
 func (b *bench) handle(j job.Job, h job.Handler) {
 	if j.Schedule == "" {
 		j.Schedule = "@every 1s"
+	}
+	if j.Overlap == "" {
+		j.Overlap = job.OverlapAllow
 	}
 	b.registry[j.Name] = job.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: job.Definition{Job: j.WithDefaults()}}
 	b.handlers[j.Name] = h

@@ -28,9 +28,11 @@ func (c *Consumer) serve(msg jetstream.Msg, free func()) {
 	switch {
 	case ours:
 		t := task{Consumer: c, d: d, free: free}
-		v := t.decide()
+		c.settle(msg, t.decide())
+		if t.final && t.entered {
+			t.leave()
+		}
 		c.cfg.Table.end(key)
-		c.settle(msg, v)
 	case owner == c.cfg.Node.Name():
 		c.settle(msg, silent()) // ours, redelivered: its first copy is in hand
 	default:

@@ -20,6 +20,10 @@ type task struct {
 
 	// view is what is known of the slot at this turn.
 	view job.View
+
+	// entered says that the job's lock has the slot, as far as is known here, and
+	// final that its outcome was written here: then it leaves the lock.
+	entered, final bool
 }
 
 // maxTurns bounds how often a slot that others fight over is looked at in one
@@ -32,10 +36,11 @@ const maxTurns = 8
 func (t *task) decide() verdict {
 	ctx := t.cfg.Node.Context()
 	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon}
-	for turn := range maxTurns {
+	parked := false
+	for turn := 0; turn < maxTurns; turn++ {
 		// A first delivery most likely has no record: its claim is tried
 		// without a read, and the write decides.
-		if turn > 0 || t.d.Count > 1 {
+		if turn > 0 || parked || t.d.Count > 1 {
 			if err := t.look(ctx); err != nil {
 				return t.postponed(err)
 			}
@@ -44,15 +49,31 @@ func (t *task) decide() verdict {
 		if err := t.define(ctx); err != nil && job.NeedsDefinition(t.d, t.view) {
 			return t.postponed(err)
 		}
-		if v, decided := t.turn(ctx); decided {
+		v, decided := t.turn(ctx)
+		switch {
+		case decided:
 			return v
+		case t.view.Place.Kind == job.PlaceWaits:
+			again, instead := t.park(ctx)
+			if !again {
+				return t.givenBack(instead)
+			}
+			parked, turn, t.view.Place = true, -1, job.Place{}
 		}
 	}
 	return after(time.Second)
 }
 
+// givenBack is the verdict on a slot that is not kept in hand any longer.
+func (t *task) givenBack(delay time.Duration) verdict {
+	if t.cfg.Node.Context().Err() != nil {
+		return silent()
+	}
+	return after(delay)
+}
+
 // turn asks what to do, and does it. It reports false when the slot has to be
-// looked at again.
+// looked at again, at once or, if its place is job.PlaceWaits, at its turn.
 func (t *task) turn(ctx context.Context) (verdict, bool) {
 	step := job.Decide(t.d, t.view)
 	if step.Action == job.Prove {
@@ -66,11 +87,22 @@ func (t *task) turn(ctx context.Context) (verdict, bool) {
 		t.view.OwnerDead = true
 		step = job.Decide(t.d, t.view)
 	}
+	if step.Action == job.Enter {
+		if t.isStopping() {
+			return after(0), true
+		}
+		if err := t.enter(ctx); err != nil {
+			return t.postponed(err), true
+		}
+		step = job.Decide(t.d, t.view)
+	}
 	switch step.Action {
 	case job.Ack:
 		return done(), true
 	case job.Later:
 		return after(step.Delay), true
+	case job.Wait:
+		return verdict{}, false
 	case job.Start:
 		if t.isStopping() {
 			return after(0), true
@@ -126,6 +158,7 @@ func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
 	case err != nil:
 		return t.postponed(err), true
 	case step.Action == job.End:
+		t.final = true
 		t.emit(rec, revision)
 		return done(), true
 	}

@@ -54,7 +54,7 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 func members(t *testing.T) []string {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, v := range []any{new(job.Settings), new(job.Definition), new(job.Node), new(job.Record), new(job.Watermark), new(job.Event)} {
+	for _, v := range []any{new(job.Settings), new(job.Definition), new(job.Node), new(job.Record), new(job.Watermark), new(job.Lock), new(job.Event)} {
 		fill(reflect.ValueOf(v).Elem())
 		var decoded any
 		if err := json.Unmarshal(raw(t, v), &decoded); err != nil {

@@ -115,6 +115,9 @@ func decodeValue(t *testing.T, kind string, data []byte) (value any, unknown job
 	case "watermark":
 		w, err := job.DecodeWatermark(data)
 		return w, w.Extra, err
+	case "lock":
+		l, err := job.DecodeLock(data)
+		return l, l.Extra, err
 	case "event":
 		var e job.Event
 		err := json.Unmarshal(data, &e)

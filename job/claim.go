@@ -49,6 +49,10 @@ type View struct {
 
 	// Handles says that this worker has a handler for the job.
 	Handles bool
+
+	// Place is what the job's lock said, PlaceUnasked before it was asked. Nobody asks
+	// for jobs that are not Guarded.
+	Place Place
 }
 
 // Action is what a worker does next with a delivery.
@@ -61,6 +65,10 @@ const (
 	Later
 	// Prove: ask whether the record's node is dead, then decide again.
 	Prove
+	// Enter: ask for a place in the job's lock, then decide again.
+	Enter
+	// Wait: keep the message until its turn in the lock comes, then decide again.
+	Wait
 	// Start: write Step.Record at the view's revision; if that is won, start the
 	// handler.
 	Start
@@ -221,14 +229,18 @@ func paused(d Delivery, e Entry) bool {
 }
 
 func pastDeadline(d Delivery, v View) bool {
-	if v.Entry.Job.Deadline == 0 {
-		return false
-	}
+	by, ok := StartBy(d, *v.Entry)
+	return ok && v.Now.After(by)
+}
+
+// StartBy is the instant after which the slot may not start for the first time any
+// more; false when its job has no deadline.
+func StartBy(d Delivery, e Entry) (time.Time, bool) {
 	from := d.Due
 	if d.CaughtUp || d.Backfill || from.IsZero() {
 		from = d.Published
 	}
-	return v.Now.Sub(from) > v.Entry.Job.Deadline
+	return from.Add(e.Job.Deadline), e.Job.Deadline > 0
 }
 
 // unhandled gives a slot back for a worker that has a handler: soon at first,
@@ -237,8 +249,14 @@ func unhandled(d Delivery) Step {
 	return Step{Action: Later, Delay: min(100*time.Millisecond<<min(d.Count, 10), time.Minute)}
 }
 
-// claim is the record that makes the worker the slot's owner, once written.
+// claim is the record that makes the worker the slot's owner, once written. A slot
+// of a job that guards against overlap needs a place for that: before its first
+// claim and, since it holds the place until its outcome, no new one later; it asks
+// again all the same, because locks can be lost and policies be edited.
 func claim(d Delivery, v View, attempt int) Step {
+	if v.Entry != nil && v.Entry.Job.Guarded() && v.Place.Kind != PlaceHeld {
+		return unplaced(d, v)
+	}
 	r := record(d, v)
 	if r.MaxAttempts == 0 {
 		r.MaxAttempts = DefaultAttempts
@@ -255,10 +273,37 @@ func claim(d Delivery, v View, attempt int) Step {
 	return Step{Action: Start, Record: r}
 }
 
+// unplaced decides about a slot that would be claimed if it had a place.
+func unplaced(d Delivery, v View) Step {
+	switch v.Place.Kind {
+	case PlaceWaits:
+		return Step{Action: Wait}
+	case PlaceCrowded:
+		return Step{Action: Later, Delay: crowdedDelay * time.Duration(min(max(d.Count, 1), 6))}
+	case PlaceBarred:
+		return end(d, v, Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Place.InWay, v.Entry.Job.WithDefaults().Overlap))
+	case PlaceDisplaced:
+		return end(d, v, Cancelled, ReplacedBy(v.Place.InWay).Error())
+	}
+	return Step{Action: Enter}
+}
+
+// crowdedDelay is when a slot comes back that found more of its job waiting than
+// their lock holds; longer each time.
+const crowdedDelay = 5 * time.Second
+
+// ReplacedBy is the cause with which a slot ends for a newer one. It wraps
+// ErrReplaced.
+func ReplacedBy(s Slot) error { return fmt.Errorf("%w by %s", ErrReplaced, s) }
+
 // end is the record of an outcome without a run.
 func end(d Delivery, v View, outcome State, reason string) Step {
 	r := record(d, v)
+	open := r.State == Running && len(r.Attempts) > 0 && r.Attempts[len(r.Attempts)-1].Finished.IsZero()
 	r.State, r.Node, r.Error, r.Finished, r.RetryAt = outcome, v.Self, clipError(reason), v.Now.UTC(), time.Time{}
+	if open {
+		closeAttempt(&r, v.Revision, v.Now)
+	}
 	return Step{Action: End, Record: r}
 }
 

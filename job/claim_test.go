@@ -135,6 +135,7 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 	v := job.View{
 		Now: offset(t, args, "now", "10ms"), Self: "A", Horizon: 24 * time.Hour,
 		OwnerDead: has(args, "dead"), Handles: !has(args, "no-handler"), Revision: 41,
+		Place: scenarioPlace(t, args),
 	}
 	if !has(args, "deleted") {
 		v.Entry = scenarioEntry(t, args)
@@ -153,6 +154,10 @@ func answer(v job.View, step job.Step) string {
 		return fmt.Sprintf("later %v", step.Delay)
 	case job.Prove:
 		return "prove " + v.Record.Node
+	case job.Enter:
+		return "enter"
+	case job.Wait:
+		return "wait"
 	case job.Start:
 		return "start " + describe(step.Record)
 	default:
@@ -160,11 +165,28 @@ func answer(v job.View, step job.Step) string {
 	}
 }
 
+func scenarioPlace(t *testing.T, args map[string]string) job.Place {
+	t.Helper()
+	kinds := map[string]job.PlaceKind{
+		"": job.PlaceUnasked, "held": job.PlaceHeld, "waits": job.PlaceWaits, "crowded": job.PlaceCrowded,
+		"barred": job.PlaceBarred, "displaced": job.PlaceDisplaced,
+	}
+	kind, known := kinds[args["place"]]
+	if !known {
+		t.Fatalf("no such place: %q", args["place"])
+	}
+	return job.Place{Kind: kind, InWay: job.NewSlot("report", claimBase.Add(-time.Hour))}
+}
+
 func scenarioEntry(t *testing.T, args map[string]string) *job.Entry {
 	t.Helper()
 	schedule := map[string]string{"": "0 * * * *", "hourly": "0 * * * *", "half": "30 * * * *"}[args["plan"]]
 	e := &job.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
-	e.Job = job.Job{Name: "report", Schedule: schedule, Retry: job.Retry{Attempts: number(t, args, "attempts", 0)}}
+	e.Job = job.Job{Name: "report", Schedule: schedule, Retry: job.Retry{Attempts: number(t, args, "attempts", 0)}, Overlap: job.OverlapAllow}
+	if overlap, ok := args["overlap"]; ok {
+		e.Job.Overlap = job.Overlap(overlap)
+	}
+	e.Job.Concurrency = number(t, args, "concurrency", 0)
 	e.Job.Deadline = offset(t, args, "deadline", "0s").Sub(claimBase)
 	if has(args, "paused") {
 		e.Revision = 9

@@ -56,8 +56,17 @@ type Job struct {
 	Deadline time.Duration
 
 	Retry   Retry
-	Overlap Overlap
 	CatchUp CatchUp
+
+	// Overlap says what happens when a slot comes while another one of the job has
+	// no outcome yet. Empty: OverlapSkip.
+	Overlap Overlap
+
+	// Concurrency is how many slots of the job may be without an outcome after
+	// their start, over the whole fleet, before Overlap applies to the next. Zero:
+	// one; with OverlapAllow no limit. With OverlapAllow and a limit the slots
+	// beyond it wait in their order. At most 1,000.
+	Concurrency int
 }
 
 const (
@@ -106,13 +115,24 @@ const (
 	maxAttempts       = 1000
 )
 
-// Overlap says what happens when a slot comes while an older one of the same
-// job has no outcome yet.
+// Overlap says what happens when a slot comes while another one of the same job
+// has no outcome yet: it runs, waits for its next attempt, or lies with a worker
+// that died and is yet to be taken over.
+//
+// The policies are about slots published on time. A slot that was caught up,
+// backfilled, triggered or offered again is never skipped and displaces nothing:
+// it waits in order, or a catch-up of ten would run one.
 type Overlap string
 
-// OverlapAllow lets slots of one job run beside each other. The other policies
-// of the design are not built yet and are refused.
-const OverlapAllow Overlap = "allow"
+const (
+	OverlapSkip    Overlap = "skip"    // the new slot is skipped
+	OverlapQueue   Overlap = "queue"   // it waits; slots run in the order of their instants
+	OverlapLatest  Overlap = "latest"  // it waits; a newer one that comes meanwhile takes its place
+	OverlapReplace Overlap = "replace" // the older one is cancelled, and then it runs
+	OverlapAllow   Overlap = "allow"   // both run
+
+	maxConcurrency = 1000
+)
 
 // CatchUpPolicy says which missed slots still run.
 type CatchUpPolicy string
@@ -150,7 +170,7 @@ func (j Job) WithDefaults() Job {
 	def(&j.Retry.Attempts, DefaultAttempts)
 	def(&j.Retry.Backoff, DefaultBackoff)
 	def(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
-	def(&j.Overlap, OverlapAllow)
+	def(&j.Overlap, OverlapSkip)
 	def(&j.CatchUp.Policy, CatchUpLatest)
 	def(&j.CatchUp.Max, DefaultCatchUpMax)
 	return j
@@ -183,7 +203,12 @@ func (j Job) Validate() error {
 	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > maxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, maxAttempts)
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
 	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
-	bad(j.Overlap != OverlapAllow, "overlap %q: only %q is supported yet", j.Overlap, OverlapAllow)
+	switch j.Overlap {
+	case OverlapSkip, OverlapQueue, OverlapLatest, OverlapReplace, OverlapAllow:
+	default:
+		bad(true, "overlap %q: want skip, queue, latest, replace or allow", clip(string(j.Overlap)))
+	}
+	bad(j.Concurrency < 0 || j.Concurrency > maxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, maxConcurrency)
 	switch j.CatchUp.Policy {
 	case CatchUpLatest, CatchUpAll, CatchUpNone:
 	default:
@@ -227,6 +252,7 @@ type jobWire struct {
 	Backoff    duration        `json:"backoff"`
 	MaxBackoff duration        `json:"max_backoff"`
 	Overlap    Overlap         `json:"overlap"`
+	Concurrent int             `json:"concurrency,omitempty"`
 	CatchUp    CatchUpPolicy   `json:"catch_up"`
 	Within     duration        `json:"catch_up_within,omitempty"`
 	Max        int             `json:"catch_up_max"`
@@ -253,7 +279,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(jobWire{
 		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
-		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap,
+		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency,
 		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Plan().wire(),
 	})
 }
@@ -268,8 +294,8 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 	*j = Job{
 		Name: w.Name, Queue: w.Queue, Payload: w.Payload,
 		Timeout: time.Duration(w.Timeout), Deadline: time.Duration(w.Deadline),
-		Retry:    Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
-		Overlap:  w.Overlap,
+		Retry:   Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
+		Overlap: w.Overlap, Concurrency: w.Concurrent,
 		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
 		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap,

@@ -37,7 +37,7 @@ func conform(t *testing.T, js jetstream.JetStream, replicas int) {
 		if got := s.Settings().Replicas; got != replicas {
 			t.Fatalf("%d replicas were chosen, want %d", got, replicas)
 		}
-		return kvtest.Memory{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark()}
+		return kvtest.Memory{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
 	})
 }
 

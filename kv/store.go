@@ -96,6 +96,9 @@ func (s *Store) Nodes() *Nodes { return &Nodes{s} }
 // Watermark keeps up to when every slot was published.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.bucket("state")} }
 
+// Locks keeps which slots of a job may run.
+func (s *Store) Locks() *Locks { return &Locks{s} }
+
 // Slots is the stream of slots to run.
 func (s *Store) Slots() *Slots { return &Slots{s} }
 

@@ -187,7 +187,7 @@ func (c *client) serve(ctx context.Context, slot job.Slot) {
 	if slices.ContainsFunc(c.open, func(o claimed) bool { return o.record.Slot == slot }) {
 		return // owed already
 	}
-	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}}}}
+	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}, Overlap: job.OverlapAllow}}}
 	v := job.View{Now: slot.At.Add(time.Hour), Self: c.name, Horizon: job.DefaultHorizon, Entry: entry, Handles: true}
 	d := job.Delivery{Message: job.Message{Slot: slot, Due: slot.At}, Queue: "default", Published: slot.At, Count: 1}
 	if !c.chance(3) && !c.look(ctx, slot, &v) {

@@ -45,7 +45,7 @@ func (r *rules) decide(q question) answer {
 	if a, known := r.memo[q]; known {
 		return a
 	}
-	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: r.attempts}}}}
+	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: r.attempts}, Overlap: job.OverlapAllow}}}
 	d := job.Delivery{Message: job.Message{Slot: theSlot, Due: theSlot.At}, Queue: "default", Published: theSlot.At, Count: 1}
 	v := job.View{
 		Now: theTime, Self: nodeName(q.self), Horizon: job.DefaultHorizon, OwnerDead: q.dead,

@@ -24,11 +24,11 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 	}
 	report := job.Job{
 		Name: "report", Schedule: "0 7 * * MON-FRI", Timezone: "Europe/Berlin", Queue: "slow",
-		Payload:    []byte(`{"<a>":[1.10,123456789012345678901234567890,-0,true,null,"1","ü"],"empty":{},"format":"pdf","no":""}`),
-		Timeout:    30 * time.Second,
-		Deadline:   10 * time.Minute,
-		Retry:      job.Retry{Attempts: 5, Backoff: 2 * time.Second, MaxBackoff: 90 * time.Second},
-		Overlap:    job.OverlapAllow,
+		Payload:  []byte(`{"<a>":[1.10,123456789012345678901234567890,-0,true,null,"1","ü"],"empty":{},"format":"pdf","no":""}`),
+		Timeout:  30 * time.Second,
+		Deadline: 10 * time.Minute,
+		Retry:    job.Retry{Attempts: 5, Backoff: 2 * time.Second, MaxBackoff: 90 * time.Second},
+		Overlap:  job.OverlapQueue, Concurrency: 2,
 		CatchUp:    job.CatchUp{Policy: job.CatchUpAll, Within: 24 * time.Hour, Max: 7},
 		Spread:     5 * time.Minute,
 		From:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -42,8 +42,8 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 	argv := []string{"/bin/sh", "-c", "make report", ""}
 	want := &File{Path: "testdata/everything.yaml", Jobs: []Entry{
 		{report, Action{Exec: argv}, 5},
-		{job.Job{Name: "least", Schedule: "@hourly"}, Action{Exec: []string{"/bin/true"}}, 25},
-		{again, Action{Exec: argv}, 30},
+		{job.Job{Name: "least", Schedule: "@hourly"}, Action{Exec: []string{"/bin/true"}}, 26},
+		{again, Action{Exec: argv}, 31},
 	}}
 	if len(f.Jobs) != len(want.Jobs) || f.Path != want.Path {
 		t.Fatalf("got %d jobs of %s, want %d of %s", len(f.Jobs), f.Path, len(want.Jobs), want.Path)

@@ -142,9 +142,9 @@ func (j *jobDecoder) fields() []field {
 		{"catch_up", j.catchUp},
 		{"action", j.decodeAction},
 		{"overlap", j.overlap},
+		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
 		{"on_lease_lost", j.onLeaseLost},
 		{"shards", j.countLater},
-		{"concurrency", j.countLater},
 		{"on", j.on},
 		{"after", j.after},
 		{"on_failure", j.alert},
@@ -214,4 +214,11 @@ func (j *jobDecoder) catchUp(v value) {
 		{"within", j.setDuration(func(t *job.Job, d time.Duration) { t.CatchUp.Within = d })},
 		{"max", j.setCount(func(t *job.Job, n int) { t.CatchUp.Max = n })},
 	})
+}
+
+func (j *jobDecoder) overlap(v value) {
+	s, ok := j.oneOf(v, string(job.OverlapSkip), string(job.OverlapQueue), string(job.OverlapLatest), string(job.OverlapReplace), string(job.OverlapAllow))
+	if ok {
+		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
+	}
 }

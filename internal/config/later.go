@@ -26,15 +26,6 @@ func (j *jobDecoder) check(v value, read func()) {
 	}
 }
 
-func (j *jobDecoder) overlap(v value) {
-	s, ok := j.oneOf(v, string(job.OverlapAllow), "skip", "queue", "latest", "replace")
-	if ok && s != string(job.OverlapAllow) {
-		j.fail(v.at, "overlap %q is not supported yet: want allow", s)
-	} else if ok {
-		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
-	}
-}
-
 func (j *jobDecoder) onLeaseLost(v value) {
 	if s, ok := j.oneOf(v, "cancel", "finish"); ok && s != "cancel" {
 		j.fail(v.at, "on_lease_lost %q is not supported yet: want cancel", s)

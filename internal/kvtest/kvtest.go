@@ -45,12 +45,19 @@ type Watermark interface {
 	Write(context.Context, job.Watermark, uint64) (uint64, error)
 }
 
+// Locks is what the suite asks of the locks.
+type Locks interface {
+	Read(ctx context.Context, name string) (job.Lock, uint64, error)
+	Write(context.Context, job.Lock, uint64) (uint64, error)
+}
+
 // Memory is one empty namespace.
 type Memory struct {
 	Ledger    Ledger
 	Nodes     Nodes
 	Jobs      Jobs
 	Watermark Watermark
+	Locks     Locks
 }
 
 // Conform runs the suite; open returns an empty namespace each time.
@@ -68,6 +75,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 		"JobsAreListedDeletedAndCreatedAgain":   jobsDeleted,
 		"JobsAreWatchedInTheOrderOfTheirWrites": jobsWatched,
 		"WatermarkIsOneKey":                     watermark,
+		"EachJobHasALockOfItsOwn":               locks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -352,5 +360,21 @@ func watermark(t *testing.T, m Memory) {
 	got, _, err := m.Watermark.Read(ctx)
 	if err != nil || !got.Time.Equal(at.Add(time.Second)) || got.Revision != 4 || !strings.HasPrefix(got.Node, "n2") {
 		t.Fatalf("read %+v, %v", got, err)
+	}
+}
+
+func locks(t *testing.T, m Memory) {
+	ctx := limited(t)
+	_, rev, err := m.Locks.Read(ctx, "report")
+	wantError(t, err, job.ErrNotFound)
+	held := job.Lock{Job: "report", Nonce: "a", Holders: []job.LockSlot{{Slot: Record(0, "").Slot, At: at, OnTime: true, Since: at}}}
+	rev = must[uint64](t)(m.Locks.Write(ctx, held, rev))
+	_, err = m.Locks.Write(ctx, job.Lock{Job: "report", Nonce: "b"}, 0)
+	wantError(t, err, job.ErrConflict)
+	_, _, err = m.Locks.Read(ctx, "other")
+	wantError(t, err, job.ErrNotFound)
+	got, at, err := m.Locks.Read(ctx, "report")
+	if err != nil || at != rev || !got.Same(held) || got.Holders[0] != held.Holders[0] {
+		t.Fatalf("read %+v at %d, %v", got, at, err)
 	}
 }

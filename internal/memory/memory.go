@@ -63,6 +63,10 @@ func (s *Store) Nodes() *Nodes { return &Nodes{s.nodes} }
 // Watermark keeps up to when every slot was published.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.state} }
 
+// Locks keeps which slots of a job may run. Its faults are those of the watermark
+// too: they share a bucket.
+func (s *Store) Locks() *Locks { return &Locks{s.state} }
+
 // Bucket is a map with revisions.
 type Bucket struct {
 	name string
@@ -420,4 +424,22 @@ func (w *Watermark) Read(ctx context.Context) (job.Watermark, uint64, error) {
 // Write is kv.Watermark.Write.
 func (w *Watermark) Write(ctx context.Context, mark job.Watermark, revision uint64) (uint64, error) {
 	return w.encode(ctx, watermarkKey, mark.Nonce, mark, revision)
+}
+
+// Locks is a kv.Locks in memory.
+type Locks struct{ *Bucket }
+
+// Read is kv.Locks.Read.
+func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+	e, err := l.read(ctx, "lock."+name)
+	if err != nil {
+		return job.Lock{}, e.revision, err
+	}
+	lock, err := job.DecodeLock(e.data)
+	return lock, e.revision, err
+}
+
+// Write is kv.Locks.Write.
+func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+	return l.encode(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
 }

@@ -13,7 +13,7 @@ func TestConform(t *testing.T) {
 	t.Parallel()
 	kvtest.Conform(t, func(*testing.T) kvtest.Memory {
 		s := memory.New()
-		return kvtest.Memory{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark()}
+		return kvtest.Memory{Ledger: s.Ledger(), Nodes: s.Nodes(), Jobs: s.Jobs(), Watermark: s.Watermark(), Locks: s.Locks()}
 	})
 }
 

@@ -119,16 +119,28 @@ func (r *Replica) produce(ctx context.Context, name string) error {
 }
 
 func (r *Replica) consumer(n *node.Node, queue string) *consumer.Consumer {
-	settings := r.cfg.Store.Settings()
+	settings, locks := r.cfg.Store.Settings(), r.cfg.Store.Locks()
 	return consumer.New(consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
-		Ledger: r.cfg.Store.Ledger(), Registry: r.view, Handler: r.cfg.Handler, Table: r.table,
+		Ledger: r.cfg.Store.Ledger(), Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Table: r.table,
 		Open: func(ctx context.Context) (consumer.Source, error) {
 			source, err := r.cfg.Store.Slots().Queue(ctx, queue)
 			if err != nil {
 				return nil, fmt.Errorf("open queue %s: %w", queue, err)
 			}
 			return source, nil
+		},
+		// What these three lose, a later look at the lock finds.
+		Wake: func(s job.Slot) { _ = locks.Wake(s) },
+		Listen: func(name string, woken func(job.Slot)) func() {
+			stop, err := locks.Listen(name, woken)
+			if err != nil {
+				return func() {}
+			}
+			return stop
+		},
+		Cancel: func(ctx context.Context, node string, req job.CancelRequest) {
+			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
 		},
 		Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
 		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,

@@ -129,9 +129,8 @@ func (c *Check) standing(l *line) []Problem {
 		p.Beyond = c.beyond(l, s, r)
 		found = append(found, p)
 	}
-	// With any overlap policy but allow, a slot may have to wait for an older one
-	// that runs.
-	if !busy || l.entry != nil && l.entry.Job.WithDefaults().Overlap == job.OverlapAllow {
+	// A slot of a guarded job may have to wait for another one that runs.
+	if !busy || l.entry != nil && !l.entry.Job.Guarded() {
 		for u := range l.overdue.all() {
 			found = append(found, pending(job.NewSlot(l.name, time.Unix(u, 0))))
 		}

@@ -16,7 +16,7 @@ import (
 func drawEntry(t *rapid.T, name string, cfg verify.Config) job.Entry {
 	schedules := rapid.SampledFrom([]string{"* * * * * *", "@every 7s", "*/5 * * * *", "30 */2 * * * *", "H * * * *"})
 	plan := func(label string) job.Job {
-		return job.Job{Name: name, Schedule: schedules.Draw(t, name+label), Spread: rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(t, name+label+" spread")}
+		return job.Job{Name: name, Overlap: job.OverlapAllow, Schedule: schedules.Draw(t, name+label), Spread: rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(t, name+label+" spread")}
 	}
 	within := func(label string) time.Time {
 		return cfg.From.Add(time.Duration(rapid.Int64Range(0, int64(cfg.To.Sub(cfg.From))).Draw(t, name+label)))

@@ -19,7 +19,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 func entry(name, schedule string) job.Entry {
-	return job.Entry{Definition: job.Definition{Job: job.Job{Name: name, Schedule: schedule}}, Revision: 5, Time: ago(24 * time.Hour)}
+	return job.Entry{Definition: job.Definition{Job: job.Job{Name: name, Schedule: schedule, Overlap: job.OverlapAllow}}, Revision: 5, Time: ago(24 * time.Hour)}
 }
 
 // hours is what most tests judge: six slots of an hourly job, 07:00 to 12:00.

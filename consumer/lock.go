@@ -1,0 +1,162 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Locks is where the jobs' locks are kept. kv.Locks satisfies it; its errors are
+// those of Ledger.
+type Locks interface {
+	Read(ctx context.Context, name string) (job.Lock, uint64, error)
+	Write(ctx context.Context, l job.Lock, revision uint64) (uint64, error)
+}
+
+// locks remembers the locks as they were last seen, so that a free one is taken
+// with one write and no read: the revision that the write names decides whether
+// the memory was right. Whoever would be refused by a remembered lock reads it
+// first.
+type locks struct {
+	Locks
+	mu   sync.Mutex
+	seen map[string]seenLock
+}
+
+type seenLock struct {
+	job.Lock
+	revision uint64
+}
+
+// maxSeen bounds the memory: what is forgotten costs a read.
+const maxSeen = 20_000
+
+func newLocks(l Locks) *locks { return &locks{Locks: l, seen: map[string]seenLock{}} }
+
+// get is the job's lock, remembered if there is a memory of it.
+func (l *locks) get(ctx context.Context, name string) (s seenLock, remembered bool, err error) {
+	l.mu.Lock()
+	s, remembered = l.seen[name]
+	l.mu.Unlock()
+	if remembered {
+		return s, true, nil
+	}
+	s.Lock, s.revision, err = l.Read(ctx, name)
+	if errors.Is(err, job.ErrNotFound) {
+		s.Lock, err = job.Lock{Job: name}, nil
+	}
+	return s, false, err
+}
+
+// put stores the lock over the one that was seen.
+func (l *locks) put(ctx context.Context, next job.Lock, seen seenLock, nonce string) error {
+	next.Job, next.Nonce = seen.Job, nonce
+	revision, err := l.Write(ctx, next, seen.revision)
+	if err != nil {
+		l.forget(seen.Job)
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.seen) >= maxSeen {
+		clear(l.seen)
+	}
+	l.seen[next.Job] = seenLock{next, revision}
+	return nil
+}
+
+func (l *locks) forget(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.seen, name)
+}
+
+// enter asks the job's lock for a place, and notes the answer in the view. Whoever
+// is given a place holds it by a won write.
+func (t *task) enter(ctx context.Context) error {
+	name, ended := t.d.Slot.Job, map[job.Slot]bool{}
+	for range maxTurns {
+		seen, remembered, err := t.locks.get(ctx, name)
+		if err != nil {
+			return fmt.Errorf("read the lock of job %s: %w", name, err)
+		}
+		next, place, ask := seen.Enter(job.NewEntrant(t.d, t.view), ended)
+		switch {
+		case len(ask) > 0 && remembered:
+			t.locks.forget(name)
+			continue
+		case len(ask) > 0:
+			if err := t.learn(ctx, ask, ended); err != nil {
+				return err
+			}
+			continue
+		case !next.Same(seen.Lock):
+			err := t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
+			if errors.Is(err, job.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("write the lock of job %s: %w", name, err)
+			}
+		}
+		t.view.Place, t.entered = place, t.entered || next.Has(t.d.Slot)
+		return nil
+	}
+	t.view.Place = job.Place{Kind: job.PlaceCrowded}
+	return nil
+}
+
+// learn finds out which of the slots have an outcome. Only a record says so, as
+// the ledger's leader has it: one without a record has none yet, unless it is too
+// old ever to run.
+func (t *task) learn(ctx context.Context, slots []job.Slot, ended map[job.Slot]bool) error {
+	for _, s := range slots {
+		if t.cfg.Table.owes(s.Key(), t.cfg.Node.Name()) {
+			ended[s] = false // this node owes it its end
+			continue
+		}
+		rec, _, err := t.cfg.Ledger.Read(ctx, s)
+		switch {
+		case errors.Is(err, job.ErrNotFound):
+			ended[s] = !s.At.IsZero() && t.cfg.Now().Sub(s.At) > t.cfg.Horizon
+		case err != nil:
+			return fmt.Errorf("read slot %s, which is in the way: %w", s, err)
+		default:
+			ended[s] = rec.State.Final()
+		}
+	}
+	return nil
+}
+
+// leave takes the slot, which has its outcome, out of its job's lock, and wakes
+// those that have the place now. What fails here is mended by the next slot that
+// asks: a holder with an outcome holds nothing.
+func (t *task) leave() {
+	ctx := t.cfg.Node.Context()
+	places := 1
+	if t.view.Entry != nil {
+		places = t.view.Entry.Job.Places()
+	}
+	for range maxTurns {
+		seen, _, err := t.locks.get(ctx, t.d.Slot.Job)
+		if err == nil {
+			next, woken := seen.Leave(t.d.Slot, places)
+			if next.Same(seen.Lock) {
+				return
+			}
+			if err = t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name())); err == nil {
+				for _, s := range woken {
+					t.cfg.Wake(s)
+				}
+				return
+			}
+		}
+		if !errors.Is(err, job.ErrConflict) {
+			t.cfg.Logger.Warn("a lock was not left; the next slot sees to it", "slot", t.d.Slot.ID(), "error", err)
+			return
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/job"
+)
+
+// fleet is several consumers on one queue, one ledger and one set of locks, and
+// the subject on which they wake each other.
+type fleet struct {
+	*testing.T
+	benches []*bench
+	runs    *runs
+
+	mu       sync.Mutex
+	deaf     bool // wake-up calls are lost
+	listener []func(job.Slot)
+}
+
+// runs is what handlers did, in order.
+type runs struct {
+	mu     sync.Mutex
+	events []string
+	now    map[string]int // running, by job
+	most   map[string]int
+}
+
+func (r *runs) note(what string, run job.Run, change int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, what+" "+run.Slot.At.Format("05"))
+	r.now[run.Slot.Job] += change
+	r.most[run.Slot.Job] = max(r.most[run.Slot.Job], r.now[run.Slot.Job])
+}
+
+func (r *runs) said() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// newFleet has n nodes, each with a handler for job j that runs for d, or until
+// its context ends.
+func newFleet(t *testing.T, n int, j job.Job, d time.Duration) *fleet {
+	f := &fleet{T: t, runs: &runs{now: map[string]int{}, most: map[string]int{}}}
+	first := newBench(t)
+	store := memory.New()
+	for i := range n {
+		b := newBench(t)
+		b.queue, b.ledger = first.queue, first.ledger
+		b.node = newNode(string(rune('A' + i)))
+		b.cfg.Node, b.cfg.Ledger, b.cfg.Locks = b.node, b.ledger, store.Locks()
+		b.cfg.Wake, b.cfg.Listen = f.wake, f.listen
+		b.cfg.Cancel = f.cancel
+		b.handle(j, func(ctx context.Context, run job.Run) error {
+			f.runs.note("start", run, 1)
+			defer f.runs.note("end", run, -1)
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(d):
+				return nil
+			}
+		})
+		f.benches = append(f.benches, b)
+	}
+	return f
+}
+
+func (f *fleet) wake(s job.Slot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.listener {
+		if !f.deaf {
+			l(s)
+		}
+	}
+}
+
+func (f *fleet) listen(_ string, woken func(job.Slot)) func() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listener = append(f.listener, woken)
+	return func() {}
+}
+
+func (f *fleet) cancel(_ context.Context, node string, r job.CancelRequest) {
+	slot, _ := job.ParseSlotID(r.ID)
+	for _, b := range f.benches {
+		if b.node.name == node {
+			b.cfg.Table.Cancel(slot.Key(), r.Fence, r.Cause())
+		}
+	}
+}
+
+// run starts all and returns what stops them.
+func (f *fleet) run() (stop func()) {
+	var stops []func() error
+	for _, b := range f.benches {
+		stops = append(stops, b.run())
+	}
+	return func() {
+		for _, s := range stops {
+			_ = s()
+		}
+	}
+}
+
+func (f *fleet) publish() job.Slot { return f.benches[0].publish("report") }
+
+func (f *fleet) want(s job.Slot, state job.State, text string) {
+	f.Helper()
+	if r := f.benches[0].record(s); r.State != state || !strings.Contains(r.Error, text) {
+		f.Errorf("%s is %s (%s), want %s (%s)", s, r.State, r.Error, state, text)
+	}
+}
+
+func TestASkippedSlotSaysWhichSlotWasInItsWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapSkip}, 1500*time.Millisecond)
+		stop := f.run()
+		first := f.publish()
+		time.Sleep(time.Second)
+		second := f.publish()
+		time.Sleep(time.Second)
+		third := f.publish()
+		time.Sleep(3 * time.Second)
+		stop()
+		f.want(first, job.Succeeded, "")
+		f.want(second, job.Skipped, first.ID())
+		f.want(third, job.Succeeded, "")
+	})
+}
+
+func TestQueuedSlotsRunOneAfterTheOtherInTheirOrder(t *testing.T) {
+	t.Parallel()
+	for name, deaf := range map[string]bool{"woken": false, "with every wake-up call lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 3, job.Job{Name: "report", Overlap: job.OverlapQueue}, 2500*time.Millisecond)
+				f.deaf = deaf
+				stop := f.run()
+				var slots []job.Slot
+				began := time.Now()
+				for range 5 {
+					slots = append(slots, f.publish())
+					time.Sleep(time.Second)
+				}
+				for len(f.runs.said()) < 10 {
+					time.Sleep(10 * time.Millisecond)
+				}
+				took := time.Since(began)
+				stop()
+				var want []string
+				for _, s := range slots {
+					f.want(s, job.Succeeded, "")
+					want = append(want, "start "+s.At.Format("05"), "end "+s.At.Format("05"))
+				}
+				if got := f.runs.said(); !slices.Equal(got, want) {
+					t.Errorf("ran %q, want %q", got, want)
+				}
+				if most := 5*2500*time.Millisecond + 100*time.Millisecond; !deaf && took > most {
+					t.Errorf("took %v, want no pause between them", took)
+				}
+			})
+		})
+	}
+}
+
+func TestConcurrencyIsCountedOverTheFleet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, job.Job{Name: "report", Overlap: job.OverlapAllow, Concurrency: 2}, 1500*time.Millisecond)
+		stop := f.run()
+		for range 12 {
+			f.publish()
+			time.Sleep(time.Second)
+		}
+		for len(f.runs.said()) < 24 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		stop()
+		if most := f.runs.most["report"]; most != 2 {
+			t.Errorf("%d ran at once, want 2", most)
+		}
+	})
+}
+
+// The slot holds the lock, not its node.
+func TestADeadOwnerFreesNothingAndItsSlotIsResumedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue}, 5*time.Second)
+		a, b := f.benches[0], f.benches[1]
+		_ = a.run()
+		first := f.publish()
+		time.Sleep(time.Second)
+		a.node.lose(job.ErrLeaseLost)
+		b.node.kill("A")
+		stop := b.run()
+		second := f.publish()
+		for len(f.runs.said()) < 6 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		_ = stop()
+		f.want(first, job.Succeeded, "")
+		f.want(second, job.Succeeded, "")
+		at := func(s job.Slot) string { return s.At.Format("05") }
+		want := []string{"start " + at(first), "end " + at(first), "start " + at(first), "end " + at(first), "start " + at(second), "end " + at(second)}
+		if got := f.runs.said(); !slices.Equal(got, want) {
+			t.Errorf("ran %q, want %q", got, want)
+		}
+	})
+}
+
+// Its worker dies between the record and the lock.
+func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
+		b := f.benches[0]
+		gone := job.NewSlot("report", time.Now().Add(-time.Minute))
+		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: gone, At: gone.At}}}
+		if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.run()
+		s := f.publish()
+		b.settled(1)
+		_ = stop()
+		f.want(s, job.Succeeded, "")
+		if l, _, err := b.cfg.Locks.Read(t.Context(), "report"); err != nil || len(l.Holders) != 0 {
+			t.Errorf("the lock is %+v, %v, want it free", l, err)
+		}
+	})
+}
+
+func TestReplaceEndsTheOlderHandlerBeforeTheNewerOneStarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, job.Job{Name: "report", Overlap: job.OverlapReplace}, 3*time.Second)
+		stop := f.run()
+		first := f.publish()
+		time.Sleep(1500 * time.Millisecond)
+		second, came := f.publish(), time.Now()
+		for len(f.runs.said()) < 3 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(came); took > time.Second {
+			t.Errorf("the newer one started after %v", took)
+		}
+		time.Sleep(4 * time.Second)
+		stop()
+		f.want(first, job.Cancelled, "replaced by "+second.ID())
+		f.want(second, job.Succeeded, "")
+		at := func(s job.Slot) string { return s.At.Format("05") }
+		if got, want := f.runs.said(), []string{"start " + at(first), "end " + at(first), "start " + at(second), "end " + at(second)}; !slices.Equal(got, want) {
+			t.Errorf("ran %q, want %q", got, want)
+		}
+	})
+}
+
+// What waits for its next attempt is nobody's: it is ended where it stands.
+func TestReplaceEndsASlotThatWaitsForItsNextAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapReplace, Retry: job.Retry{Backoff: time.Hour, MaxBackoff: time.Hour}}, 0)
+		b := f.benches[0]
+		b.handlers["report"] = func(_ context.Context, run job.Run) error {
+			if f.runs.note("start", run, 0); len(f.runs.said()) == 1 {
+				return errors.New("no")
+			}
+			return nil
+		}
+		stop := b.run()
+		first := f.publish()
+		time.Sleep(time.Second)
+		second := f.publish()
+		time.Sleep(time.Second)
+		_ = stop()
+		f.want(first, job.Cancelled, "replaced by "+second.ID())
+		f.want(second, job.Succeeded, "")
+	})
+}
+
+func TestAParkedSlotTakesNoPlaceAndIsGivenBackAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue}, time.Hour)
+		b := f.benches[0]
+		b.cfg.Grace = -1
+		b.handle(job.Job{Name: "other"}, func(context.Context, job.Run) error { return nil })
+		stop := b.run()
+		f.publish()
+		for range 10 { // more than there are places
+			time.Sleep(time.Second)
+			f.publish()
+		}
+		other := b.publish("other")
+		time.Sleep(2 * time.Second)
+		f.want(other, job.Succeeded, "")
+		_ = stop()
+		naks := 0
+		for _, v := range b.queue.verdicts() {
+			if strings.HasPrefix(v, "nak report") {
+				naks++
+			}
+		}
+		if naks != 10+1 { // and the one that ran
+			t.Errorf("%d slots were given back, want 11: %q", naks, b.queue.verdicts())
+		}
+	})
+}
+
+// A slot that waits past its start deadline expires there, and out of the line.
+func TestASlotExpiresWhileItWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue, Deadline: 3 * time.Second}, 10*time.Second)
+		b := f.benches[0]
+		stop := b.run()
+		f.publish()
+		time.Sleep(time.Second)
+		late := f.publish()
+		time.Sleep(3500 * time.Millisecond)
+		f.want(late, job.Expired, "deadline")
+		if l, _, err := b.cfg.Locks.Read(t.Context(), "report"); err != nil || len(l.Waiting) != 0 {
+			t.Errorf("the lock is %+v, %v, want nobody in the line", l, err)
+		}
+		_ = stop()
+	})
+}

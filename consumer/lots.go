@@ -1,0 +1,156 @@
+package consumer
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// maxParked bounds the messages that one consumer keeps in hand for their
+	// turn; what comes beyond that is given back for a while.
+	maxParked = 256
+
+	// look is how soon the first of those that wait looks at the lock again by
+	// itself, should nobody wake it; each further one later, none later than
+	// lookAtLast.
+	look       = time.Second
+	lookAtLast = 30 * time.Second
+)
+
+// lots is where slots wait, in the hand of this process, for their turn in their
+// job's lock. They take no place from handlers meanwhile.
+type lots struct {
+	listen func(name string, woken func(job.Slot)) (stop func())
+
+	mu     sync.Mutex
+	byJob  map[string]*lot
+	parked int
+}
+
+// lot is the parked slots of one job. It listens while there are any.
+type lot struct {
+	slots map[job.Slot]chan struct{}
+	stop  func()
+}
+
+func newLots(listen func(string, func(job.Slot)) func()) *lots {
+	return &lots{listen: listen, byJob: map[string]*lot{}}
+}
+
+// enter parks a slot; woken is closed when somebody says that its turn has come.
+// ok is false when there is no room.
+func (l *lots) enter(s job.Slot) (woken <-chan struct{}, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parked >= maxParked {
+		return nil, false
+	}
+	l.parked++
+	here := l.byJob[s.Job]
+	if here == nil {
+		here = &lot{slots: map[job.Slot]chan struct{}{}}
+		here.stop = l.listen(s.Job, l.wake)
+		l.byJob[s.Job] = here
+	}
+	c := make(chan struct{})
+	here.slots[s] = c
+	return c, true
+}
+
+func (l *lots) wake(s job.Slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if here := l.byJob[s.Job]; here != nil && here.slots[s] != nil {
+		close(here.slots[s])
+		here.slots[s] = nil
+	}
+}
+
+func (l *lots) leave(s job.Slot) {
+	l.mu.Lock()
+	here := l.byJob[s.Job]
+	delete(here.slots, s)
+	l.parked--
+	last := len(here.slots) == 0
+	if last {
+		delete(l.byJob, s.Job)
+	}
+	l.mu.Unlock()
+	if last {
+		here.stop()
+	}
+}
+
+// size is how many slots are parked.
+func (l *lots) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.parked
+}
+
+// park keeps the message in hand until its slot's turn may have come. It reports
+// false when the message is to be given back instead, after the returned time.
+func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
+	place := t.view.Place
+	if place.Displaces != (job.Slot{}) {
+		t.displace(ctx, place.Displaces)
+	}
+	woken, ok := t.lots.enter(t.d.Slot)
+	if !ok {
+		return false, look + rand.N(lookAtLast)
+	}
+	defer t.lots.leave(t.d.Slot)
+	t.free()
+	timer := time.NewTimer(t.nextLook(place))
+	defer timer.Stop()
+	select {
+	case <-woken:
+	case <-timer.C:
+	case <-t.stopping:
+		return false, 0
+	case <-ctx.Done():
+		return false, 0
+	}
+	// Its turn has come: it does not stand in line once more, for a place of this
+	// worker, while all of the job wait for it.
+	return true, 0
+}
+
+// nextLook is when a parked slot looks again by itself. The one that displaces
+// another is in a hurry; one that has a start deadline looks right after it.
+func (t *task) nextLook(p job.Place) time.Duration {
+	d := min(look*time.Duration(p.Ahead+1), lookAtLast)
+	if p.Displaces != (job.Slot{}) {
+		d = look / 4
+	}
+	if by, ok := job.StartBy(t.d, *t.view.Entry); ok {
+		if left := by.Sub(t.cfg.Now()) + time.Millisecond; left > 0 {
+			d = min(d, left)
+		}
+	}
+	return d
+}
+
+// displace has the holder ended that a newer slot is to replace. A running one is
+// its owner's to end: it is asked, again at each look. One that waits for its next
+// attempt is nobody's, and is ended here.
+func (t *task) displace(ctx context.Context, holder job.Slot) {
+	rec, revision, err := t.cfg.Ledger.Read(ctx, holder)
+	if err == nil && rec.State == job.Running {
+		t.cfg.Cancel(ctx, rec.Node, job.CancelRequest{V: job.Version, ID: holder.ID(), Fence: revision, Replaced: true, By: t.d.Slot.ID()})
+		return
+	}
+	if err == nil && rec.State == job.Retrying {
+		d := job.Delivery{Message: job.Message{Slot: holder}}
+		end := job.Cancel(d, job.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, job.ReplacedBy(t.d.Slot))
+		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+		if revision, err = t.cfg.Ledger.Write(ctx, end, revision); err == nil {
+			t.emit(end, revision)
+		}
+	}
+	// An error is no harm: the next look finds what there is then.
+}

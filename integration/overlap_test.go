@@ -1,0 +1,132 @@
+//go:build unix
+
+package integration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Each run of a slot says when it starts and ends; it lasts longer than the time
+// to the next slot.
+const longRun = `echo "start $CRONCE_SLOT_ID" >>touched
+trap 'echo "stop $CRONCE_SLOT_ID" >>touched; exit 1' TERM
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 0.1; done
+echo "end $CRONCE_SLOT_ID" >>touched`
+
+// checkNoOverlap fails where a run starts before the one before it has ended.
+func checkNoOverlap(t *testing.T, lines []string) {
+	t.Helper()
+	running := ""
+	for _, line := range lines {
+		what, id, _ := strings.Cut(line, " ")
+		switch {
+		case what == "start" && running != "" && running != id:
+			t.Errorf("%s started while %s ran:\n%s", id, running, strings.Join(lines, "\n"))
+			return
+		case what == "start":
+			running = id
+		default:
+			running = ""
+		}
+	}
+}
+
+// byState lists the slots of the job by what became of them.
+func (s *site) byState(job string) map[string][]slotRow {
+	all := map[string][]slotRow{}
+	for _, row := range s.slots("--job", job) {
+		all[row.State] = append(all[row.State], row)
+	}
+	return all
+}
+
+// Several workers, slots every second, each run 1.5 s: what each policy makes of it.
+func TestARunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
+	t.Parallel()
+	for policy, check := range map[string]func(*testing.T, map[string][]slotRow){
+		"skip": func(t *testing.T, by map[string][]slotRow) {
+			for _, row := range by["skipped"] {
+				if !strings.Contains(row.Error, "slot tick:") || strings.Contains(row.Error, row.ID) {
+					t.Errorf("%s was skipped and does not say for which slot: %q", row.ID, row.Error)
+				}
+			}
+			if len(by["skipped"]) < 2 || len(by["succeeded"]) < 2 {
+				t.Errorf("%d skipped, %d succeeded", len(by["skipped"]), len(by["succeeded"]))
+			}
+		},
+		"queue": func(t *testing.T, by map[string][]slotRow) {
+			byStart := slices.Clone(by["succeeded"])
+			slices.SortFunc(byStart, func(a, b slotRow) int { return a.Started.Compare(b.Started) })
+			if !slices.EqualFunc(byStart, by["succeeded"], func(a, b slotRow) bool { return a.ID == b.ID }) {
+				t.Errorf("they did not run in their order: %+v", byStart)
+			}
+			if len(by["skipped"]) > 0 || len(by["succeeded"]) < 4 {
+				t.Errorf("%d skipped, %d succeeded", len(by["skipped"]), len(by["succeeded"]))
+			}
+		},
+		"latest": func(t *testing.T, by map[string][]slotRow) {
+			if len(by["skipped"]) < 1 || len(by["succeeded"]) < 3 {
+				t.Errorf("%d skipped, %d succeeded", len(by["skipped"]), len(by["succeeded"]))
+			}
+		},
+		"replace": func(t *testing.T, by map[string][]slotRow) {
+			if len(by["cancelled"]) < 3 {
+				t.Errorf("%d cancelled", len(by["cancelled"]))
+			}
+			for _, row := range by["cancelled"] {
+				if !strings.Contains(row.Error, "replaced by tick:") {
+					t.Errorf("%s was cancelled for %q", row.ID, row.Error)
+				}
+			}
+		},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.startServer("127.0.0.1:0")
+			s.connect()
+			file := s.jobs(longRun, "name: tick, schedule: '* * * * * *', overlap: "+policy)
+			for _, name := range []string{"w1", "w2", "w3"} {
+				s.worker(name, file, "--lease", lease.String())
+			}
+			eventually(t, 20*time.Second, "the first run", func() bool { return len(s.touched()) > 0 })
+			eventually(t, 40*time.Second, "nine slots", func() bool {
+				by := s.byState("tick")
+				return len(by["succeeded"])+len(by["skipped"])+len(by["cancelled"]) >= 9
+			})
+			by := s.byState("tick")
+			check(t, by)
+			checkNoOverlap(t, s.touched())
+		})
+	}
+}
+
+// The worker of a slot dies: the slot keeps its place, is resumed by another, and
+// then the next one has its turn. Nothing is reset by hand.
+func TestTheLockOfACrashedRunFreesItself(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.startServer("127.0.0.1:0")
+	s.connect()
+	file := s.jobs(`echo "start $CRONCE_SLOT_ID" >>touched
+if [ "$CRONCE_ATTEMPT" = 1 ] && [ ! -e died ]; then touch died; sleep 60; fi
+echo "end $CRONCE_SLOT_ID" >>touched`, "name: tick, schedule: '*/2 * * * * *', overlap: skip")
+	first := s.worker("w1", file, "--lease", lease.String())
+	eventually(t, 20*time.Second, "the first run", func() bool { return len(s.touched()) > 0 })
+	s.worker("w2", file, "--lease", lease.String())
+	first.kill()
+	id := strings.TrimPrefix(s.touched()[0], "start ")
+	if r := s.ends(id, "succeeded", lease+20*time.Second); r.Attempt != 2 {
+		t.Errorf("%s succeeded at attempt %d, want 2", id, r.Attempt)
+	}
+	eventually(t, 20*time.Second, "the slots after it", func() bool { return len(s.byState("tick")["succeeded"]) >= 4 })
+	for _, row := range s.byState("tick")["skipped"] {
+		if !strings.Contains(row.Error, id) {
+			t.Errorf("%s was skipped for %q, want for %s", row.ID, row.Error, id)
+		}
+	}
+	checkNoOverlap(t, s.touched())
+}

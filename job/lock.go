@@ -1,0 +1,310 @@
+package job
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// MaxLockWaiting is how many slots of one job wait in its lock's value; more come
+// back by themselves and try again.
+const MaxLockWaiting = 100
+
+// Lock is the value of lock.<job> in the state bucket: which slots hold the places
+// of a job whose slots may not all run beside each other, and which wait for one.
+//
+// Invariants:
+//   - A slot holds its place from before its first claim until its outcome is in
+//     the ledger: retries, takeovers and the time between them included. Only its
+//     record, read at the leader, says that it has ended; a dead owner says nothing.
+//   - It is written by Create and by Update at a revision only, never deleted: a
+//     writer who slept cannot take away what was given to another meanwhile.
+//   - There are never more holders than places, but for a job whose places were
+//     reduced by an edit.
+type Lock struct {
+	Job     string
+	Holders []LockSlot
+
+	// Waiting is in the order of LockSlot.At, at most MaxLockWaiting of them.
+	Waiting []LockSlot
+
+	// Newest is the newest slot published on time that has come here under
+	// OverlapLatest or OverlapReplace: older ones are too late.
+	Newest time.Time
+
+	Nonce string
+	Extra Extra
+}
+
+// LockSlot is one slot in a lock.
+type LockSlot struct {
+	Slot Slot
+
+	// At is the slot's place in the order: its instant, of a triggered run the
+	// time of its publication.
+	At time.Time
+
+	// OnTime says that it was published on time, so that a newer one may displace
+	// it by its job's policy.
+	OnTime bool
+
+	// Since is when it came in, by the corrected clock of who wrote it.
+	Since time.Time
+}
+
+// Entrant is a slot that asks for a place.
+type Entrant struct {
+	LockSlot
+	Policy Overlap
+
+	// Places is how many slots of the job may run at once.
+	Places int
+
+	// Begun says that the slot has attempts behind it: whatever became of the
+	// lock, it is not skipped any more.
+	Begun bool
+}
+
+// PlaceKind is what a lock says to an entrant.
+type PlaceKind int
+
+const (
+	// PlaceUnasked: nobody has asked yet.
+	PlaceUnasked PlaceKind = iota
+	// PlaceHeld: it has a place, once the lock that says so is stored.
+	PlaceHeld
+	// PlaceWaits: it stands in the lock, and has its turn later.
+	PlaceWaits
+	// PlaceCrowded: more wait than the lock holds; it is to come back.
+	PlaceCrowded
+	// PlaceBarred: by its policy it is left out; Place.InWay was in its way.
+	PlaceBarred
+	// PlaceDisplaced: by its policy it is to end; Place.InWay came after it.
+	PlaceDisplaced
+)
+
+// Place is a lock's answer.
+type Place struct {
+	Kind PlaceKind
+
+	// InWay is the slot that PlaceBarred and PlaceDisplaced speak of.
+	InWay Slot
+
+	// Ahead is how many slots that wait have their turn before this one.
+	Ahead int
+
+	// Displaces is the holder that has to end for this slot; zero for none.
+	Displaces Slot
+}
+
+// Guarded reports whether a slot of the job needs a place in its lock.
+func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow || j.Concurrency > 0 }
+
+// Places is how many slots of the job may run at once: Concurrency, else one.
+func (j Job) Places() int { return max(1, j.Concurrency) }
+
+// NewEntrant is the delivered slot as it asks for a place. v.Entry must be known.
+func NewEntrant(d Delivery, v View) Entrant {
+	j := v.Entry.Job.WithDefaults()
+	at := d.Slot.At
+	if at.IsZero() {
+		at = d.Published
+	}
+	late := d.CaughtUp || d.Backfill || d.Offer > 0 || d.Slot.Token != ""
+	begun := v.Record != nil && len(v.Record.Attempts) > 0
+	return Entrant{
+		LockSlot: LockSlot{Slot: d.Slot, At: at.UTC(), OnTime: !late && !begun, Since: v.Now.UTC()},
+		Policy:   j.Overlap, Places: j.Places(), Begun: begun,
+	}
+}
+
+// Enter answers an entrant, and returns the lock as it has to be stored for the
+// answer to hold. ended says of slots in the lock whether they have an outcome;
+// those that must be known first are returned in ask, and nothing else then.
+func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []Slot) {
+	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
+	newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace
+	holds := find(l.Holders, e.Slot) >= 0
+	if e.Policy == OverlapReplace {
+		if i := slices.IndexFunc(l.Waiting, func(w LockSlot) bool { return w.OnTime && w.after(e.LockSlot) }); i >= 0 && (holds || e.Begun) {
+			return l, Place{Kind: PlaceDisplaced, InWay: l.Waiting[i].Slot}, nil
+		}
+	}
+	if holds {
+		return l, Place{Kind: PlaceHeld}, nil
+	}
+	if newest && e.OnTime && e.At.Before(l.Newest) {
+		return l, Place{Kind: PlaceBarred, InWay: l.newestSlot(e)}, nil
+	}
+	ahead := slices.DeleteFunc(slices.Clone(l.Waiting), func(w LockSlot) bool {
+		return w.Slot == e.Slot || w.after(e.LockSlot) || newest && e.OnTime && w.OnTime
+	})
+	free := e.Places - len(l.Holders)
+	if len(ahead) >= free {
+		if ask = unknown(l.Holders, ahead, free, ended); len(ask) > 0 {
+			return Lock{}, Place{}, ask
+		}
+		return l.refuse(e, ahead, free)
+	}
+	next = l.remember(e)
+	next.Waiting = next.unlisted(e)
+	next.Holders = append(next.Holders, e.LockSlot)
+	return next, Place{Kind: PlaceHeld}, nil
+}
+
+// refuse answers an entrant for which there is no place now.
+func (l Lock) refuse(e Entrant, ahead []LockSlot, free int) (Lock, Place, []Slot) {
+	if e.Policy == OverlapSkip && e.OnTime {
+		inWay := append(slices.Clone(l.Holders), ahead...)[0].Slot
+		return l, Place{Kind: PlaceBarred, InWay: inWay}, nil
+	}
+	p := Place{Kind: PlaceWaits, Ahead: len(ahead)}
+	if e.Policy == OverlapReplace && e.OnTime && free <= 0 {
+		oldest := slices.MinFunc(l.Holders, order)
+		p.Displaces = oldest.Slot
+	}
+	if find(l.Waiting, e.Slot) >= 0 {
+		return l, p, nil
+	}
+	next := l.remember(e)
+	next.Waiting = append(next.unlisted(e), e.LockSlot)
+	slices.SortStableFunc(next.Waiting, order)
+	if len(next.Waiting) > MaxLockWaiting {
+		next.Waiting = next.Waiting[:MaxLockWaiting]
+		if find(next.Waiting, e.Slot) < 0 {
+			return l, Place{Kind: PlaceCrowded}, nil
+		}
+	}
+	return next, p, nil
+}
+
+// Leave takes a slot out of the lock, for good, and gives the places that are free
+// to those that wait: they are woken.
+func (l Lock) Leave(s Slot, places int) (next Lock, woken []Slot) {
+	next = l.without(func(o LockSlot) bool { return o.Slot == s })
+	for len(next.Holders) < max(1, places) && len(next.Waiting) > 0 {
+		next.Holders = append(next.Holders, next.Waiting[0])
+		woken = append(woken, next.Waiting[0].Slot)
+		next.Waiting = next.Waiting[1:]
+	}
+	return next, woken
+}
+
+// Has reports whether the slot holds a place or waits for one.
+func (l Lock) Has(s Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waiting, s) >= 0 }
+
+// Same reports whether two locks say the same, whoever wrote them.
+func (l Lock) Same(o Lock) bool {
+	same := func(a, b LockSlot) bool { return a.Slot == b.Slot }
+	return slices.EqualFunc(l.Holders, o.Holders, same) && slices.EqualFunc(l.Waiting, o.Waiting, same) && l.Newest.Equal(o.Newest)
+}
+
+// without is a copy that shares nothing with l.
+func (l Lock) without(gone func(LockSlot) bool) Lock {
+	l.Holders = slices.DeleteFunc(slices.Clone(l.Holders), gone)
+	l.Waiting = slices.DeleteFunc(slices.Clone(l.Waiting), gone)
+	return l
+}
+
+// remember notes the newest slot under a policy that lets only the newest run.
+func (l Lock) remember(e Entrant) Lock {
+	if newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace; newest && e.OnTime && e.At.After(l.Newest) {
+		l.Newest = e.At
+	}
+	return l
+}
+
+// unlisted are those that wait on beside the entrant: not itself, and by its
+// policy not those that it displaces.
+func (l Lock) unlisted(e Entrant) []LockSlot {
+	newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace
+	return slices.DeleteFunc(l.Waiting, func(w LockSlot) bool {
+		return w.Slot == e.Slot || newest && e.OnTime && w.OnTime
+	})
+}
+
+// newestSlot is the one that an older entrant came too late for.
+func (l Lock) newestSlot(e Entrant) Slot {
+	for _, s := range slices.Concat(l.Holders, l.Waiting) {
+		if s.At.Equal(l.Newest) {
+			return s.Slot
+		}
+	}
+	return NewSlot(e.Slot.Job, l.Newest)
+}
+
+// unknown are the slots that must be known to have no outcome before an entrant
+// is refused: the holders when no place is free, else those that would go first.
+func unknown(holders, ahead []LockSlot, free int, ended map[Slot]bool) (ask []Slot) {
+	inWay := holders
+	if free > 0 {
+		inWay = ahead
+	}
+	for _, s := range inWay {
+		if _, known := ended[s.Slot]; !known {
+			ask = append(ask, s.Slot)
+		}
+	}
+	return ask
+}
+
+func find(slots []LockSlot, s Slot) int {
+	return slices.IndexFunc(slots, func(l LockSlot) bool { return l.Slot == s })
+}
+
+func (s LockSlot) after(o LockSlot) bool { return order(s, o) > 0 }
+
+func order(a, b LockSlot) int {
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Slot.ID(), b.Slot.ID()))
+}
+
+type lockWire struct {
+	V       int            `json:"v"`
+	Job     string         `json:"job"`
+	Holders []lockSlotWire `json:"holders"`
+	Waiting []lockSlotWire `json:"waiting,omitempty"`
+	Newest  time.Time      `json:"newest,omitzero"`
+	Nonce   string         `json:"nonce"`
+}
+
+type lockSlotWire struct {
+	ID     string    `json:"id"`
+	At     time.Time `json:"at"`
+	OnTime bool      `json:"on_time,omitempty"`
+	Since  time.Time `json:"since"`
+}
+
+// MarshalJSON writes the value of the key lock.<job>.
+func (l Lock) MarshalJSON() ([]byte, error) {
+	list := func(slots []LockSlot) []lockSlotWire {
+		wire := make([]lockSlotWire, len(slots))
+		for i, s := range slots {
+			wire[i] = lockSlotWire{s.Slot.ID(), s.At.UTC(), s.OnTime, s.Since.UTC()}
+		}
+		return wire
+	}
+	return encode(lockWire{Version, l.Job, list(l.Holders), list(l.Waiting), l.Newest.UTC(), l.Nonce}, l.Extra)
+}
+
+// DecodeLock reads the value of a key lock.<job>.
+func DecodeLock(data []byte) (Lock, error) {
+	var w lockWire
+	extra, err := decode("lock", data, &w)
+	if err != nil {
+		return Lock{}, err
+	}
+	l := Lock{Job: w.Job, Newest: w.Newest, Nonce: w.Nonce, Extra: extra}
+	for _, part := range []struct {
+		from []lockSlotWire
+		to   *[]LockSlot
+	}{{w.Holders, &l.Holders}, {w.Waiting, &l.Waiting}} {
+		for _, s := range part.from {
+			slot, err := ParseSlotID(s.ID)
+			if err != nil {
+				return Lock{}, err
+			}
+			*part.to = append(*part.to, LockSlot{slot, s.At, s.OnTime, s.Since})
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,61 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+)
+
+// Locks keeps one lock per job that guards its slots against overlap, in the state
+// bucket. Its methods are safe for concurrent use. There is no way to delete one:
+// a lock is set free by a write at its revision.
+type Locks struct{ s *Store }
+
+func (l *Locks) bucket() bucket { return l.s.bucket("state") }
+
+// lockKey: names of jobs have no dots, so that no key of another kind is like it.
+func lockKey(job string) string { return "lock." + job }
+
+// Read returns the job's lock and its revision, as the stream's leader has it.
+// Errors are those of Ledger.Read.
+func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+	e, err := l.bucket().read(ctx, lockKey(name))
+	if err != nil {
+		return job.Lock{}, e.revision, err
+	}
+	lock, err := job.DecodeLock(e.data)
+	return lock, e.revision, err
+}
+
+// Write stores the lock if revision is the last one of its job: 0 creates.
+// Errors are those of Ledger.Write.
+func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+	return l.bucket().encode(ctx, lockKey(lock.Job), lock.Nonce, lock, revision)
+}
+
+func (l *Locks) subject(name string) string { return l.s.namespace + ".lock." + name }
+
+// Wake tells whoever listens that a slot which waited in its job's lock has its
+// place. It is core NATS: nobody may depend on it.
+func (l *Locks) Wake(s job.Slot) error {
+	return l.s.conn().Publish(l.subject(s.Job), []byte(s.ID()))
+}
+
+// Listen calls f for each slot of the job that Wake tells of, until stop is
+// called. f must not block.
+func (l *Locks) Listen(name string, f func(job.Slot)) (stop func(), err error) {
+	if err := job.ValidateName("job", name); err != nil {
+		return nil, err
+	}
+	sub, err := l.s.conn().Subscribe(l.subject(name), func(m *nats.Msg) {
+		if slot, err := job.ParseSlotID(string(m.Data)); err == nil {
+			f(slot)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", l.subject(name), err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
