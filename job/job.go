@@ -303,6 +303,9 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// MarshalJSON writes the plan as it stands in the registry.
+func (p Plan) MarshalJSON() ([]byte, error) { return json.Marshal(p.wire()) }
+
 // wire has one spelling for equal plans: whoever compares two compares this.
 func (p Plan) wire() planWire {
 	var exclude []string

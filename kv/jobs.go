@@ -16,7 +16,7 @@ type Jobs struct{ s *Store }
 func (j *Jobs) bucket() bucket { return j.s.bucket("jobs") }
 
 // Read returns the job's entry and its revision, as the stream's leader has it.
-// Errors are those of Ledger.Read.
+// Errors are those of Ledger.Read, and *job.EntryError.
 func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error) {
 	e, err := j.bucket().read(ctx, name)
 	if err != nil {
@@ -39,7 +39,8 @@ func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
 }
 
 // List returns the entries, oldest write first. Those that cannot be read are
-// left out and named by the error, beside which the others are returned.
+// left out; the error, beside which the others are returned, joins a
+// *job.EntryError for each.
 func (j *Jobs) List(ctx context.Context) ([]job.Entry, error) {
 	var entries []job.Entry
 	var bad []error
@@ -87,7 +88,7 @@ func (j *Jobs) decode(e entry) (job.Entry, error) {
 		err = fmt.Errorf("%w job definition: it names %q", job.ErrInvalid, d.Job.Name)
 	}
 	if err != nil {
-		return job.Entry{}, fmt.Errorf("%s/%s: %w", b.name, b.key(e.subject), err)
+		return job.Entry{}, &job.EntryError{Name: b.key(e.subject), Revision: e.revision, Time: e.time.UTC(), Err: err}
 	}
 	return d, nil
 }

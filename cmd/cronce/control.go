@@ -38,21 +38,24 @@ func (a *app) who() string {
 
 // onJob hands f the namespace and a job's name that may be one: a name that cannot
 // be is refused before anything is asked.
-func (a *app) onJob(ctx context.Context, as, name string, f func(context.Context, reader, string) error) error {
+func (a *app) onJob(ctx context.Context, as, name string, f func(reader, context.Context, string) error) error {
 	if err := job.ValidateName("job", name); err != nil {
 		return usage(err)
 	}
 	return a.read(ctx, as, func(ctx context.Context, r reader) error {
-		return r.ofJob(ctx, name, f(ctx, r, name))
+		return r.ofJob(ctx, name, f(r, ctx, name))
 	})
 }
 
 // ofJob adds to an error of an operation on one job what to do next.
 func (r reader) ofJob(ctx context.Context, name string, err error) error {
 	var conflict *control.ConflictError
+	var broken *job.EntryError
 	switch {
+	case errors.As(err, &broken):
+		return try(oneLine(err), "cronce job apply, or cronce job rm "+name)
 	case errors.As(err, &conflict) && !conflict.Removed:
-		return try(err, "cronce job ls, and then the same again")
+		return try(err, "cronce job show "+name+", and then the same again")
 	case errors.As(err, &conflict):
 		return try(err, "the same again")
 	case errors.Is(err, job.ErrNotFound):

@@ -9,12 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
 func newJobCommand(a *app) *cobra.Command {
-	return newGroup("job", "The jobs in the registry", newJobListCommand(a), newJobApplyCommand(a), newJobReleaseCommand(a), newJobRemoveCommand(a))
+	return newGroup("job", "The jobs in the registry",
+		newJobListCommand(a), newJobShowCommand(a), newJobNextCommand(a), newJobApplyCommand(a), newJobRemoveCommand(a),
+		newJobPauseCommand(a), newJobResumeCommand(a), newJobReleaseCommand(a))
 }
 
 func newJobListCommand(a *app) *cobra.Command {
@@ -26,10 +29,12 @@ each runs next, its newest slot that has a record, what became of that, and how
 many live nodes have a handler for the job.
 
 With -o json, a line for each; what is absent is omitted. A paused job has no next
-slot:
+slot. Of a job whose stored definition cannot be read only the name and the
+revision are certain, and broken says why; it has no slots, and disables no other:
 
   {"job":"report","schedule":"0 7 * * MON-FRI","timezone":"Europe/Berlin","queue":"default","revision":7,"owner":"file",
-   "paused":false,"next":"2026-11-23T06:00:00Z","last":"2026-11-20T06:00:00Z","last_state":"succeeded","handlers":3}`,
+   "paused":false,"next":"2026-11-23T06:00:00Z","last":"2026-11-20T06:00:00Z","last_state":"succeeded","handlers":3}
+  {"job":"backup","schedule":"","timezone":"","queue":"","revision":9,"paused":false,"handlers":0,"broken":"..."}`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.read(cmd.Context(), "job ls", func(ctx context.Context, r reader) error {
@@ -58,39 +63,43 @@ type jobRow struct {
 	Last      time.Time `json:"last,omitzero"`
 	LastState job.State `json:"last_state,omitempty"`
 	Handlers  int       `json:"handlers"`
+	Broken    string    `json:"broken,omitempty"`
 }
 
 func (r reader) jobs(ctx context.Context) ([]jobRow, error) {
 	entries, err := r.Jobs().List(ctx)
-	if err != nil && !r.unreadable(err) {
-		return nil, err
-	}
-	r.alive()
-	nodes, _, err := r.nodes(ctx)
+	broken, err := control.Broken(err)
 	if err != nil {
 		return nil, err
 	}
-	handlers := map[string]int{}
-	for _, n := range nodes {
-		if n.State == job.NodeAlive && n.Worker {
-			for _, name := range n.handlers {
-				handlers[name]++
-			}
-		}
+	r.alive()
+	now, err := r.brokerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := r.control().Workers(ctx, now)
+	if err != nil {
+		return nil, err
 	}
 	newest, err := r.newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]jobRow, 0, len(entries))
+	rows := make([]jobRow, 0, len(entries)+len(broken))
 	for _, e := range entries {
 		row, err := newJobRow(e, r.now())
 		if err != nil && !r.unreadable(err) {
 			return nil, err
 		}
-		last := newest[row.Job]
-		row.Last, row.LastState, row.Handlers = last.at, last.state, handlers[row.Job]
+		row.Handlers = len(workers.Of(e.Job))
 		rows = append(rows, row)
+	}
+	for _, b := range broken {
+		rows = append(rows, jobRow{Job: b.Name, Revision: b.Revision, Broken: oneLine(b.Err).Error()})
+	}
+	for i := range rows {
+		last := newest[rows[i].Job]
+		rows[i].Last, rows[i].LastState = last.at, last.state
 	}
 	slices.SortFunc(rows, func(x, y jobRow) int { return cmp.Compare(x.Revision, y.Revision) })
 	return rows, nil
@@ -143,6 +152,8 @@ func (r reader) newest(ctx context.Context) (map[string]lastSlot, error) {
 func (j jobRow) cells(now time.Time) []string {
 	next, last := "-", "-"
 	switch {
+	case j.Broken != "":
+		return []string{j.Job, brief("broken: "+j.Broken, 24), "-", "-", "never", "-", dash(string(j.LastState)), "-"}
 	case j.Paused:
 		next = "paused"
 	case !j.Next.IsZero():

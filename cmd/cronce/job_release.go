@@ -21,9 +21,7 @@ With -o json; changed is false when no operator held the job:
 		Example: "  cronce job release report",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onJob(cmd.Context(), "job release", args[0], func(ctx context.Context, r reader, name string) error {
-				return r.release(ctx, name)
-			})
+			return a.onJob(cmd.Context(), "job release", args[0], reader.release)
 		},
 	}
 }

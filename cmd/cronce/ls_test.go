@@ -233,7 +233,7 @@ func TestJobLs(t *testing.T) {
 		{Name: "b", State: job.NodeAlive, Worker: true, Handlers: []string{"report"}},
 		{Name: "c", State: job.NodeFenced, Worker: true, Handlers: []string{"report"}},
 	} {
-		n.Lease = time.Hour
+		n.Lease, n.Queues = time.Hour, []string{job.DefaultQueue}
 		f.join(t, n)
 	}
 	golden(t, "job_ls.json", f.ok(t, "job", "ls", "-o", "json"))

@@ -57,27 +57,39 @@ With -o json it prints a line for each slot, with -f also the job's name:
 	flags.StringVar(&f.timezone, "tz", "", "IANA time `zone` (default UTC)")
 	flags.StringVar(&f.gap, "dst-gap", "", "a wall time that the clocks skip runs `after` the gap, or skip (default after)")
 	flags.StringVar(&f.overlap, "dst-overlap", "", "a wall time that comes twice runs at its `first` occurrence, second or both (default first)")
-	flags.StringVar(&f.from, "from", "", "list slots strictly after this RFC 3339 `time` (default now)")
-	flags.StringVar(&f.until, "until", "", "list slots before this RFC 3339 `time`")
-	flags.IntVar(&f.count, "count", 10, "list at most `N` slots")
+	f.addTimes(cmd)
 	complete(cmd, "dst-gap", string(job.GapAfter), string(job.GapSkip))
 	complete(cmd, "dst-overlap", string(job.RepeatFirst), string(job.RepeatSecond), string(job.RepeatBoth))
 	return cmd
 }
 
-func (f *nextFlags) check(cmd *cobra.Command, args []string, now time.Time) (err error) {
+// addTimes adds the flags that bound the slots.
+func (f *nextFlags) addTimes(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "", "list slots strictly after this RFC 3339 `time` (default now)")
+	flags.StringVar(&f.until, "until", "", "list slots before this RFC 3339 `time`")
+	flags.IntVar(&f.count, "count", 10, "list at most `N` slots")
+}
+
+func (f *nextFlags) check(cmd *cobra.Command, args []string, now time.Time) error {
 	switch {
 	case len(args) == 1 && f.file != "":
 		return errors.New("SPEC and -f exclude each other")
 	case len(args) == 0 && f.file == "":
 		return errors.New("next needs a SPEC, in quotes, or -f FILE")
-	case f.count < 1:
-		return fmt.Errorf("invalid --count %d: at least 1", f.count)
 	}
 	for _, name := range []string{"tz", "dst-gap", "dst-overlap"} {
 		if f.file != "" && cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s goes with a SPEC: in a file each job says it for itself", name)
 		}
+	}
+	return f.times(now)
+}
+
+// times reads the flags of addTimes.
+func (f *nextFlags) times(now time.Time) (err error) {
+	if f.count < 1 {
+		return fmt.Errorf("invalid --count %d: at least 1", f.count)
 	}
 	f.after = now
 	if f.from != "" {

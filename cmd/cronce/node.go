@@ -143,7 +143,6 @@ func newNodeRow(n job.Node, heartbeat, now time.Time) nodeRow {
 		Producer: n.Producer, Worker: n.Worker, Queues: n.Queues, Running: n.Running,
 		ClockOffset: float64(n.ClockOffset.Microseconds()) / 1000, Tzdata: n.Tzdata, Version: n.Version,
 		FencedBy: n.FencedBy, FencedAt: n.FencedAt,
-		handlers: n.Handlers,
 	}
 }
 

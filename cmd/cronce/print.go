@@ -43,7 +43,11 @@ func printRows[T any](a *app, rows []T, none, header string, cells func(T) []str
 	w := newTable(a.stdout)
 	fmt.Fprintln(w, header)
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(cells(row), "\t"))
+		columns := cells(row)
+		for i, cell := range columns {
+			columns[i] = plain(cell)
+		}
+		fmt.Fprintln(w, strings.Join(columns, "\t"))
 	}
 	return w.Flush()
 }

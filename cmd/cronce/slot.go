@@ -60,7 +60,7 @@ that began:
 				if err != nil {
 					return err
 				}
-				return printRows(a, slots, "no slots", "SLOT\tSTATE\tTRY\tLATE\tTOOK\tNODE OR ERROR", slotRow.cells)
+				return printRows(a, slots, "no slots", slotHeader, slotRow.cells)
 			})
 		},
 	}
@@ -198,6 +198,8 @@ func (s slotRow) when() time.Time {
 	}
 	return s.Slot
 }
+
+const slotHeader = "SLOT\tSTATE\tTRY\tLATE\tTOOK\tNODE OR ERROR"
 
 func (s slotRow) cells() []string {
 	attempt, late, took, detail := "-", "-", "-", s.Node

@@ -194,7 +194,7 @@ func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) 
 	case errors.Is(err, job.ErrNotFound):
 		old = nil
 	case errors.Is(err, job.ErrVersion):
-		return fmt.Errorf("job %s: a newer program wrote it: %w", name, err)
+		return fmt.Errorf("a newer program wrote it: %w", err)
 	case errors.Is(err, job.ErrInvalid):
 		old, e.Broken = nil, err
 	case err != nil:

@@ -89,6 +89,17 @@ func (e *ConflictError) Error() string {
 // Is answers to job.ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == job.ErrConflict }
 
+// read reads a job's entry at the registry's leader. *job.EntryError: what stands
+// there is broken.
+func (c *Control) read(ctx context.Context, name string) (job.Entry, error) {
+	if err := job.ValidateName("job", name); err != nil {
+		return job.Entry{}, err
+	}
+	e, _, err := c.cfg.Jobs.Read(ctx, name)
+	c.cfg.Alive()
+	return e, err
+}
+
 // write stores d at revision, and says who was faster.
 func (c *Control) write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
 	d.Nonce = rand.Text()
@@ -125,6 +136,24 @@ func (c *Control) each(ctx context.Context, n int, f func(ctx context.Context, i
 		group.Go(func() error { return f(ctx, i) })
 	}
 	return group.Wait()
+}
+
+// Broken takes apart what a list of jobs could not read. rest is what else went
+// wrong.
+func Broken(err error) (entries []*job.EntryError, rest error) {
+	parts := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		parts = joined.Unwrap()
+	}
+	for _, part := range parts {
+		var broken *job.EntryError
+		if errors.As(part, &broken) {
+			entries = append(entries, broken)
+		} else {
+			rest = errors.Join(rest, part)
+		}
+	}
+	return entries, rest
 }
 
 // unreadable errors are about one stored value, not about the broker.

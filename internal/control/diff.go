@@ -41,6 +41,16 @@ func fields(before, after job.Job) ([]Field, error) {
 	return changed, nil
 }
 
+// Describe lists a job's settings, as New, in the order of their names.
+func Describe(j job.Job) ([]Field, error) {
+	is, err := settings(j)
+	var all []Field
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		all = append(all, Field{Name: name, New: is[name]})
+	}
+	return all, err
+}
+
 // settings are a job's settings by their names in the file.
 func settings(j job.Job) (map[string]json.RawMessage, error) {
 	data, err := json.Marshal(j)

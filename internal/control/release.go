@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -17,26 +16,5 @@ func (c *Control) Release(ctx context.Context, name string) (job.Entry, bool, er
 		return e, false, err
 	}
 	next, held := job.ReleaseHold(e, c.cfg.Who)
-	if !held {
-		return e, false, nil
-	}
-	revision, err := c.write(ctx, next, e.Revision)
-	if err != nil {
-		return e, false, err
-	}
-	e.Definition, e.Revision = next, revision
-	return e, true, nil
-}
-
-// read reads a job's entry at the registry's leader.
-func (c *Control) read(ctx context.Context, name string) (job.Entry, error) {
-	if err := job.ValidateName("job", name); err != nil {
-		return job.Entry{}, err
-	}
-	e, _, err := c.cfg.Jobs.Read(ctx, name)
-	c.cfg.Alive()
-	if unreadable(err) {
-		err = fmt.Errorf("the stored definition of job %s is broken: %w", name, err)
-	}
-	return e, err
+	return c.revise(ctx, e, next, held)
 }

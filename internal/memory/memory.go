@@ -360,8 +360,16 @@ func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error)
 	if err != nil {
 		return job.Entry{}, e.revision, err
 	}
-	d, err := job.DecodeEntry(e.data, e.revision, e.at)
+	d, err := decodeEntry(e)
 	return d, e.revision, err
+}
+
+func decodeEntry(e entry) (job.Entry, error) {
+	d, err := job.DecodeEntry(e.data, e.revision, e.at)
+	if err != nil {
+		return job.Entry{}, &job.EntryError{Name: e.key, Revision: e.revision, Time: e.at.UTC(), Err: err}
+	}
+	return d, nil
 }
 
 // Write is kv.Jobs.Write.
@@ -384,7 +392,7 @@ func (j *Jobs) List(context.Context) ([]job.Entry, error) {
 		if e.data == nil {
 			continue
 		}
-		d, err := job.DecodeEntry(e.data, e.revision, e.at)
+		d, err := decodeEntry(e)
 		if err != nil {
 			bad = append(bad, err)
 			continue
@@ -399,7 +407,7 @@ func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 	return j.watch(ctx,
 		func(e entry) {
 			ev := job.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at}
-			ev.Entry, ev.Err = job.DecodeEntry(e.data, e.revision, e.at)
+			ev.Entry, ev.Err = decodeEntry(e)
 			f(ev)
 		},
 		func(e entry) { f(job.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at, Deleted: true}) },

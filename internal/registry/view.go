@@ -75,7 +75,7 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Ent
 	case known && upTo >= atLeast:
 		return entry, nil
 	case broken != nil:
-		return job.Entry{}, fmt.Errorf("the stored definition of job %s is broken: %w", name, broken)
+		return job.Entry{}, broken
 	}
 	entry, _, err := v.reader.Read(ctx, name)
 	switch {

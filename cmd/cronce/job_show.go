@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+func newJobShowCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show NAME",
+		Short: "Tell all that is known of a job",
+		Long: `Show tells all that is known of one job: what the registry holds, who wrote that
+last and whose it is, the plans it had before, its pauses and what the end of one
+would mean, the live nodes that would run it, its next slots, and the newest that
+have a record. A definition that cannot be read is shown as broken; it has no
+slots, and disables no other job. To mend it: apply or remove the job.
+
+With -o json, one line. definition and plan are as in docs/protocol.md; of plans,
+pauses and last the newest comes last; paused tells of the pause that lasts; last
+is as in "slot ls", without output. What is absent is omitted:
+
+  {"job":"report","revision":12,"written":"2026-11-20T09:00:00Z","owner":"operator","node":"alice@laptop",
+   "definition":{"name":"report","queue":"default",...,"plan":{"schedule":"0 7 * * *",...}},
+   "plans":[{"from":"2026-11-01T12:00:00Z","to":"2026-11-20T09:00:00Z","plan":{"schedule":"0 6 * * *",...}},
+   {"from":"2026-11-20T09:00:00Z","plan":{"schedule":"0 7 * * *",...}}],
+   "paused":{"since":"2026-11-20T10:00:00Z","missed":1,"runs":1},"pauses":[{"from":"2026-11-20T10:00:00Z"}],
+   "handlers":["web1-711-0kq1-x2"],"next":["2026-11-22T07:00:00Z"],
+   "last":[{"id":"report:2026-11-20T06:00:00Z",...,"state":"succeeded",...}]}`,
+		Example: "  cronce job show report\n  cronce job show report -o json | jq .definition",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onJob(cmd.Context(), "job show", args[0], reader.show)
+		},
+	}
+}
+
+func (r reader) show(ctx context.Context, name string) error {
+	d, err := r.control().Show(ctx, name)
+	if err != nil {
+		return err
+	}
+	if r.output == outputJSON {
+		return r.printJSON(newShowRow(d))
+	}
+	return r.printDetails(d)
+}
+
+// showRow is the one line of output.
+type showRow struct {
+	Job        string      `json:"job"`
+	Revision   uint64      `json:"revision"`
+	Written    time.Time   `json:"written"`
+	Broken     string      `json:"broken,omitempty"`
+	Owner      string      `json:"owner,omitempty"`
+	Node       string      `json:"node,omitempty"`
+	Definition *job.Job    `json:"definition,omitempty"`
+	Plans      []showPlan  `json:"plans,omitempty"`
+	Paused     *showPause  `json:"paused,omitempty"`
+	Pauses     []showTimes `json:"pauses,omitempty"`
+	Handlers   []string    `json:"handlers,omitempty"`
+	Next       []time.Time `json:"next,omitempty"`
+	Last       []slotRow   `json:"last,omitempty"`
+}
+
+type showPlan struct {
+	showTimes
+	Plan job.Plan `json:"plan"`
+}
+
+type showTimes struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
+}
+
+type showPause struct {
+	Since  time.Time `json:"since"`
+	Missed int       `json:"missed"`
+	Runs   int       `json:"runs"`
+}
+
+func newShowRow(d control.Details) showRow {
+	row := showRow{Job: d.Job.Name, Revision: d.Revision, Written: d.Time.UTC(), Handlers: d.Handlers, Next: d.Next}
+	for _, e := range d.Last {
+		slot := newSlotRow(e)
+		slot.Output = ""
+		row.Last = append(row.Last, slot)
+	}
+	if d.Broken != nil {
+		row.Broken = oneLine(d.Broken).Error()
+		return row
+	}
+	row.Owner, row.Node, row.Definition = d.Owner, d.Node, &d.Job
+	for _, p := range d.Plans() {
+		row.Plans = append(row.Plans, showPlan{showTimes{p.From.UTC(), p.To.UTC()}, p.Plan})
+	}
+	for _, p := range d.Pauses {
+		row.Pauses = append(row.Pauses, showTimes{p.From.UTC(), p.To.UTC()})
+	}
+	if d.Paused {
+		row.Paused = &showPause{d.Since.UTC(), d.Missed, d.Runs}
+	}
+	return row
+}
+
+func (r reader) printDetails(d control.Details) error {
+	out := newTable(r.stdout)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%s\t%s\n", name, plain(fmt.Sprintf(format, args...)))
+	}
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	line("job", "%s", d.Job.Name)
+	if d.Broken != nil {
+		line("broken", "%s", oneLine(d.Broken))
+		line("written", "%s, revision %d", stamp(d.Time), d.Revision)
+	} else {
+		line("owner", "%s", d.Owner)
+		line("written", "%s by %s, revision %d", stamp(d.Time), d.Node, d.Revision)
+		all, err := control.Describe(d.Job)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			if f.Name != "name" {
+				line("  "+plain(f.Name), "%s", brief(string(f.New), 200))
+			}
+		}
+		plans := d.Plans()
+		for i, p := range plans {
+			until := "on"
+			if i < len(plans)-1 {
+				until = "to " + stamp(p.To)
+			}
+			line("plan", "%q %s, for slots after %s %s", p.Plan.Schedule, p.Plan.Timezone, stamp(p.From), until)
+		}
+		for _, p := range d.Pauses {
+			if !p.To.IsZero() {
+				line("was paused", "from %s to %s", stamp(p.From), stamp(p.To))
+			}
+		}
+		if d.Paused {
+			line("paused", "since %s: %d missed, policy %s: %d will run if it is resumed now", stamp(d.Since), d.Missed,
+				d.Job.WithDefaults().CatchUp.Policy, d.Runs)
+		}
+		printHandlersAndNext(line, d)
+	}
+	if err := out.Flush(); err != nil || len(d.Last) == 0 {
+		return err
+	}
+	fmt.Fprintln(r.stdout)
+	rows := make([]slotRow, len(d.Last))
+	for i, e := range d.Last {
+		rows[i] = newSlotRow(e)
+	}
+	return printRows(r.app, rows, "", slotHeader, slotRow.cells)
+}
+
+func printHandlersAndNext(line func(name, format string, args ...any), d control.Details) {
+	if len(d.Handlers) == 0 {
+		line("handlers", "none: no live node would run it")
+	}
+	for _, name := range d.Handlers {
+		line("handler", "%s", name)
+	}
+	zone, err := job.LoadZone(d.Job.WithDefaults().Timezone)
+	if err != nil {
+		zone = time.UTC // it was validated: cannot be
+	}
+	for _, at := range d.Next {
+		line("next", "%s (%s)", at.Format(time.RFC3339), at.In(zone).Format("Mon 15:04:05 MST"))
+	}
+	if len(d.Next) == 0 && !d.Paused {
+		line("next", "never again")
+	}
+}

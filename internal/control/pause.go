@@ -1,0 +1,73 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Pause has what falls due of the job not be published, until it is resumed. What
+// was published already still runs. It is false, and nothing is written, when the
+// job is paused already.
+func (c *Control) Pause(ctx context.Context, name string) (job.Entry, bool, error) {
+	e, err := c.read(ctx, name)
+	if err != nil {
+		return e, false, err
+	}
+	next, running := job.Pause(e, c.cfg.Who)
+	return c.revise(ctx, e, next, running)
+}
+
+// revise writes next over e, if there is something to write.
+func (c *Control) revise(ctx context.Context, e job.Entry, next job.Definition, changed bool) (job.Entry, bool, error) {
+	if !changed {
+		return e, false, nil
+	}
+	revision, err := c.write(ctx, next, e.Revision)
+	if err != nil {
+		return e, false, err
+	}
+	e.Definition, e.Revision = next, revision
+	return e, true, nil
+}
+
+// Resumption is what the end of a pause would mean.
+type Resumption struct {
+	// Entry is the job's, as it was read.
+	job.Entry
+
+	// Since is when the pause began. Zero: the job is not paused.
+	Since time.Time
+
+	// Missed is how many slots fell due in the pause, Runs how many of them the
+	// job's catch-up policy would run.
+	Missed, Runs int
+}
+
+// IfResumed says what Resume would mean now.
+func (c *Control) IfResumed(ctx context.Context, name string) (Resumption, error) {
+	e, err := c.read(ctx, name)
+	if err != nil {
+		return Resumption{}, err
+	}
+	r := Resumption{Entry: e}
+	if !e.Paused {
+		return r, nil
+	}
+	r.Since = e.Pauses[len(e.Pauses)-1].From
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Missed, r.Runs, err = e.IfResumed(now, c.cfg.Settings.Horizon)
+	return r, err
+}
+
+// Resume ends the pause that r tells of. An edit since then is a conflict: what r
+// tells may hold no more. It is false, and nothing is written, when the job is not
+// paused.
+func (c *Control) Resume(ctx context.Context, r Resumption) (job.Entry, bool, error) {
+	next, paused := job.Resume(r.Entry, c.cfg.Who)
+	return c.revise(ctx, r.Entry, next, paused)
+}

@@ -1,0 +1,101 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestPauseAndResumeAreOneWriteEach(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	p.define(t, hourly("report"), "file", "web1")
+	for _, want := range []bool{true, false} {
+		e, changed, err := p.Pause(t.Context(), "report")
+		if err != nil || changed != want || !e.Paused || e.Owner != "file" || e.Revision != 2 {
+			t.Errorf("pause: %+v, %v, %v; want changed %v at revision 2", e, changed, err, want)
+		}
+	}
+	for _, want := range []bool{true, false} {
+		would, err := p.IfResumed(t.Context(), "report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, changed, err := p.Resume(t.Context(), would)
+		if err != nil || changed != want || e.Paused || e.Revision != 3 {
+			t.Errorf("resume: %+v, %v, %v; want changed %v at revision 3", e, changed, err, want)
+		}
+	}
+	e, _, err := p.store.Jobs().Read(t.Context(), "report")
+	if err != nil || len(e.Pauses) != 1 || e.Pauses[0].To.IsZero() {
+		t.Errorf("stored is %+v, %v; want a pause with both ends", e.Pauses, err)
+	}
+}
+
+// paused stores a job that has been paused for 412 of its slots.
+func (p *place) paused(t *testing.T, c job.CatchUp) {
+	t.Helper()
+	_, err := p.store.Jobs().Write(t.Context(), job.Definition{
+		Job:   job.Job{Name: "report", Schedule: "* * * * *", CatchUp: c},
+		Since: now.AddDate(0, -1, 0), Paused: true, Pauses: []job.Window{{From: now.Add(-412 * time.Minute)}},
+		Owner: "file", Node: "web1", Nonce: "n",
+	}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestResumeSaysFirstWhatCatchUpWouldRun(t *testing.T) {
+	t.Parallel()
+	for policy, runs := range map[job.CatchUp]int{
+		{}: 1, {Policy: job.CatchUpNone}: 0, {Policy: job.CatchUpAll}: 100, {Policy: job.CatchUpAll, Max: 1000}: 412,
+		{Policy: job.CatchUpAll, Max: 1000, Within: time.Hour}: 60,
+	} {
+		t.Run(fmt.Sprintf("%+v", policy), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, "alice@a")
+			p.paused(t, policy)
+			would, err := p.IfResumed(t.Context(), "report")
+			if err != nil || would.Missed != 412 || would.Runs != runs || !would.Since.Equal(now.Add(-412*time.Minute)) {
+				t.Errorf("%d missed, %d will run since %v, %v; want 412 and %d", would.Missed, would.Runs, would.Since, err, runs)
+			}
+		})
+	}
+}
+
+// What was told before may hold no more after an edit.
+func TestResumeAfterAnEditIsAConflict(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	p.paused(t, job.CatchUp{})
+	would, err := p.IfResumed(t.Context(), "report")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.as("bob@b").apply(t, control.ApplyOptions{}, job.Job{Name: "report", Schedule: "* * * * *", CatchUp: job.CatchUp{Policy: job.CatchUpAll}})
+	var conflict *control.ConflictError
+	if _, changed, err := p.Resume(t.Context(), would); changed || !errors.As(err, &conflict) || conflict.By != "bob@b" {
+		t.Errorf("%v, %v; want a conflict with bob", changed, err)
+	}
+	if e, _, err := p.store.Jobs().Read(t.Context(), "report"); err != nil || !e.Paused {
+		t.Errorf("stored is %+v, %v; want it paused still", e, err)
+	}
+}
+
+func TestAnApplyLeavesAPauseAlone(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	p.paused(t, job.CatchUp{})
+	if d := p.apply(t, control.ApplyOptions{}, hourly("report"))[0]; !d.Paused || !d.Definition.Paused {
+		t.Errorf("%+v, want it paused still", d)
+	}
+	p.apply(t, control.ApplyOptions{}, named("report", "@daily"))
+	d, err := p.Show(t.Context(), "report")
+	if err != nil || !d.Paused || d.Next != nil || !d.Since.Equal(now.Add(-412*time.Minute)) {
+		t.Errorf("%+v, %v; want it paused since it was", d.Resumption, err)
+	}
+}
