@@ -25,22 +25,23 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	if c.ended.Err() != nil {
 		return t.release(rec, fence)
 	}
-	ctx, cancel := c.handlerContext(j.Timeout)
+	finish := j.OnLeaseLost == job.LeaseLostFinish
+	ctx, cancel := c.handlerContext(j.Timeout, finish)
 	defer cancel(nil)
 	key := rec.Slot.Key()
-	c.cfg.Table.run(key, &running{fence, ctx, cancel})
+	c.cfg.Table.run(key, &running{fence, ctx, cancel, finish})
 	var out output
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
 	log.Debug("slot started", "fence", fence)
 	err := call(ctx, handler, job.Run{
 		Slot: rec.Slot, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
-		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace,
+		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
 		Payload: t.d.Payload, Output: &out,
 	})
 	// The place is for handlers: the next slot need not wait until this one's
 	// outcome is on the broker's disk.
 	t.free()
-	c.cfg.Table.run(key, nil) // from here on it is too late to cancel
+	c.cfg.Table.returned(key) // from here on it is too late to cancel
 	cause := context.Cause(ctx)
 	if err != nil && cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -48,13 +49,21 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	end := job.Complete(rec, fence, c.cfg.Now(), c.cfg.Horizon, job.Result{
 		Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String(), Backoff: delay(j.Retry, rec.Attempt),
 	})
-	return t.complete(end, fence)
+	if finish {
+		return t.complete(c.cfg.Life, end, fence)
+	}
+	return t.complete(c.cfg.Node.Context(), end, fence)
 }
 
 // handlerContext ends with the node, when the consumer's grace is over, after the
-// job's timeout, or when it is cancelled; its cause says which came first.
-func (c *Consumer) handlerContext(timeout time.Duration) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(c.ended)
+// job's timeout, or when it is cancelled; its cause says which came first. One that
+// is to finish does not end with the node.
+func (c *Consumer) handlerContext(timeout time.Duration, finish bool) (context.Context, context.CancelCauseFunc) {
+	parent := c.ended
+	if finish {
+		parent = c.finishing
+	}
+	ctx, cancel := context.WithCancelCause(parent)
 	if timeout <= 0 {
 		return ctx, cancel
 	}
@@ -83,14 +92,18 @@ func call(ctx context.Context, h job.Handler, run job.Run) error {
 // release gives back a claim that was won when the worker's time was over: its
 // attempt never began and does not count.
 func (t *task) release(rec job.Record, fence uint64) verdict {
-	return t.complete(job.Release(rec, t.cfg.Now()), fence)
+	return t.complete(t.cfg.Node.Context(), job.Release(rec, t.cfg.Now()), fence)
 }
 
 // complete writes the end of an attempt at the revision of its claim, until it is
 // answered. Only then is the message answered (invariant 6). A conflict means
 // that the claim was lost: the attempt's end is refused, and nothing is sent.
-func (t *task) complete(end job.Record, fence uint64) verdict {
-	c, ctx := t.Consumer, t.cfg.Node.Context()
+//
+// ctx is the node's. Of a handler that was to finish whatever becomes of its node
+// it is the process's: its claim stands until somebody has proved the node dead
+// and taken the slot over, and the revision tells.
+func (t *task) complete(ctx context.Context, end job.Record, fence uint64) verdict {
+	c := t.Consumer
 	end.Nonce = c.cfg.Table.nonce(c.cfg.Node.Name())
 	retry := newBackoff()
 	for {

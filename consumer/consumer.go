@@ -96,6 +96,10 @@ type Config struct {
 	// Default 25 s; negative: not at all.
 	Grace time.Duration
 
+	// Life is the process's: the end of a handler that may outlive its node
+	// (job.LeaseLostFinish) is recorded until it ends. Default: it never does.
+	Life context.Context
+
 	// Logger: default none.
 	Logger *slog.Logger
 }
@@ -125,6 +129,10 @@ type Consumer struct {
 	// the grace period is over.
 	ended context.Context
 	end   context.CancelCauseFunc
+	// finishing is the parent of those that do not end with the node. The table
+	// ends what is left of them with the process.
+	finishing context.Context
+	finish    context.CancelCauseFunc
 
 	slots sync.WaitGroup
 }
@@ -136,6 +144,9 @@ func New(cfg Config) *Consumer {
 	}
 	if cfg.Grace == 0 {
 		cfg.Grace = DefaultGrace
+	}
+	if cfg.Life == nil {
+		cfg.Life = context.Background()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -157,6 +168,7 @@ func New(cfg Config) *Consumer {
 		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen),
 	}
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
+	c.finishing, c.finish = context.WithCancelCause(context.Background())
 	return c
 }
 
@@ -209,12 +221,11 @@ func (c *Consumer) drain(node context.Context) {
 	case <-node.Done():
 	case <-grace.C:
 		c.end(job.ErrStopping)
+		c.finish(job.ErrStopping)
 	}
-	last := time.NewTimer(linger)
-	defer last.Stop()
-	select {
-	case <-done:
-	case <-last.C:
+	ctx, enough := context.WithTimeout(context.Background(), linger)
+	defer enough()
+	if !c.cfg.Table.await(ctx, func(o obligation) bool { return o.node != c.cfg.Node.Name() || o.outlives() }) {
 		c.cfg.Logger.Error("handlers ignore that their context has ended; going without them",
 			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.held(c.cfg.Node.Name()))
 	}

@@ -135,7 +135,8 @@ func (t *task) learn(ctx context.Context, slots []job.Slot, ended map[job.Slot]b
 // those that have the place now. What fails here is mended by the next slot that
 // asks: a holder with an outcome holds nothing.
 func (t *task) leave() {
-	ctx := t.cfg.Node.Context()
+	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
+	defer cancel()
 	places := 1
 	if t.view.Entry != nil {
 		places = t.view.Entry.Job.Places()

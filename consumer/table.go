@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -22,22 +23,30 @@ import (
 //
 // It is safe for concurrent use.
 type Table struct {
-	mu     sync.Mutex
-	owed   map[string]obligation // by slot key
-	writes int
+	mu      sync.Mutex
+	owed    map[string]obligation // by slot key
+	writes  int
+	changed chan struct{} // closed and replaced with every change; nil: nobody looks
 }
 
 // obligation is what an incarnation owes one slot.
 type obligation struct {
 	node    string
-	attempt *running // nil while no handler runs
+	attempt *running // nil before a handler runs
+	over    bool     // it has returned
 }
+
+// outlives reports whether the obligation may outlive its incarnation.
+func (o obligation) outlives() bool { return o.attempt != nil && o.attempt.finish }
 
 // running is an attempt whose handler has not returned.
 type running struct {
 	fence uint64
 	ctx   context.Context
 	end   context.CancelCauseFunc
+
+	// finish says that the handler may outlive its incarnation.
+	finish bool
 }
 
 // NewTable returns an empty table.
@@ -59,15 +68,81 @@ func (t *Table) end(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.owed, key)
+	t.tell()
 }
 
-// run enters the attempt that is about to start, or with nil that its handler
-// has returned.
+// tell wakes await; t.mu is held.
+func (t *Table) tell() {
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
+	}
+}
+
+// await waits until every obligation is as wanted, and reports whether that came
+// before ctx ended.
+func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
+	for {
+		t.mu.Lock()
+		all := true
+		for _, o := range t.owed {
+			all = all && as(o)
+		}
+		if t.changed == nil {
+			t.changed = make(chan struct{})
+		}
+		changed := t.changed
+		t.mu.Unlock()
+		if all {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Finish waits for the handlers that have outlived their incarnations, as long as
+// the grace lasts, and then ends their contexts with job.ErrStopping and waits for
+// them to return and to be recorded, for a few seconds more. It is called when no
+// Consumer runs any more.
+func (t *Table) Finish(grace time.Duration) {
+	gone := func(o obligation) bool { return !o.outlives() }
+	ctx, enough := context.WithTimeout(context.Background(), max(grace, 0))
+	defer enough()
+	if t.await(ctx, gone) {
+		return
+	}
+	t.mu.Lock()
+	for _, o := range t.owed {
+		if o.outlives() {
+			o.attempt.end(job.ErrStopping)
+		}
+	}
+	t.mu.Unlock()
+	last, enough := context.WithTimeout(context.Background(), linger)
+	defer enough()
+	t.await(last, gone)
+}
+
+// run enters the attempt that is about to start.
 func (t *Table) run(key string, attempt *running) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.owed[key]
 	o.attempt = attempt
+	t.owed[key] = o
+	t.tell()
+}
+
+// returned enters that the attempt's handler has.
+func (t *Table) returned(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.owed[key]
+	o.over = true
 	t.owed[key] = o
 }
 
@@ -77,9 +152,10 @@ func (t *Table) run(key string, attempt *running) {
 // over, or its context had ended for another reason: the record will say more.
 func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	t.mu.Lock()
-	attempt := t.owed[key].attempt
+	o := t.owed[key]
 	t.mu.Unlock()
-	if attempt == nil || attempt.fence != fence {
+	attempt := o.attempt
+	if attempt == nil || o.over || attempt.fence != fence {
 		return false
 	}
 	attempt.end(cause)

@@ -58,6 +58,10 @@ type Job struct {
 	Retry   Retry
 	CatchUp CatchUp
 
+	// OnLeaseLost says what becomes of a handler whose node has had no word from
+	// the broker for too long. Empty: LeaseLostCancel.
+	OnLeaseLost LeaseLost
+
 	// Overlap says what happens when a slot comes while another one of the job has
 	// no outcome yet. Empty: OverlapSkip.
 	Overlap Overlap
@@ -113,6 +117,19 @@ const (
 	DefaultBackoff    = time.Second
 	DefaultMaxBackoff = time.Minute
 	maxAttempts       = 1000
+)
+
+// LeaseLost says what becomes of a handler whose node can no longer prove that it
+// is alive.
+type LeaseLost string
+
+const (
+	// LeaseLostCancel ends its context in time, so that nobody ever runs beside it.
+	LeaseLostCancel LeaseLost = "cancel"
+
+	// LeaseLostFinish lets it run on. Its end is recorded when the broker is back,
+	// unless somebody has taken the slot over meanwhile: then two have run.
+	LeaseLostFinish LeaseLost = "finish"
 )
 
 // Overlap says what happens when a slot comes while another one of the same job
@@ -171,6 +188,7 @@ func (j Job) WithDefaults() Job {
 	def(&j.Retry.Backoff, DefaultBackoff)
 	def(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
 	def(&j.Overlap, OverlapSkip)
+	def(&j.OnLeaseLost, LeaseLostCancel)
 	def(&j.CatchUp.Policy, CatchUpLatest)
 	def(&j.CatchUp.Max, DefaultCatchUpMax)
 	return j
@@ -208,6 +226,7 @@ func (j Job) Validate() error {
 	default:
 		bad(true, "overlap %q: want skip, queue, latest, replace or allow", clip(string(j.Overlap)))
 	}
+	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", clip(string(j.OnLeaseLost)))
 	bad(j.Concurrency < 0 || j.Concurrency > maxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, maxConcurrency)
 	switch j.CatchUp.Policy {
 	case CatchUpLatest, CatchUpAll, CatchUpNone:
@@ -253,6 +272,7 @@ type jobWire struct {
 	MaxBackoff duration        `json:"max_backoff"`
 	Overlap    Overlap         `json:"overlap"`
 	Concurrent int             `json:"concurrency,omitempty"`
+	LeaseLost  LeaseLost       `json:"on_lease_lost,omitempty"` // only finish is written
 	CatchUp    CatchUpPolicy   `json:"catch_up"`
 	Within     duration        `json:"catch_up_within,omitempty"`
 	Max        int             `json:"catch_up_max"`
@@ -273,13 +293,17 @@ type planWire struct {
 // MarshalJSON writes the job with its defaults filled.
 func (j Job) MarshalJSON() ([]byte, error) {
 	j = j.WithDefaults()
+	finish := j.OnLeaseLost
+	if finish == LeaseLostCancel {
+		finish = "" // definitions written before there was a choice stay equal
+	}
 	payload, err := compact(j.Payload)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(jobWire{
 		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
-		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency,
+		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
 		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Plan().wire(),
 	})
 }
@@ -295,7 +319,7 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 		Name: w.Name, Queue: w.Queue, Payload: w.Payload,
 		Timeout: time.Duration(w.Timeout), Deadline: time.Duration(w.Deadline),
 		Retry:   Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
-		Overlap: w.Overlap, Concurrency: w.Concurrent,
+		Overlap: w.Overlap, Concurrency: w.Concurrent, OnLeaseLost: w.LeaseLost,
 		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
 		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap,

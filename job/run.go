@@ -36,6 +36,10 @@ type Run struct {
 	// Node is the incarnation that runs the attempt, Queue where it came from.
 	Node, Queue, Namespace string
 
+	// OnLeaseLost is the job's: with LeaseLostFinish the context does not end with
+	// the node's lease.
+	OnLeaseLost LeaseLost
+
 	// Payload is the job's payload as given; nil when there is none.
 	Payload json.RawMessage
 

@@ -28,7 +28,7 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 		Timeout:  30 * time.Second,
 		Deadline: 10 * time.Minute,
 		Retry:    job.Retry{Attempts: 5, Backoff: 2 * time.Second, MaxBackoff: 90 * time.Second},
-		Overlap:  job.OverlapQueue, Concurrency: 2,
+		Overlap:  job.OverlapQueue, Concurrency: 2, OnLeaseLost: job.LeaseLostFinish,
 		CatchUp:    job.CatchUp{Policy: job.CatchUpAll, Within: 24 * time.Hour, Max: 7},
 		Spread:     5 * time.Minute,
 		From:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),

@@ -222,3 +222,9 @@ func (j *jobDecoder) overlap(v value) {
 		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
 	}
 }
+
+func (j *jobDecoder) onLeaseLost(v value) {
+	if s, ok := j.oneOf(v, string(job.LeaseLostCancel), string(job.LeaseLostFinish)); ok {
+		j.set(v, func(t *job.Job) { t.OnLeaseLost = job.LeaseLost(s) })
+	}
+}

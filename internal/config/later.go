@@ -26,12 +26,6 @@ func (j *jobDecoder) check(v value, read func()) {
 	}
 }
 
-func (j *jobDecoder) onLeaseLost(v value) {
-	if s, ok := j.oneOf(v, "cancel", "finish"); ok && s != "cancel" {
-		j.fail(v.at, "on_lease_lost %q is not supported yet: want cancel", s)
-	}
-}
-
 func (j *jobDecoder) countLater(v value) {
 	j.check(v, func() { j.count(v) })
 }

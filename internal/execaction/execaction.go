@@ -33,7 +33,7 @@ func New(argv []string, g *guard.Guard) (job.Handler, error) {
 		}
 		err = g.Run(ctx, guard.Command{
 			Path: path, Args: argv, Env: environ(os.Environ(), run),
-			Input: run.Payload, Output: run.Output,
+			Input: run.Payload, Output: run.Output, Keep: run.OnLeaseLost == job.LeaseLostFinish,
 		})
 		if err == nil {
 			return nil

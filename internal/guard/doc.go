@@ -12,7 +12,8 @@
 //     Config.Grace later;
 //   - when the command itself has exited and left others of its group behind: a
 //     slot's processes do not outlive its outcome;
-//   - when the deadline passes without a renewal: TERM, and KILL
+//   - when the deadline passes without a renewal, unless it is to be kept
+//     (Command.Keep): TERM, and KILL
 //     Config.KillAfter after the deadline, before the lease is over;
 //   - when the socket closes, because the worker is gone: TERM, and KILL
 //     Config.KillAfter later, or sooner if the deadline says so. Then it exits.

@@ -42,6 +42,10 @@ type Command struct {
 	// Env is the whole environment, as NAME=VALUE.
 	Env []string
 
+	// Keep has the command go on when the lease's deadline passes. It still ends
+	// with its context, and with the worker.
+	Keep bool
+
 	// Input is what the command reads from its standard input. It need not
 	// read it.
 	Input []byte

@@ -111,6 +111,7 @@ type keeper struct {
 // given to another process before the leader is reaped and all others have left.
 type group struct {
 	pid    int
+	keep   bool // beyond the deadline
 	exited bool // and reaped
 	status syscall.WaitStatus
 
@@ -160,7 +161,7 @@ func (k *keeper) start(in incoming) report {
 		}
 		return report{ID: in.ID, Kind: failed, Errno: errno}
 	}
-	k.groups[in.ID] = &group{pid: pid}
+	k.groups[in.ID] = &group{pid: pid, keep: in.Start.Keep}
 	return report{ID: in.ID, Kind: started, Pid: pid}
 }
 
@@ -196,7 +197,7 @@ func (k *keeper) enforce(now time.Duration) {
 			k.report(report{ID: id, Kind: gone, Status: g.status, Ended: g.ended, Lapsed: g.lapsed})
 			continue
 		}
-		if now >= k.until {
+		if now >= k.until && !g.keep {
 			g.lapsed = g.lapsed || !g.exited
 			g.end(k.until + k.config.KillAfter)
 		}
@@ -244,12 +245,16 @@ func (k *keeper) pause(now time.Duration) time.Duration {
 	if len(k.groups) == 0 {
 		return time.Hour
 	}
+	pause := lookEvery
 	for _, g := range k.groups {
 		if g.ending {
 			return endEvery
 		}
+		if !g.keep {
+			pause = min(pause, k.until-now)
+		}
 	}
-	return min(k.until-now, lookEvery)
+	return pause
 }
 
 // dispatch runs the guard process with the arguments of guardArgs.

@@ -226,6 +226,26 @@ func TestACommandWhoseLeaseLapsedEndsWithThatCauseAndTheNextOneRuns(t *testing.T
 	}
 }
 
+func TestACommandThatIsToBeKeptOutlivesTheDeadlineAndNotItsContext(t *testing.T) {
+	t.Parallel()
+	g := guard.New(guard.Config{KillAfter: 50 * time.Millisecond})
+	t.Cleanup(g.Close)
+	g.Renew(boot.Now() + 200*time.Millisecond)
+	c := sh("sleep 0.7")
+	c.Keep = true
+	if err := g.Run(t.Context(), c); err != nil {
+		t.Errorf("it was not kept: %v", err)
+	}
+	g.Renew(boot.Now() + 200*time.Millisecond)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, job.ErrStopping)
+	defer cancel()
+	c = sh(stubborn)
+	c.Keep = true
+	if err := g.Run(ctx, c); !errors.Is(err, job.ErrStopping) {
+		t.Errorf("got %v, want what its context ended with", err)
+	}
+}
+
 func TestRenewalsKeepACommandAlive(t *testing.T) {
 	t.Parallel()
 	g := guard.New(guard.Config{})

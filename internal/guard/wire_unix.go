@@ -33,6 +33,7 @@ type request struct {
 type start struct {
 	Path      string
 	Args, Env []string
+	Keep      bool
 }
 
 // report is what the guard says to the worker about the command named by ID.

@@ -39,7 +39,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	go func() { defer close(ended); _ = n.Run(beating) }() // n.Context says why
 	if r.begun(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
-		err = r.roles(ctx, n)
+		err = r.roles(ctx, life, n)
 	}
 	stop()
 	<-ended
@@ -68,7 +68,7 @@ func (r *Replica) begun(ctx context.Context, n *node.Node) bool {
 }
 
 // roles runs the producer and the consumers until ctx or the node ends.
-func (r *Replica) roles(ctx context.Context, n *node.Node) error {
+func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(n.Context(), stop)()
@@ -77,7 +77,7 @@ func (r *Replica) roles(ctx context.Context, n *node.Node) error {
 		group.Go(func() error { return r.produce(ctx, n.Name()) })
 	}
 	for _, queue := range r.cfg.Queues {
-		c := r.consumer(n, queue)
+		c := r.consumer(life, n, queue)
 		group.Go(func() error { return c.Run(ctx) })
 	}
 	return group.Wait()
@@ -118,7 +118,7 @@ func (r *Replica) produce(ctx context.Context, name string) error {
 	return p.Run(ctx)
 }
 
-func (r *Replica) consumer(n *node.Node, queue string) *consumer.Consumer {
+func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *consumer.Consumer {
 	settings, locks := r.cfg.Store.Settings(), r.cfg.Store.Locks()
 	return consumer.New(consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
@@ -142,7 +142,7 @@ func (r *Replica) consumer(n *node.Node, queue string) *consumer.Consumer {
 		Cancel: func(ctx context.Context, node string, req job.CancelRequest) {
 			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
 		},
-		Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
+		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
 		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
 	})
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,6 +159,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
+	defer func() { r.table.Finish(cmp.Or(r.cfg.Grace, consumer.DefaultGrace)) }()
 	if err := r.Apply(ctx, r.cfg.Jobs, false); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to end before it began
