@@ -2,16 +2,19 @@ package cronce
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -100,6 +103,32 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		return nil
 	}
 	return replica.New(s.replica()).Run(ctx)
+}
+
+// Trigger orders one run of a job outside its plan, and returns when the broker
+// has stored it. The same key, from any replica and at any time within the ledger's
+// retention, is one run: what was ordered first stays as it is. An empty key is a
+// random one, so that each call is a run of its own.
+//
+// The run starts at at, or at once when that is zero or past. Until then the NATS
+// server keeps it, which needs version 2.12 or newer for that: an older one is
+// errors.ErrUnsupported. The handler gets payload, any JSON of at most
+// job.MaxPayload bytes, or the job's own when it is nil.
+//
+// job.ErrNotFound: no such job is in the registry, where Run brings it.
+// job.ErrUnknown: ctx ended before the broker had answered; the same call with the
+// same key settles it. It needs no Run, and is safe for concurrent use.
+func (s *Scheduler) Trigger(ctx context.Context, name, key string, at time.Time, payload json.RawMessage) error {
+	host := s.cfg.host
+	if host == "" {
+		host, _ = os.Hostname() // it is only told: who triggered
+	}
+	c := control.New(control.Config{
+		Jobs: s.store.Jobs(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
+		Settings: s.store.Settings(), Now: s.store.Time, Who: host,
+	})
+	_, err := c.Trigger(ctx, control.Order{Job: name, Key: key, At: at, Payload: payload})
+	return err
 }
 
 func (s *Scheduler) replica() replica.Config {

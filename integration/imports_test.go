@@ -62,7 +62,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/replica": {
 			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "job", "kv", "producer",
 		},
-		"": {"internal/replica", "job", "kv"},
+		"": {"internal/control", "internal/replica", "job", "kv"},
 	}
 	packages := listPackages(t)
 	for name, allowed := range may {

@@ -23,7 +23,7 @@ func (l *Slots) Queue(ctx context.Context, queue string) (jetstream.Consumer, er
 }
 
 // Queue returns the durable consumer of what was set for a queue and has fired,
-// like Slots.Queue. It is job.ErrNotFound when there is no stream of timers.
+// like Slots.Queue. It is ErrNoTimers when there is no stream for them.
 func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) {
 	c, err := t.s.queue(ctx, t.s.timerStream(), queue)
 	if hasCode(err, jetstream.JSErrCodeStreamNotFound) {

@@ -142,6 +142,20 @@ func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
 	return w, err
 }
 
+// Waiting passes over all that waits: the timers, what of them has fired, and the
+// stream of slots. Errors are those of Slots.Waiting.
+func (s *Store) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
+	return func(yield func(WaitingSlot, error) bool) {
+		for _, pass := range []iter.Seq2[WaitingSlot, error]{s.Timers().Waiting(ctx, f), s.Slots().Waiting(ctx, f)} {
+			for w, err := range pass {
+				if !yield(w, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func anyIfEmpty(token string) string {
 	if token == "" {
 		return "*"

@@ -1,8 +1,10 @@
 package kv
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
@@ -83,6 +85,18 @@ func (s *Store) Settings() job.Settings { return s.settings }
 
 // Namespace is the one that was opened.
 func (s *Store) Namespace() string { return s.namespace }
+
+// Time is the broker's clock: the time at which it answers.
+func (s *Store) Time(ctx context.Context) (now time.Time, err error) {
+	err = s.ask(ctx, "ask the server for its time", func(ctx context.Context) error {
+		stream, err := s.js.Stream(ctx, s.slotStream())
+		if err == nil {
+			now = stream.CachedInfo().TimeStamp
+		}
+		return err
+	})
+	return now, err
+}
 
 // Ledger keeps what became of each slot.
 func (s *Store) Ledger() *Ledger { return &Ledger{s.bucket("ledger")} }

@@ -30,6 +30,10 @@ type Timer struct {
 	Payload []byte
 }
 
+// ErrNoTimers says that the namespace has no stream of timers: it was made on a
+// server that knew no message schedules.
+var ErrNoTimers = errors.New("no timers")
+
 // LatestTimer is the end of what a timer can be set for: the server counts
 // nanoseconds since 1970 in 64 bits.
 var LatestTimer = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -47,8 +51,8 @@ const (
 // then setting it again is right, whatever became of it. A timer whose time has
 // passed fires at once.
 //
-// errors.ErrUnsupported: the server knows no message schedules. job.ErrNotFound:
-// the namespace has no stream of timers.
+// errors.ErrUnsupported: the server knows no message schedules. ErrNoTimers: the
+// namespace has no stream of timers.
 func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64, error) {
 	switch {
 	case timer.Slot.Token == "" || timer.Due.IsZero() || !timer.Due.Before(LatestTimer):
@@ -183,7 +187,7 @@ func (t *Timers) subject(slot job.Slot) string {
 }
 
 func (t *Timers) missing() error {
-	return fmt.Errorf("%s: %w: %s creates it", title(t.s.timerStream()), job.ErrNotFound, t.s.setupCommand())
+	return fmt.Errorf("%w: %s was not there when the namespace was made: %s creates it", ErrNoTimers, title(t.s.timerStream()), t.s.setupCommand())
 }
 
 // timerAsker asks the broker about the timers of one slot.

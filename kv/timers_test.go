@@ -229,9 +229,9 @@ func TestNoTimersWithoutMessageSchedules(t *testing.T) {
 		s = open(t, js, kv.Options{ReadOnly: readOnly})
 	}
 	_, err = s.Timers().Set(within(t, 10*time.Second), one, 0)
-	wantError(t, err, job.ErrNotFound, "stream cronce_timers", "cronce setup")
+	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
 	_, err = s.Timers().Queue(t.Context(), "default")
-	wantError(t, err, job.ErrNotFound, "stream cronce_timers", "cronce setup")
+	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
 	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 1 || !strings.Contains(changes[0], "created stream cronce_timers") {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}

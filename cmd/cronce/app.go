@@ -140,6 +140,11 @@ func (a *app) colour() bool {
 	if runtime.GOOS == "windows" && a.getenv("WT_SESSION") == "" {
 		return false
 	}
+	return a.terminal()
+}
+
+// terminal reports whether a person looks at stderr.
+func (a *app) terminal() bool {
 	f, ok := a.stderr.(*os.File)
 	if !ok {
 		return false

@@ -15,8 +15,8 @@ import (
 // control gives orders in the name of who runs the command.
 func (r reader) control() *control.Control {
 	return control.New(control.Config{
-		Jobs: r.Jobs(), Nodes: r.Nodes(), Ledger: r.Ledger(), Settings: r.Settings(),
-		Now: r.brokerTime, Who: r.who(), Alive: r.alive,
+		Jobs: r.Jobs(), Nodes: r.Nodes(), Ledger: r.Ledger(), Slots: r.Slots(), Timers: r.Timers(), Settings: r.Settings(),
+		Now: r.Time, Who: r.who(), Alive: r.alive,
 	})
 }
 

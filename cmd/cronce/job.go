@@ -17,7 +17,8 @@ import (
 func newJobCommand(a *app) *cobra.Command {
 	return newGroup("job", "The jobs in the registry",
 		newJobListCommand(a), newJobShowCommand(a), newJobNextCommand(a), newJobApplyCommand(a), newJobRemoveCommand(a),
-		newJobPauseCommand(a), newJobResumeCommand(a), newJobReleaseCommand(a))
+		newJobPauseCommand(a), newJobResumeCommand(a), newJobReleaseCommand(a),
+		newJobTriggerCommand(a), newJobBackfillCommand(a))
 }
 
 func newJobListCommand(a *app) *cobra.Command {
@@ -73,7 +74,7 @@ func (r reader) jobs(ctx context.Context) ([]jobRow, error) {
 		return nil, err
 	}
 	r.alive()
-	now, err := r.brokerTime(ctx)
+	now, err := r.Time(ctx)
 	if err != nil {
 		return nil, err
 	}

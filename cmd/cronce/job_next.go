@@ -44,7 +44,7 @@ func (r reader) nextOf(ctx context.Context, name string, f nextFlags) error {
 	if err != nil {
 		return err
 	}
-	now, err := r.brokerTime(ctx)
+	now, err := r.Time(ctx)
 	if err != nil {
 		return err
 	}

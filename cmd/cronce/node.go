@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -108,7 +107,7 @@ func (r reader) nodes(ctx context.Context) (rows []nodeRow, now time.Time, err e
 		return nil, now, err
 	}
 	r.alive()
-	if now, err = r.brokerTime(ctx); err != nil {
+	if now, err = r.Time(ctx); err != nil {
 		return nil, now, err
 	}
 	for _, ev := range events {
@@ -122,15 +121,6 @@ func (r reader) nodes(ctx context.Context) (rows []nodeRow, now time.Time, err e
 		return cmp.Or(x.Started.Compare(y.Started), strings.Compare(x.Node, y.Node))
 	})
 	return rows, now, nil
-}
-
-// brokerTime is the broker's clock: the time at which it answers.
-func (r reader) brokerTime(ctx context.Context) (time.Time, error) {
-	stream, err := r.js.Stream(ctx, r.Namespace()+"_slots")
-	if err != nil {
-		return time.Time{}, fmt.Errorf("ask the server for its time: %w", err)
-	}
-	return stream.CachedInfo().TimeStamp, nil
 }
 
 func newNodeRow(n job.Node, heartbeat, now time.Time) nodeRow {

@@ -35,8 +35,9 @@ func newSlotListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the slots, oldest first",
-		Long: `List the slots that have a record in the ledger, and those that wait in the
-stream, which are pending. States: ` + strings.Join(slotStates[:5], ", ") + `,
+		Long: `List the slots that have a record in the ledger, and those that wait in a stream,
+which are pending: for a worker, or for the time that they were triggered for.
+States: ` + strings.Join(slotStates[:5], ", ") + `,
 ` + strings.Join(slotStates[5:], ", ") + `.
 
 With -o json, a line for each; what is absent is omitted, and slot for triggered
@@ -139,7 +140,7 @@ func (r reader) slots(ctx context.Context, f slotFlags) ([]slotRow, error) {
 
 func (r reader) waiting(ctx context.Context, name string) (map[string]slotRow, error) {
 	byID := map[string]slotRow{}
-	for w, err := range r.Slots().Waiting(ctx, kv.WaitingFilter{Job: name}) {
+	for w, err := range r.Waiting(ctx, kv.WaitingFilter{Job: name}) {
 		r.alive()
 		if err != nil {
 			if r.unreadable(err) {
@@ -147,10 +148,14 @@ func (r reader) waiting(ctx context.Context, name string) (map[string]slotRow, e
 			}
 			return nil, err
 		}
-		byID[w.Slot.ID()] = slotRow{
+		row := slotRow{
 			ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
 			Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
 		}
+		if w.Timer {
+			row.Published = time.Time{} // not for workers, yet
+		}
+		byID[row.ID] = row
 	}
 	return byID, nil
 }
@@ -191,12 +196,15 @@ func newSlotRow(e kv.LedgerEntry) slotRow {
 }
 
 // when is where the slot stands in time: its instant; a triggered run's
-// publication.
+// publication, or the time that it waits for.
 func (s slotRow) when() time.Time {
-	if s.Slot.IsZero() {
+	switch {
+	case !s.Slot.IsZero():
+		return s.Slot
+	case !s.Published.IsZero():
 		return s.Published
 	}
-	return s.Slot
+	return s.Due
 }
 
 const slotHeader = "SLOT\tSTATE\tTRY\tLATE\tTOOK\tNODE OR ERROR"
@@ -212,8 +220,11 @@ func (s slotRow) cells() []string {
 	if !s.Started.IsZero() && !s.Finished.IsZero() {
 		took = span(max(0, s.Finished.Sub(s.Started)))
 	}
-	if s.Error != "" {
+	switch {
+	case s.Error != "":
 		detail = brief(s.Error, 40)
+	case s.State == job.Pending && s.Published.IsZero():
+		detail = "waits for " + s.Due.Format(time.RFC3339)
 	}
 	return []string{s.ID, string(s.State), attempt, late, took, dash(detail)}
 }

@@ -164,7 +164,7 @@ func (v *verifier) begin(ctx context.Context) error {
 func (v *verifier) config(ctx context.Context) (verify.Config, error) {
 	cfg := verify.Config{From: v.flags.first, To: v.flags.last, Settings: v.Settings(), Jobs: v.flags.jobs, Progress: v.progress}
 	var err error
-	if cfg.Now, err = v.brokerTime(ctx); err != nil {
+	if cfg.Now, err = v.Time(ctx); err != nil {
 		return cfg, err
 	}
 	if cfg.To.IsZero() {
@@ -212,11 +212,11 @@ func (v *verifier) told(ctx context.Context) error {
 }
 
 func (v *verifier) waiting(ctx context.Context) error {
-	for w, err := range v.Slots().Waiting(ctx, kv.WaitingFilter{Job: v.only()}) {
+	for w, err := range v.Waiting(ctx, kv.WaitingFilter{Job: v.only()}) {
 		if fatal := v.taken(err); fatal != nil {
 			return fatal
 		}
-		if err == nil {
+		if err == nil && !w.Timer {
 			v.check.Waiting(w.Message, w.Published)
 		}
 	}

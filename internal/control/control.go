@@ -29,6 +29,7 @@ type Nodes interface {
 
 // Ledger is what became of each slot; *kv.Ledger is one.
 type Ledger interface {
+	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
 	List(ctx context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error]
 }
 
@@ -37,6 +38,8 @@ type Config struct {
 	Jobs   Jobs
 	Nodes  Nodes
 	Ledger Ledger
+	Slots  Slots
+	Timers Timers
 
 	// Settings are those of the namespace.
 	Settings job.Settings

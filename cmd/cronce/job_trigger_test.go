@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func (f *fleet) waiting(t *testing.T) []kv.WaitingSlot {
+	t.Helper()
+	var all []kv.WaitingSlot
+	for w, err := range f.store.Waiting(t.Context(), kv.WaitingFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func TestJobTrigger(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.now = time.Now()
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	in90 := f.now.Add(90 * time.Minute).UTC().Truncate(time.Second)
+	later := in90.Format(time.RFC3339)
+	for _, step := range []struct {
+		args, want string
+	}{
+		{"--key k", "report:@k is triggered\n"},
+		{"--key k", "report:@k was triggered already, and waits: nothing was changed\n"},
+		{"--key l --at " + later, "report:@l is set for " + later + " (in 1h29m)\n"},
+		{"--key l", "report:@l was set already, and waits for " + later + " (in 1h29m): nothing was changed\n"},
+		{"--key p --at 2026-01-01T00:00:00Z", "report:@p is triggered\n"},
+	} {
+		if got := f.ok(t, append([]string{"job", "trigger", "report"}, strings.Fields(step.args)...)...); got != step.want {
+			t.Errorf("%s: %q, want %q", step.args, got, step.want)
+		}
+	}
+	f.record(t, job.Record{Slot: job.Slot{Job: "report", Token: "k"}, Queue: "default", Node: "web1"}, job.Succeeded)
+	if got := f.ok(t, "job", "trigger", "report", "--key", "k"); got != "report:@k was triggered already, and is succeeded: nothing was changed\n" {
+		t.Errorf("got %q", got)
+	}
+
+	var row map[string]any
+	line := f.ok(t, "job", "trigger", "report", "-o", "json")
+	if err := json.Unmarshal([]byte(line), &row); err != nil || strings.Count(line, "\n") != 1 {
+		t.Fatalf("got %q", line)
+	}
+	key, _ := row["key"].(string)
+	want := map[string]any{"id": "report:@" + key, "job": "report", "key": key, "state": "pending", "new": true, "queue": "default"}
+	if fmt.Sprint(row) != fmt.Sprint(want) || len(key) < 20 {
+		t.Errorf("got %v, want %v and a random key", row, want)
+	}
+
+	out := f.ok(t, "slot", "ls", "--job", "report", "--state", "pending", "-o", "json")
+	if want := fmt.Sprintf(`{"id":"report:@l","job":"report","state":"pending","queue":"default","due":"%s"}`, later) + "\n"; !strings.HasSuffix(out, want) || strings.Count(out, "\n") != 3 {
+		t.Errorf("slot ls:\n%swant three, the last one\n%s", out, want)
+	}
+	if out := f.ok(t, "slot", "ls", "--state", "pending"); !strings.Contains(out, "waits for "+later) {
+		t.Errorf("slot ls:\n%s", out)
+	}
+}
+
+func TestJobTriggerTakesAnyPayload(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	queue, err := f.store.Slots().Queue(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := `"` + strings.Repeat("é", 128<<10-1) + `"`
+	for payload, stdin := range map[string]string{
+		`{"a": "b\u0000\n\" <*>.$ 'x'"}`: "", "null": "", "-": big,
+	} {
+		f.stdin = stdin
+		f.ok(t, "job", "trigger", "report", "--payload", payload)
+		m, err := queue.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := payload; stdin == "" && string(m.Data()) != want || stdin != "" && string(m.Data()) != stdin {
+			t.Errorf("%.40s: delivered %.40q", payload, m.Data())
+		}
+	}
+}
+
+func TestJobTriggerRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	for _, c := range []struct {
+		code  int
+		stdin string
+		args  []string
+		parts []string
+	}{
+		{exitUsage, "", nil, []string{"accepts 1 arg", "cronce job trigger --help"}},
+		{exitUsage, "", []string{"re*port"}, []string{`"re*port"`}},
+		{exitUsage, "", []string{"report", "--key", ""}, []string{"--key", "empty"}},
+		{exitUsage, "", []string{"report", "--key", "a\x1b[2Jb"}, []string{"key", "control character"}},
+		{exitUsage, "", []string{"report", "--at", "tomorrow"}, []string{"--at", "tomorrow", "RFC 3339"}},
+		{exitUsage, "", []string{"report", "--at", ""}, []string{"--at", "empty"}},
+		{exitUsage, "", []string{"report", "--at", "2300-01-01T00:00:00Z"}, []string{"2200"}},
+		{exitUsage, "", []string{"report", "--payload", "{x}"}, []string{"payload", "not JSON"}},
+		{exitUsage, "", []string{"report", "--payload", "-"}, []string{"standard input is empty"}},
+		{exitUsage, strings.Repeat("1", 1<<20), []string{"report", "--payload", "-"}, []string{"payload", "at most 262144"}},
+		{exitFailed, "", []string{"raport"}, []string{"no job named raport", "report"}},
+	} {
+		f.stdin = c.stdin
+		f.run(t, append([]string{"job", "trigger"}, c.args...)...).oneError(t, c.code, c.parts...)
+	}
+	if all := f.waiting(t); len(all) > 0 {
+		t.Errorf("triggered %+v", all)
+	}
+}
+
+func TestJobBackfill(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	hour := time.Now().UTC().Truncate(time.Hour)
+	stamp := func(hours int) string { return hour.Add(time.Duration(hours) * time.Hour).Format(time.RFC3339) }
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}.WithDefaults(), Since: hour.Add(-100 * time.Hour)})
+	f.record(t, job.Record{Slot: job.NewSlot("report", hour.Add(-2*time.Hour)), Node: "web1"}, job.Missed)
+	f.record(t, job.Record{Slot: job.NewSlot("report", hour.Add(-time.Hour)), Node: "web1"}, job.Succeeded)
+	f.publish(t, "default", job.Message{Slot: job.NewSlot("report", hour.Add(-3*time.Hour))})
+
+	f.run(t, "job", "backfill", "report", "--from", stamp(-50), "--to", stamp(0)).
+		oneError(t, exitFailed, "of 50 slots are older than the horizon of 24h0m0s", "--clip")
+	args := []string{"job", "backfill", "report", "--from", stamp(-10), "--to", stamp(0), "--rate", "100"}
+	want := "report has 10 slots from " + stamp(-10) + " to " + stamp(0) + "\n" +
+		"  7 published\n" +
+		"  1 missed already, which is final: cronce slot retry ID reopens one\n" +
+		"  1 succeeded already\n" +
+		"  1 waiting already\n"
+	if got := f.ok(t, args...); got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+	want = fmt.Sprintf(`{"job":"report","from":%q,"to":%q,"slots":10,"published":0,"recorded":{"missed":1,"succeeded":1},"waiting":8,"folded":0,"too_old":0}`,
+		stamp(-10), stamp(0)) + "\n"
+	if got := f.ok(t, append(args, "-o", "json")...); got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+	out := f.ok(t, "job", "backfill", "report", "--from", stamp(-50), "--to", stamp(-5), "--clip", "-o", "json")
+	var row backfillRow
+	if err := json.Unmarshal([]byte(out), &row); err != nil || row.Slots != 45 || row.TooOld+row.Published+row.Waiting != 45 || row.TooOld < 26 {
+		t.Errorf("clipped: %s", out)
+	}
+}
+
+func TestJobBackfillRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
+	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	from := "2026-01-01T00:00:00Z"
+	for _, c := range []struct {
+		code  int
+		args  []string
+		parts []string
+	}{
+		{exitUsage, []string{"report"}, []string{"--from is not given"}},
+		{exitUsage, []string{"report", "--from", "yesterday"}, []string{"--from", "RFC 3339"}},
+		{exitUsage, []string{"report", "--from", from, "--to", "x"}, []string{"--to", "RFC 3339"}},
+		{exitUsage, []string{"report", "--from", from, "--to", from}, []string{"not after"}},
+		{exitUsage, []string{"report", "--from", from, "--to", soon}, []string{"in the future"}},
+		{exitUsage, []string{"report", "--from", soon}, []string{"in the future"}},
+		{exitUsage, []string{"report", "--from", from, "--rate", "0"}, []string{"--rate", "1/s to 10000/s"}},
+		{exitUsage, []string{"report", "--from", from, "--rate", "5/m"}, []string{"--rate"}},
+		{exitUsage, []string{"a.b", "--from", from}, []string{`"a.b"`}},
+		{exitFailed, []string{"raport", "--from", from}, []string{"no job named raport", "report"}},
+	} {
+		f.run(t, append([]string{"job", "backfill"}, c.args...)...).oneError(t, c.code, c.parts...)
+	}
+}
+
+// TestBackfillSurvivesAKill: killed in the middle and given again, it publishes
+// each slot once.
+func TestBackfillSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	end := time.Now().UTC().Truncate(time.Second)
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}.WithDefaults(), Since: end.Add(-time.Hour)})
+	args := []string{"job", "backfill", "report", "--from", end.Add(-300 * time.Second).Format(time.RFC3339), "--to", end.Format(time.RFC3339)}
+	cmd := exec.Command(os.Args[0], append(args, "--rate", "200")...)
+	cmd.Env = append(os.Environ(), "CRONCE_TEST_MAIN=1", "CRONCE_SERVER="+f.url)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 20*time.Second, "some slots", func() bool { return len(f.waiting(t)) > 20 })
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	before := len(f.waiting(t))
+	if before >= 300 {
+		t.Fatalf("%d slots before the kill: it came too late to show anything", before)
+	}
+	out := f.ok(t, append(args, "--rate", "5000")...)
+	if want := fmt.Sprintf("%d published\n  %d waiting already\n", 300-before, before); !strings.Contains(out, want) {
+		t.Errorf("got:\n%swant %q", out, want)
+	}
+	if all := f.waiting(t); len(all) != 300 {
+		t.Errorf("%d slots wait, want 300", len(all))
+	}
+}

@@ -1,0 +1,206 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+// twoPlans is report: every hour until noon, four hours ago, then every half hour.
+// It returns noon and the slots up to now.
+func (s *site) twoPlans(t *testing.T) (noon time.Time, revision uint64) {
+	t.Helper()
+	noon = time.Now().UTC().Truncate(time.Hour).Add(-4 * time.Hour)
+	revision = s.define(t, job.Definition{
+		Job: job.Job{Name: "report", Schedule: "*/30 * * * *", Queue: "slow", Payload: []byte(`{"n":1}`)}, Since: noon,
+		Past: []job.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *"}, From: noon.Add(-100 * time.Hour)}},
+	})
+	return noon, revision
+}
+
+func same(t *testing.T, got, want control.Backfilled) {
+	t.Helper()
+	if !got.From.Equal(want.From) || !got.To.Equal(want.To) || got.Slots != want.Slots || got.Waiting != want.Waiting || got.TooOld != want.TooOld ||
+		got.Published != want.Published || got.Folded != want.Folded || !maps.Equal(got.Recorded, want.Recorded) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	noon, revision := s.twoPlans(t)
+	from, to := noon.Add(-2*time.Hour), noon.Add(2*time.Hour)
+	// 10, 11 and 12 by the old plan, 12:30, 13 and 13:30 by the new one; 14:00 is
+	// the end.
+	s.record(t, job.NewSlot("report", noon.Add(-time.Hour)), job.Missed)
+	s.record(t, job.NewSlot("report", noon.Add(-30*time.Minute)), job.Cancelled) // of no plan
+	s.record(t, job.Slot{Job: "report", At: noon.Add(-2 * time.Hour), Range: true}, job.Missed)
+	if wait, err := s.store.Slots().Publish("slow", job.Message{Slot: job.NewSlot("report", noon)}, nil); err != nil {
+		t.Fatal(err)
+	} else if _, err := wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	order := control.Backfill{Job: "report", From: from, To: to, Rate: 1000}
+	var told []int
+	got, err := s.Backfill(t.Context(), order, func(b control.Backfilled) { told = append(told, b.Done()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := control.Backfilled{From: from, To: to, Slots: 6, Recorded: map[job.State]int{job.Missed: 1}, Waiting: 1, Published: 4}
+	same(t, got, want)
+	if len(told) != 5 || told[0] != 2 || told[4] != 6 {
+		t.Errorf("told %v", told)
+	}
+	all := s.waiting(t)[1:]
+	for i, minutes := range []time.Duration{-120, 30, 60, 90} {
+		at := noon.Add(minutes * time.Minute)
+		m := job.Message{Slot: job.NewSlot("report", at), JobRevision: revision, Node: "alice@laptop", Due: at, Backfill: true}
+		if i >= len(all) || all[i].Message != m || all[i].Queue != "slow" {
+			t.Fatalf("published %+v, want %+v as number %d", all, m, i)
+		}
+	}
+
+	again, err := s.Backfill(t.Context(), order, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Waiting, want.Published = 5, 0
+	same(t, again, want)
+	if n := len(s.waiting(t)); n != 5 {
+		t.Errorf("%d messages, want 5", n)
+	}
+}
+
+func TestBackfillOfWhatIsTooOldIsRefusedOrClipped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	noon, _ := s.twoPlans(t)
+	from, to := noon.Add(-30*time.Hour), noon
+	order := control.Backfill{Job: "report", From: from, To: to, Rate: 1000}
+	_, err := s.Backfill(t.Context(), order, nil)
+	var old *control.TooOldError
+	// The horizon of 24 h ends between 4 and 5 hours before noon yesterday.
+	if !errors.As(err, &old) || old.Slots != 30 || old.TooOld != 11 && old.TooOld != 10 || !strings.Contains(err.Error(), "horizon of 24h0m0s") {
+		t.Fatalf("got %v, want 10 or 11 of 30 slots too old", err)
+	}
+	if all := s.waiting(t); len(all) > 0 {
+		t.Fatalf("published %+v", all)
+	}
+	order.Clip = true
+	got, err := s.Backfill(t.Context(), order, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, got, control.Backfilled{From: from, To: to, Slots: 30, TooOld: got.TooOld, Published: 30 - got.TooOld})
+	if all := s.waiting(t); len(all) != got.Published || time.Since(all[0].Slot.At) > 24*time.Hour {
+		t.Errorf("published %+v", all)
+	}
+}
+
+// TestABackfillThatWasStoppedGoesOnWhereItWas: by a Ctrl-C, and by a stream that
+// takes no more. Nothing is doubled.
+func TestABackfillThatWasStoppedGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	end := time.Now().UTC().Truncate(time.Second)
+	from := end.Add(-200 * time.Second)
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}, Since: from.Add(-time.Hour)})
+	order := control.Backfill{Job: "report", From: from, To: end, Rate: 1000}
+
+	ctx, stop := context.WithCancel(t.Context())
+	first, err := s.Backfill(ctx, order, func(b control.Backfilled) {
+		if b.Published >= 50 {
+			stop()
+		}
+	})
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, job.ErrUnknown) || first.Published < 50 || first.Published == 200 {
+		t.Fatalf("got %+v, %v; want an end in the middle", first, err)
+	}
+
+	js := s.server.JetStream()
+	stream, err := js.Stream(t.Context(), "cronce_slots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := stream.CachedInfo().Config
+	limited.MaxMsgs = 120
+	if _, err := js.UpdateStream(t.Context(), limited); err != nil {
+		t.Fatal(err)
+	}
+	var api *jetstream.APIError
+	second, err := s.Backfill(t.Context(), order, nil)
+	if !errors.As(err, &api) || second.Published == 0 || second.Done() >= 200 {
+		t.Fatalf("got %+v, %v; want a full stream", second, err)
+	}
+	limited.MaxMsgs = -1
+	if _, err := js.UpdateStream(t.Context(), limited); err != nil {
+		t.Fatal(err)
+	}
+	third, err := s.Backfill(t.Context(), order, nil)
+	if err != nil || third.Done() != 200 || third.Slots != 200 {
+		t.Fatalf("got %+v, %v", third, err)
+	}
+	seen := map[string]int{}
+	for _, w := range s.waiting(t) {
+		seen[w.Slot.ID()]++
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s waits %d times", id, n)
+		}
+	}
+	if len(seen) != 200 {
+		t.Errorf("%d slots wait, want 200", len(seen))
+	}
+}
+
+func TestBackfillKeepsItsRate(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	end := time.Now().UTC().Truncate(time.Second)
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}, Since: end.Add(-time.Hour)})
+	began := time.Now()
+	got, err := s.Backfill(t.Context(), control.Backfill{Job: "report", From: end.Add(-30 * time.Second), To: end, Rate: 50}, nil)
+	// The first comes after a tick, the last after 30.
+	if took := time.Since(began); err != nil || got.Published != 30 || took < 580*time.Millisecond {
+		t.Errorf("%+v, %v: 30 slots took %v, want 0.6s at 50/s", got, err, took)
+	}
+}
+
+func TestBackfillsThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	noon, _ := s.twoPlans(t)
+	soon := time.Now().Add(time.Hour)
+	for what, b := range map[string]control.Backfill{
+		"job":                     {From: noon},
+		"no beginning":            {Job: "report"},
+		"not after":               {Job: "report", From: noon, To: noon},
+		"rate":                    {Job: "report", From: noon, Rate: control.MaxRate + 1},
+		"its end":                 {Job: "report", From: noon, To: soon},
+		"beginning":               {Job: "report", From: soon},
+		"rate -1/s: want 1/s to ": {Job: "report", From: noon, Rate: -1},
+	} {
+		if _, err := s.Backfill(t.Context(), b, nil); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("want an error about %s, got %v", what, err)
+		}
+	}
+	if _, err := s.Backfill(t.Context(), control.Backfill{Job: "nobody", From: noon}, nil); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("got %v, want not found", err)
+	}
+	// Before the first plan there is nothing.
+	got, err := s.Backfill(t.Context(), control.Backfill{Job: "report", From: noon.Add(-300 * time.Hour), To: noon.Add(-200 * time.Hour)}, nil)
+	if err != nil || got.Slots != 0 {
+		t.Errorf("got %+v, %v; want nothing", got, err)
+	}
+}

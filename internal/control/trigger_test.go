@@ -1,0 +1,312 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// site is a namespace on a real server, and alice.
+type site struct {
+	*control.Control
+	store  *kv.Store
+	server *natstest.Server
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	server := natstest.Run(t)
+	return siteAt(t, server, server.ClientURL())
+}
+
+func siteAt(t *testing.T, server *natstest.Server, url string) *site {
+	t.Helper()
+	store, err := kv.Open(t.Context(), natstest.JetStream(t, natstest.Connect(t, url)), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{control.New(control.Config{
+		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
+		Settings: store.Settings(), Now: store.Time, Who: "alice@laptop",
+	}), store, server}
+}
+
+// define stores a definition over whatever stands there.
+func (s *site) define(t *testing.T, d job.Definition) uint64 {
+	t.Helper()
+	d.Job, d.Nonce = d.Job.WithDefaults(), fmt.Sprint("nonce", time.Now().UnixNano())
+	_, revision, err := s.store.Jobs().Read(t.Context(), d.Job.Name)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		t.Fatal(err)
+	}
+	if revision, err = s.store.Jobs().Write(t.Context(), d, revision); err != nil {
+		t.Fatal(err)
+	}
+	return revision
+}
+
+func (s *site) record(t *testing.T, slot job.Slot, state job.State) {
+	t.Helper()
+	r := job.Record{Slot: slot, Queue: "default", State: state, Node: "web1", Nonce: slot.ID()}
+	if _, err := s.store.Ledger().Write(t.Context(), r, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) waiting(t *testing.T) []kv.WaitingSlot {
+	t.Helper()
+	var all []kv.WaitingSlot
+	for w, err := range s.store.Waiting(t.Context(), kv.WaitingFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func (s *site) trigger(t *testing.T, o control.Order) control.Triggered {
+	t.Helper()
+	got, err := s.Trigger(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	revision := s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "slow", Payload: json.RawMessage(`{"own":1}`)}, Paused: true})
+	slot := job.Slot{Job: "report", Token: "k"}
+	want := control.Triggered{Slot: slot, New: true, State: job.Pending, Queue: "slow"}
+	if got := s.trigger(t, control.Order{Job: "report", Key: "k"}); got != want {
+		t.Errorf("first: %+v, want %+v", got, want)
+	}
+	want.New = false
+	if got := s.trigger(t, control.Order{Job: "report", Key: "k", Payload: json.RawMessage(`{"other":2}`)}); got != want {
+		t.Errorf("second: %+v, want %+v", got, want)
+	}
+	all := s.waiting(t)
+	m := job.Message{Slot: slot, JobRevision: revision, Node: "alice@laptop"}
+	if len(all) != 1 || all[0].Message != m || all[0].Queue != "slow" {
+		t.Fatalf("waiting: %+v, want one of %+v", all, m)
+	}
+	c, err := s.store.Slots().Queue(t.Context(), "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Next(); err != nil || string(got.Data()) != `{"own":1}` {
+		t.Errorf("delivered %v, %v; want the job's own payload", got, err)
+	}
+
+	s.record(t, slot, job.Failed)
+	want.State, want.Queue = job.Failed, "default" // as the record has it
+	if got := s.trigger(t, control.Order{Job: "report", Key: "k"}); got != want {
+		t.Errorf("with a record: %+v, want %+v", got, want)
+	}
+	one, two := s.trigger(t, control.Order{Job: "report"}), s.trigger(t, control.Order{Job: "report"})
+	if !one.New || !two.New || one.Slot == two.Slot {
+		t.Errorf("without a key: %+v and %+v, want two runs", one, two)
+	}
+}
+
+func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	slot, due := job.Slot{Job: "report", Token: "k"}, time.Now().Add(time.Hour).UTC()
+	order := control.Order{Job: "report", Key: "k", At: due, Payload: json.RawMessage(`{"n":1}`)}
+	want := control.Triggered{Slot: slot, New: true, State: job.Pending, Queue: "default", Due: due}
+	if got := s.trigger(t, order); got != want {
+		t.Errorf("first: %+v, want %+v", got, want)
+	}
+	want.New = false
+	for _, again := range []control.Order{order, {Job: "report", Key: "k"}, {Job: "report", Key: "k", At: due.Add(time.Hour)}} {
+		if got := s.trigger(t, again); got != want {
+			t.Errorf("%+v: %+v, want %+v", again, got, want)
+		}
+	}
+	if all := s.waiting(t); len(all) != 1 || !all[0].Timer || !all[0].Due.Equal(due) {
+		t.Errorf("waiting: %+v", all)
+	}
+
+	// The job gets another queue: the same order moves what waits.
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "other"}})
+	want.Queue, want.MovedFrom = "other", "default"
+	if got := s.trigger(t, order); got != want {
+		t.Errorf("after an edit of the queue: %+v, want %+v", got, want)
+	}
+	timer, _, err := s.store.Timers().Read(t.Context(), slot)
+	if err != nil || timer.Queue != "other" || !timer.Due.Equal(due) || string(timer.Payload) != `{"n":1}` {
+		t.Errorf("moved to %+v, %v", timer, err)
+	}
+	want.MovedFrom = ""
+	if got := s.trigger(t, order); got != want {
+		t.Errorf("once more: %+v, want %+v", got, want)
+	}
+
+	// Cancelled, as an operator does it: that is its outcome.
+	s.record(t, slot, job.Cancelled)
+	if err := s.store.Timers().Cancel(t.Context(), slot); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.trigger(t, order); got.New || got.State != job.Cancelled || len(s.waiting(t)) > 0 {
+		t.Errorf("after a cancel: %+v, waiting %+v", got, s.waiting(t))
+	}
+}
+
+// TestATriggerThatFiredOnADeadQueueIsMovedByTheSameOrder: its message is there for
+// all to see, and the same order makes one that somebody takes. The ledger ends
+// the first.
+func TestATriggerThatFiredOnADeadQueueIsMovedByTheSameOrder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "dead"}})
+	order := control.Order{Job: "report", Key: "k", At: time.Now().Add(300 * time.Millisecond)}
+	s.trigger(t, order)
+	natstest.Eventually(t, 10*time.Second, "the timer to fire", func() bool {
+		all := s.waiting(t)
+		return len(all) == 1 && !all[0].Timer && all[0].Queue == "dead"
+	})
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "alive"}})
+	s.trigger(t, order)
+	all := s.waiting(t)
+	if len(all) != 2 || all[0].Queue != "dead" || all[1].Queue != "alive" || all[0].Slot != all[1].Slot {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
+func TestOfRacingTriggersOneIsNew(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	for _, o := range []control.Order{{Job: "report", Key: "now"}, {Job: "report", Key: "later", At: time.Now().Add(time.Hour)}} {
+		var group sync.WaitGroup
+		var fresh atomic.Int32
+		for range 8 {
+			group.Go(func() {
+				switch got, err := s.Trigger(t.Context(), o); {
+				case err != nil:
+					t.Error(err)
+				case got.New:
+					fresh.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if n := fresh.Load(); n != 1 {
+			t.Errorf("%s: %d of 8 were new", o.Key, n)
+		}
+	}
+	if all := s.waiting(t); len(all) != 2 {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
+// TestATriggerThatWasNotAnsweredIsSettledByTheSameOrder.
+func TestATriggerThatWasNotAnsweredIsSettledByTheSameOrder(t *testing.T) {
+	t.Parallel()
+	server := natstest.Run(t)
+	s := siteAt(t, server, server.ClientURL())
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	proxy := natstest.NewProxy(t, server.ClientURL())
+	far := siteAt(t, server, proxy.URL())
+	orders := []control.Order{{Job: "report", Key: "now"}, {Job: "report", Key: "later", At: time.Now().Add(time.Hour)}}
+	for _, o := range orders {
+		proxy.Deafen()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		if _, err := far.Trigger(ctx, o); !errors.Is(err, job.ErrUnknown) {
+			t.Errorf("%s: %v, want unknown", o.Key, err)
+		}
+		cancel()
+		proxy.Heal()
+		if _, err := far.Trigger(t.Context(), o); err != nil {
+			t.Errorf("%s, again: %v", o.Key, err)
+		}
+	}
+	if all := s.waiting(t); len(all) != len(orders) {
+		t.Errorf("waiting: %+v", all)
+	}
+}
+
+func TestTriggerOfNoSuchJob(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if _, err := s.Trigger(t.Context(), control.Order{Job: "nobody"}); !errors.Is(err, job.ErrNotFound) || !strings.Contains(err.Error(), "job nobody") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOrdersThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for what, o := range map[string]control.Order{
+		"job ":                  {},
+		"job":                   {Job: "a.b"},
+		"token":                 {Job: "report", Key: "a\nb"},
+		"token \" x\"":          {Job: "report", Key: " x"},
+		"129 bytes":             {Job: "report", Key: strings.Repeat("x", 129)},
+		"not UTF-8":             {Job: "report", Key: "\xff"},
+		"/r2":                   {Job: "report", Key: "x/r2"},
+		"not JSON":              {Job: "report", Payload: json.RawMessage("{")},
+		"262145 bytes":          {Job: "report", Payload: json.RawMessage(`"` + strings.Repeat("x", 256<<10-1) + `"`)},
+		"2200-01-01T00:00:00Z,": {Job: "report", At: kv.LatestTimer},
+	} {
+		_, err := s.Trigger(t.Context(), o)
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error()+",", what) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 300 {
+			t.Errorf("want an error of one line about %s, got %v", what, err)
+		}
+	}
+}
+
+// TestKeysAndPayloadsReachTheWorkerUnchanged whatever they are made of.
+func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	queue, err := s.store.Slots().Queue(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fired, err := s.store.Timers().Queue(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		key := rapid.StringN(0, 100, 100).Filter(func(s string) bool { return job.ValidateToken(s+"!") == nil }).Draw(t, "key") + "!" + fmt.Sprint(n)
+		text, _ := json.Marshal(map[string]string{rapid.String().Draw(t, "member"): rapid.String().Draw(t, "value")})
+		o := control.Order{Job: "report", Key: key, Payload: append([]byte(" "), text...)}
+		source := queue
+		if n%20 == 0 { // a timer takes its quarter of a second
+			o.At, source = time.Now().Add(10*time.Millisecond), fired
+		}
+		if _, err := s.Trigger(context.Background(), o); err != nil {
+			t.Fatal(err)
+		}
+		m, err := source.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = m.Ack()
+		got, err := job.ParseMessage(m.Headers())
+		if err != nil || got.Slot != (job.Slot{Job: "report", Token: key}) || string(m.Data()) != string(o.Payload) {
+			t.Fatalf("triggered %q with %q, got %+v with %q, %v", key, o.Payload, got, m.Data(), err)
+		}
+	})
+}
