@@ -32,7 +32,7 @@ func TestBrokerRestartsUnderRunningSlots(t *testing.T) {
 		for _, w := range workers {
 			term(w)
 		}
-		s.checkNothingLost("slow")
+		s.checkNothingLost("slow", time.Second)
 	})
 }
 
@@ -55,7 +55,7 @@ func TestClusterRestartsServerByServerUnderRunningSlots(t *testing.T) {
 	for _, w := range workers {
 		term(w)
 	}
-	s.checkNothingLost("slow")
+	s.checkNothingLost("slow", time.Second)
 }
 
 // A broker that is away for longer than the lease costs a running slot its attempt:
@@ -98,10 +98,26 @@ func (s *site) moreEnded(n int) {
 	})
 }
 
-// checkNothingLost checks that of a job that fires each second, from its first slot
-// that ran to its last one, each started once, ended once and succeeded, whatever
-// happened in between. It returns how many that are.
-func (s *site) checkNothingLost(job string) (slots int) {
+// rounds waits until n more slots of the job have ended.
+func (s *site) rounds(job string, n int, limit time.Duration) {
+	s.t.Helper()
+	want := count(s.touched(), "end "+job+":") + n
+	eventually(s.t, limit, fmt.Sprintf("%d more slots of %s", n, job), func() bool {
+		return count(s.touched(), "end "+job+":") >= want
+	})
+}
+
+// checkNothingLost checks that of a job that fires again and again, from its first
+// slot that ran to its last one, each started once, ended once and succeeded,
+// whatever happened in between.
+func (s *site) checkNothingLost(job string, every time.Duration) {
+	s.t.Helper()
+	s.checkSlots(job, every, func(id string, begun, ended int, r slotRow) bool {
+		return begun == 1 && ended == 1 && r.State == "succeeded" && r.Attempt == 1
+	})
+}
+
+func (s *site) checkSlots(job string, every time.Duration, good func(id string, begun, ended int, r slotRow) bool) {
 	s.t.Helper()
 	lines := s.touched()
 	first, last := "~", ""
@@ -111,22 +127,22 @@ func (s *site) checkNothingLost(job string) (slots int) {
 			first, last = min(first, id), max(last, id)
 		}
 	}
-	states := map[string]string{}
+	rows := map[string]slotRow{}
 	for _, r := range s.slots("--job", job) {
-		states[r.ID] = fmt.Sprintf("%s at attempt %d", r.State, r.Attempt)
+		rows[r.ID] = r
 	}
 	instant, err := time.Parse(time.RFC3339, strings.TrimPrefix(first, job+":"))
 	if err != nil {
 		s.t.Fatalf("job %s never ran", job)
 	}
+	n, again := 0, 0
 	for id := first; id <= last; id = slotID(job, instant) {
-		begun, ended := count(lines, "start "+id), count(lines, "end "+id)
-		if begun != 1 || ended != 1 || states[id] != "succeeded at attempt 1" {
-			s.t.Errorf("%s started %d times, ended %d times, and is %s", id, begun, ended, states[id])
+		begun, ended, r := count(lines, "start "+id), count(lines, "end "+id), rows[id]
+		if !good(id, begun, ended, r) {
+			s.t.Errorf("%s started %d times, ended %d times, and is %q at attempt %d: %s", id, begun, ended, r.State, r.Attempt, r.Error)
 		}
-		instant = instant.Add(time.Second)
-		slots++
+		instant = instant.Add(every)
+		n, again = n+1, again+max(r.Attempt-1, 0)
 	}
-	s.t.Logf("%d slots of %s", slots, job)
-	return slots
+	s.t.Logf("%d slots of %s, %d more attempts", n, job, again)
 }

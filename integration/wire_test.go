@@ -68,9 +68,6 @@ func (w *wire) add(toxic, stream, attributes string) {
 	}
 }
 
-// cut ends all connections, and refuses new ones.
-func (w *wire) cut() { w.proxy.Stop() }
-
 // heal makes the wire as good as new. Connections on which something was lost are
 // cut.
 func (w *wire) heal() {

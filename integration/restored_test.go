@@ -1,0 +1,96 @@
+//go:build unix
+
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The broker comes back with an older copy of its files: what it acknowledged since
+// is gone, and revisions, fences with them, go backwards. Nobody can know that the
+// slots since had run, so they are offered again; every slot still has an outcome,
+// those outside that time ran once, and no node goes on under a name whose revisions
+// are not to be trusted.
+func TestBrokerRestoredFromAnOlderCopy(t *testing.T) {
+	t.Parallel()
+	onEachServer(t, func(t *testing.T, s *site) {
+		file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
+		workers := []*process{s.worker("w1", file, "--lease", lease.String())}
+		workers[0].says("node is up")
+		workers = append(workers, s.worker("w2", file))
+		ended := func(n int) {
+			t.Helper()
+			want := count(s.touched(), "end ") + n
+			eventually(t, 30*time.Second, "more slots", func() bool { return count(s.touched(), "end ") >= want })
+		}
+		ended(3)
+		var copied time.Time
+		s.restartServer(func(p *process) {
+			stopServer(p)
+			copied = time.Now()
+			copyFiles(t, s.path("store"), s.path("copy"))
+		})
+		ended(5)
+		names := map[string]bool{}
+		for _, n := range s.nodes() {
+			names[n.Node] = true
+		}
+		s.restartServer(func(p *process) {
+			stopServer(p)
+			if err := os.RemoveAll(s.path("store")); err != nil {
+				t.Fatal(err)
+			}
+			copyFiles(t, s.path("copy"), s.path("store"))
+		})
+		restored := time.Now()
+		eventually(t, 30*time.Second, "both nodes to start over under new names", func() bool {
+			w1, w2 := s.node("w1"), s.node("w2")
+			return w1.State == "alive" && w2.State == "alive" && !names[w1.Node] && !names[w2.Node]
+		})
+		ended(3)
+		s.drained(20 * time.Second)
+		from, until := copied.Truncate(time.Second), restored.Add(time.Second)
+		s.checkSlots("tick", time.Second, func(id string, begun, ended int, r slotRow) bool {
+			again := !r.Slot.Before(from) && r.Slot.Before(until)
+			return r.State == "succeeded" && ended >= 1 && (again || begun == 1 && ended == 1)
+		})
+		check := s.start("verify", "verify", "--from", s.firstSlot("tick").Format(time.RFC3339), "--to", restored.UTC().Format(time.RFC3339))
+		if code := check.exit(30 * time.Second); code != 0 {
+			t.Errorf("verify ends with %d:\n%s%s", code, check.stdout(), check.stderr())
+		}
+		for _, w := range workers {
+			if strings.Contains(w.stderr(), "panic") {
+				t.Errorf("%s has panicked", w.name)
+			}
+			term(w)
+		}
+	})
+}
+
+// firstSlot is the instant of the first slot that ran.
+func (s *site) firstSlot(job string) (first time.Time) {
+	s.t.Helper()
+	for _, line := range s.touched() {
+		text, ok := strings.CutPrefix(line, "start "+job+":")
+		text, _, _ = strings.Cut(text, " ")
+		at, err := time.Parse(time.RFC3339, text)
+		if ok && err == nil && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+func copyFiles(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(filepath.Clean(from))); err != nil {
+		t.Fatal(err)
+	}
+}
