@@ -22,7 +22,7 @@ echo "end $CRONCE_SLOT_ID" >>touched
 func TestBrokerRestartsUnderRunningSlots(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, s *site) {
-		file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *"`)
+		file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *", overlap: allow`)
 		workers := []*process{s.worker("w1", file), s.worker("w2", file)}
 		for _, end := range []func(*process){(*process).kill, stopServer, (*process).kill} {
 			s.moreEnded(2)
@@ -44,7 +44,7 @@ func TestClusterRestartsServerByServerUnderRunningSlots(t *testing.T) {
 	s := newSite(t)
 	s.url = c.URL()
 	s.connect()
-	file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *"`)
+	file := s.jobs(slowTick, `name: slow, schedule: "* * * * * *", overlap: allow`)
 	workers := []*process{s.worker("w1", file), s.worker("w2", file)}
 	for _, server := range c.Servers {
 		s.moreEnded(2)

@@ -20,7 +20,7 @@ func TestClocksOfTheFleetDifferByTwoHours(t *testing.T) {
 	s := newServedSite(t)
 	var jobs []string
 	for i := range 8 { // so that each node is likely to be the one that publishes some
-		jobs = append(jobs, fmt.Sprintf(`name: tick%d, schedule: "* * * * * *"`, i))
+		jobs = append(jobs, fmt.Sprintf(`name: tick%d, schedule: "* * * * * *", overlap: allow`, i))
 	}
 	file := s.jobs(tick, jobs...)
 	offsets := map[string]time.Duration{"slow": -90 * time.Second, "right": 0, "fast": 90 * time.Second, "ahead": 2 * time.Hour}
@@ -88,7 +88,7 @@ func (s *site) checkPunctual(since time.Time) {
 func TestNodeWhoseClockIsNotBelievedDoesNotProduce(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
+	file := s.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`)
 	wrong := s.worker("wrong", file, "--clock-offset", "2h")
 	wrong.says("does not produce")
 	for _, word := range []string{"2h0m0", " ahead of the broker", "at most 1h0m0s", "--max-clock-offset"} {

@@ -19,7 +19,7 @@ func (s *site) burst(script string, n int) (file string, jobs []string) {
 	var lines []string
 	for i := range n {
 		jobs = append(jobs, fmt.Sprintf("job%d", i))
-		lines = append(lines, fmt.Sprintf(`name: job%d, schedule: "*/3 * * * * *"`, i))
+		lines = append(lines, fmt.Sprintf(`name: job%d, schedule: "*/3 * * * * *", overlap: allow`, i))
 	}
 	return s.jobs(script, lines...), jobs
 }

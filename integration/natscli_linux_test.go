@@ -22,7 +22,7 @@ func TestReadmesNatsCommandsShowWhatRuns(t *testing.T) {
 	_, missing := lookPath("nats")
 	need(t, "the nats CLI in PATH", missing)
 	s := newServedSite(t)
-	file := s.jobs("sleep 1.5", `name: work, schedule: "* * * * * *"`)
+	file := s.jobs("sleep 1.5", `name: work, schedule: "* * * * * *", overlap: allow`)
 	s.worker("w1", file)
 	s.worker("w2", file)
 	s.untilWork()

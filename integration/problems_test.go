@@ -43,7 +43,7 @@ func TestFourCopiesOfAWebProcessEachStartTheScheduler(t *testing.T) {
 func TestNoSinglePointOfFailure(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
-	file := c.jobs(tick, `name: tick, schedule: "* * * * * *"`)
+	file := c.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`)
 	more := func() {
 		t.Helper()
 		c.rounds("tick", 3, time.Minute)
@@ -98,7 +98,7 @@ func TestNamespacesKeepSameNamedJobsOfTwoApplicationsApart(t *testing.T) {
 	bank := newSite(t)
 	bank.url = shop.url
 	start := func(s *site, namespace, schedule string, args ...string) *process {
-		file := s.jobs(tick, `name: report, schedule: "`+schedule+`"`)
+		file := s.jobs(tick, `name: report, schedule: "`+schedule+`", overlap: allow`)
 		return s.worker("w", file, append(args, "--namespace", namespace)...)
 	}
 	w1 := start(shop, "shop", "* * * * * *", "--lease", "3s")

@@ -59,7 +59,7 @@ func (p *process) create(stream string) *os.File {
 func (p *process) cleanUp() {
 	_ = p.cmd.Process.Kill() // a stopped process too
 	<-p.ended
-	if p.t.Failed() {
+	if p.t.Failed() && p.stderr() != "" {
 		p.t.Logf("%s (%s) said:\n%s", p.name, strings.Join(p.cmd.Args[1:], " "), p.stderr())
 	}
 	if strings.Contains(p.stderr(), "DATA RACE") {

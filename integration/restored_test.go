@@ -18,7 +18,7 @@ import (
 func TestBrokerRestoredFromAnOlderCopy(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, s *site) {
-		file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
+		file := s.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`)
 		workers := []*process{s.worker("w1", file, "--lease", lease.String())}
 		workers[0].says("node is up")
 		workers = append(workers, s.worker("w2", file))

@@ -16,7 +16,7 @@ func TestStoppingFinishesWhatRunsAndLeavesTheRestToOthers(t *testing.T) {
 echo "start $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 sleep 1.5
 echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
-`, `name: work, schedule: "* * * * * *"`)
+`, `name: work, schedule: "* * * * * *", overlap: allow`)
 	stopped, other := s.worker("w1", file), s.worker("w2", file)
 	on := func(what string, w *process) (n int) {
 		for _, line := range s.touched() {

@@ -41,7 +41,7 @@ func run(ctx context.Context, url, file string) error {
 	if err != nil {
 		return err
 	}
-	err = scheduler.Handle(job.Job{Name: "digest", Schedule: "* * * * * *"}, func(_ context.Context, run job.Run) error {
+	err = scheduler.Handle(job.Job{Name: "digest", Schedule: "* * * * * *", Overlap: job.OverlapAllow}, func(_ context.Context, run job.Run) error {
 		return add(file, run.Slot.ID())
 	})
 	if err != nil {
