@@ -22,7 +22,7 @@ const downtime = 10 * time.Minute
 func TestAfterDowntimeEachPolicyDoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	schedule := fmt.Sprintf(`schedule: "%d * * * * *"`, (time.Now().Second()+30)%60)
+	schedule := fmt.Sprintf(`schedule: "%d * * * * *", overlap: allow`, (time.Now().Second()+30)%60)
 	file := s.jobs(`echo "$CRONCE_SLOT_ID" >>touched`,
 		"name: newest, "+schedule, // the default policy
 		"name: few, "+schedule+", catch_up: {policy: all, max: 3}",
