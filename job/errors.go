@@ -17,6 +17,11 @@ var (
 	// at the same revision, repeated until it is answered, settles it.
 	ErrUnknown = errors.New("not answered: it may have happened")
 
+	// ErrDenied says that the server does not permit a request to the user of
+	// this connection. The server tells it aside, and not of which copy of the
+	// request: so a denied write is ErrUnknown as well.
+	ErrDenied = errors.New("not permitted")
+
 	// ErrNotFound says that there is no such job, slot or node.
 	ErrNotFound = errors.New("not found")
 

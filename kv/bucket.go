@@ -18,6 +18,10 @@ import (
 type bucket struct {
 	wire
 	name string
+
+	// tellDenied has a write end when the server does not permit it. Without it
+	// such a write is repeated like any that goes unanswered.
+	tellDenied bool
 }
 
 func (b bucket) stream() string            { return "KV_" + b.name }
@@ -88,7 +92,11 @@ type keyAsker struct {
 }
 
 func (k keyAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
-	return k.publish(ctx, k.stream(), m, revision)
+	won, err := k.publish(ctx, k.stream(), m, revision)
+	if err != nil && k.tellDenied && k.denied(m.Subject, err) {
+		err = fmt.Errorf("%w: %w", job.ErrDenied, err)
+	}
+	return won, err
 }
 
 func (k keyAsker) get(ctx context.Context) (entry, error) {

@@ -46,6 +46,11 @@
 // the caller has the same choice as this package: the same value, with the same
 // nonce, at the same revision, again.
 //
+// A request that the server does not permit is not answered either; the server
+// complains about it aside. Only writes of the registry end with that, as
+// job.ErrUnknown and job.ErrDenied: its writers are people, and nodes that can do
+// without. Everybody else cannot, and waits.
+//
 // The first attempt is one message and one answer; nothing is read before it. An
 // attempt is given one second, so that a request that died with a leader is put
 // to the next one soon.

@@ -13,7 +13,13 @@ import (
 // concurrent use.
 type Jobs struct{ s *Store }
 
-func (j *Jobs) bucket() bucket { return j.s.bucket("jobs") }
+// bucket tells who may not write: people, and nodes whose part it is not, want to
+// know it, and not to wait.
+func (j *Jobs) bucket() bucket {
+	b := j.s.bucket("jobs")
+	b.tellDenied = true
+	return b
+}
 
 // Read returns the job's entry and its revision, as the stream's leader has it.
 // Errors are those of Ledger.Read, and *job.EntryError.
@@ -27,13 +33,13 @@ func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error)
 }
 
 // Write stores the definition if revision is the last one of its job: 0
-// creates. Errors are those of Ledger.Write.
+// creates. Errors are those of Ledger.Write, and job.ErrDenied.
 func (j *Jobs) Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
 	return j.bucket().encode(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
 // Delete removes the job if revision is the last one of it. Errors are those of
-// Ledger.Write.
+// Write.
 func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
 	return j.bucket().remove(ctx, name, revision)
 }

@@ -121,6 +121,13 @@ func (w wire) because(err error) error {
 	return err
 }
 
+// denied reports whether a request that met err went unanswered because the
+// server does not permit it: its last complaint names just this subject.
+func (w wire) denied(subject string, err error) bool {
+	last := w.conn().LastError()
+	return classify(err) == unanswered && errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject))
+}
+
 // publish sends m once, on the condition that revision is the last one of its
 // subject.
 func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision uint64) (uint64, error) {

@@ -16,7 +16,8 @@ import (
 // asker puts single questions about one key to the broker; each ends within
 // attemptTimeout, answered or not.
 type asker interface {
-	// put stores m if revision is the last of its key.
+	// put stores m if revision is the last of its key. job.ErrDenied ends the
+	// write.
 	put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error)
 	// get reads the key at the stream's leader; errNothing: there is nothing.
 	get(ctx context.Context) (entry, error)
@@ -49,6 +50,8 @@ func write(ctx context.Context, a asker, what string, m *nats.Msg, revision uint
 			return 0, fail(job.ErrUnknown, err)
 		case kind == refused:
 			return 0, fmt.Errorf("write %s at revision %d: %w", what, revision, err)
+		case errors.Is(err, job.ErrDenied):
+			return 0, fail(job.ErrUnknown, err) // nobody will answer
 		default:
 			unanswered = true
 		}

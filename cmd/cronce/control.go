@@ -60,6 +60,8 @@ func (r reader) ofJob(ctx context.Context, name string, err error) error {
 		return try(err, "the same again")
 	case errors.Is(err, job.ErrNotFound):
 		return r.noSuchJob(ctx, name)
+	case errors.Is(err, job.ErrDenied):
+		return denied(err)
 	case errors.Is(err, job.ErrUnknown):
 		return try(err, "the same again, which settles it")
 	}
@@ -81,3 +83,5 @@ func (r reader) noSuchJob(ctx context.Context, name string) error {
 	}
 	return try(fmt.Errorf("no job named %s: %w", name, job.ErrNotFound), hint)
 }
+
+func denied(err error) error { return try(err, "--creds or --context of somebody who may") }

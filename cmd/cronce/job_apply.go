@@ -104,6 +104,9 @@ func (r reader) ofApply(ctx context.Context, err error) error {
 	if errors.As(err, &conflict) {
 		return r.ofJob(ctx, conflict.Job, err)
 	}
+	if errors.Is(err, job.ErrDenied) {
+		return denied(err)
+	}
 	if errors.Is(err, job.ErrUnknown) {
 		return try(err, "the same again, which settles it")
 	}

@@ -63,6 +63,14 @@ func (v *View) Apply(e job.RegistryEvent) {
 // Ready is closed when all that was stored has been seen once.
 func (v *View) Ready() <-chan struct{} { return v.ready }
 
+// Entry is the job's definition as it is known here; false when none is.
+func (v *View) Entry(name string) (job.Entry, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e, ok := v.entries[name]
+	return e, ok
+}
+
 // Lookup returns the job's definition as of registry revision atLeast or later.
 // job.ErrNotFound says that the leader has none; other errors, that it cannot be
 // said now, or that the stored definition is broken.

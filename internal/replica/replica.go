@@ -90,6 +90,7 @@ type Replica struct {
 	clock *clock.Clock
 	peers *node.Peers
 	view  *registry.View
+	own   own
 	table *consumer.Table
 	beats *beats
 }
@@ -125,7 +126,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	group, life := errgroup.WithContext(life)
-	group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.view.Apply) })
+	group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.watched) })
 	zones := newZones(job.TzdataVersion(), r.log)
 	group.Go(func() error {
 		return r.peers.Watch(life, r.cfg.Store.Nodes(), func(e job.NodeEvent) {

@@ -15,7 +15,9 @@ const complainAfter = 10 * time.Second
 
 // Apply brings jobs into the registry: what is equal is not written, what an edit
 // superseded is not brought back (unless force says that a person asks for it),
-// and a stored definition that this program cannot read is left alone. It may be
+// and a stored definition that this program cannot read is left alone. A replica
+// that may not write the registry compares, and reports. From then on it reports
+// when somebody else's definition takes the place of one of these. It may be
 // called while Run runs, and waits for a broker that is away until ctx ends.
 func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 	var entries []job.Entry
@@ -33,8 +35,9 @@ func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 	for i := range entries {
 		known[entries[i].Job.Name] = &entries[i]
 	}
+	a := applying{r, force, true}
 	for _, j := range jobs {
-		err := r.apply(ctx, known[j.Name], j, force)
+		standing, revision, err := a.apply(ctx, known[j.Name], j)
 		if unreadable(err) {
 			r.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", j.Name, "error", err)
 			continue
@@ -42,8 +45,21 @@ func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 		if err != nil {
 			return fmt.Errorf("job %s: %w", j.Name, err)
 		}
+		r.own.put(j, standing, revision)
+		if e, ok := r.view.Entry(j.Name); ok { // the watch may have been faster
+			r.compare(e)
+		}
 	}
 	return nil
+}
+
+// applying is one Apply.
+type applying struct {
+	*Replica
+	force bool
+
+	// mayWrite is true until the server says that it is not so.
+	mayWrite bool
 }
 
 // unreadable errors are about one stored definition, not about the registry.
@@ -58,41 +74,52 @@ func (r *Replica) answered(ctx context.Context, what string, ask func(context.Co
 		attempt, cancel := context.WithTimeout(ctx, complainAfter)
 		err := ask(attempt)
 		cancel()
-		if !errors.Is(err, job.ErrUnknown) || ctx.Err() != nil {
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || ctx.Err() != nil {
 			return err
 		}
 		r.log.Warn("still waiting for an answer", "to", what, "error", err)
 	}
 }
 
-// apply writes one definition. A conflict means that another replica wrote it
-// meanwhile, most likely the same: it looks again.
-func (r *Replica) apply(ctx context.Context, old *job.Entry, j job.Job, force bool) error {
-	jobs := r.cfg.Store.Jobs()
-	revision := uint64(0)
+// apply writes one definition, and returns what then stands in the registry, as
+// far as this replica knows. A conflict means that another replica wrote it meanwhile,
+// most likely the same: it looks again.
+func (a *applying) apply(ctx context.Context, old *job.Entry, j job.Job) (standing job.Job, revision uint64, _ error) {
+	jobs := a.cfg.Store.Jobs()
 	for {
-		next, change, err := job.Upsert(old, j, r.cfg.Owner, r.identity, force)
-		if err != nil {
-			return err
-		}
-		if change != job.Changed {
-			r.reportUnchanged(change, old, j.Name)
-			return nil
-		}
 		if old != nil {
 			revision = old.Revision
-			r.log.Info("job definition replaced", "job", j.Name, "by", r.identity, "was", old.Node)
 		}
-		next.Nonce = r.nonce()
-		err = r.answered(ctx, "write job "+j.Name, func(ctx context.Context) error {
-			_, err := jobs.Write(ctx, next, revision)
+		next, change, err := job.Upsert(old, j, a.cfg.Owner, a.identity, a.force)
+		if err != nil {
+			return j, 0, err
+		}
+		if change != job.Changed || !a.mayWrite {
+			a.report(change, old, j.Name)
+			if old != nil {
+				return old.Job, revision, nil
+			}
+			return j, revision, nil
+		}
+		next.Nonce = a.nonce()
+		var won uint64
+		err = a.answered(ctx, "write job "+j.Name, func(ctx context.Context) (err error) {
+			won, err = jobs.Write(ctx, next, revision)
 			return err
 		})
-		if !errors.Is(err, job.ErrConflict) {
-			return err
+		switch {
+		case err == nil:
+			a.replaced(old, j.Name)
+			return j, won, nil
+		case errors.Is(err, job.ErrDenied):
+			a.log.Warn("this node may not write the job registry: it only compares its jobs with what is there", "error", err)
+			a.mayWrite = false
+			continue
+		case !errors.Is(err, job.ErrConflict):
+			return j, 0, err
 		}
 		var entry job.Entry
-		err = r.answered(ctx, "read job "+j.Name, func(ctx context.Context) (err error) {
+		err = a.answered(ctx, "read job "+j.Name, func(ctx context.Context) (err error) {
 			entry, revision, err = jobs.Read(ctx, j.Name)
 			return err
 		})
@@ -100,19 +127,33 @@ func (r *Replica) apply(ctx context.Context, old *job.Entry, j job.Job, force bo
 		case errors.Is(err, job.ErrNotFound):
 			old = nil // deleted: the new entry goes over the marker at revision
 		case err != nil:
-			return err
+			return j, 0, err
 		default:
 			old = &entry
 		}
 	}
 }
 
-func (r *Replica) reportUnchanged(change job.Change, old *job.Entry, name string) {
-	switch change {
-	case job.Superseded:
-		r.log.Warn("this definition was replaced by a later edit and is not brought back; to insist: cronce job apply, or SIGHUP to cronce run",
+// replaced says whose definition had to give way.
+func (a *applying) replaced(old *job.Entry, name string) {
+	if old != nil && old.Node != a.identity {
+		a.log.Info("job definition replaced: this node's holds now", "job", name, "by", a.identity, "was", old.Node, "owner", old.Owner)
+	}
+}
+
+// report says why a definition was not written.
+func (a *applying) report(change job.Change, old *job.Entry, name string) {
+	switch {
+	case change == job.Superseded:
+		a.log.Warn("this definition was replaced by a later edit and is not brought back; to insist: cronce job apply, or SIGHUP to cronce run",
 			"job", name, "held by", old.Node)
-	case job.Held:
-		r.log.Warn("an operator's edit stands over this definition", "job", name, "held by", old.Node, "end it", "cronce job release "+name)
+	case change == job.Held:
+		a.log.Warn("an operator's edit stands over this definition", "job", name, "held by", old.Node, "end it", "cronce job release "+name)
+	case change == job.Changed && old == nil:
+		a.log.Warn("this job is not in the registry, and this node may not bring it there: it has no slots until somebody does",
+			"job", name, "bring it", "cronce job apply")
+	case change == job.Changed:
+		a.log.Warn("the registry's definition of this job differs from this node's, which may not write it: the registry's holds",
+			"job", name, "this node", a.identity, "held by", old.Node, "owner", old.Owner)
 	}
 }

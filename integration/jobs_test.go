@@ -1,0 +1,246 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+)
+
+// jobFile writes a job file of its own name: a line of YAML for each job.
+func (s *site) jobFile(name string, jobs ...string) string {
+	s.t.Helper()
+	return s.write(name, "version: 1\njobs:\n  - {"+strings.Join(jobs, ", action: {exec: [/bin/true]}}\n  - {")+", action: {exec: [/bin/true]}}\n")
+}
+
+// definition is a job's as it stands in the registry.
+type definition struct {
+	Job         struct{ Plan struct{ Schedule string } }
+	Owner, Node string
+}
+
+func (s *site) definition(name string) (d definition) {
+	s.t.Helper()
+	e, err := s.bucket("jobs").Get(s.t.Context(), name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := json.Unmarshal(e.Value(), &d); err != nil {
+		s.t.Fatal(err)
+	}
+	return d
+}
+
+// holds checks whose schedule of the job stands in the registry.
+func (s *site) holds(name, schedule, owner string) {
+	s.t.Helper()
+	if d := s.definition(name); d.Job.Plan.Schedule != schedule || d.Owner != owner {
+		s.t.Errorf("job %s is %+v; want %q, owned by %s", name, d, schedule, owner)
+	}
+}
+
+// command runs cronce to its end, which must be with code.
+func (s *site) command(code int, args ...string) *process {
+	s.t.Helper()
+	p := s.start(strings.Join(args, " "), args...)
+	if got := p.exit(time.Minute); got != code {
+		s.t.Fatalf("cronce %s: exit status %d, want %d: %s", p.name, got, code, p.stderr())
+	}
+	return p
+}
+
+// Design section 7: two files that disagree are reported with both nodes' names,
+// and the one started last holds.
+func TestTwoFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	w1 := s.worker("w1", s.jobFile("one.yaml", `name: report, schedule: "0 7 * * *"`, `name: same, schedule: "@daily"`))
+	w1.says("node is up")
+	w2 := s.worker("w2", s.jobFile("two.yaml", `name: report, schedule: "0 8 * * *"`, `name: same, schedule: "@daily"`))
+	w2.says("job definition replaced: this node's holds now")
+	w1.says("two nodes disagree about this job")
+	for _, w := range []*process{w1, w2} {
+		for line := range strings.Lines(w.stderr()) {
+			if strings.Contains(line, "replaced") || strings.Contains(line, "disagree") {
+				if !strings.Contains(line, "w1-") || !strings.Contains(line, "w2-") || !strings.Contains(line, "report") {
+					t.Errorf("%s does not name the job and both nodes: %s", w.name, line)
+				}
+			}
+		}
+		if strings.Contains(w.stderr(), "same") {
+			t.Errorf("%s speaks of the job about which they agree:\n%s", w.name, w.stderr())
+		}
+	}
+	s.holds("report", "0 8 * * *", "file")
+	term(w1)
+	again := s.worker("w1", s.path("one.yaml"))
+	again.says("was replaced by a later edit and is not brought back")
+	s.holds("report", "0 8 * * *", "file")
+}
+
+// Design section 7: a node that may not write the registry compares and reports,
+// and works.
+func TestANodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
+	t.Parallel()
+	broker := natstest.Run(t, func(o *server.Options) {
+		deny := &server.SubjectPermission{Deny: []string{"$KV.cronce_jobs.>"}}
+		o.Users = []*server.User{
+			{Username: "operator", Password: "p"},
+			{Username: "worker", Password: "p", Permissions: &server.Permissions{Publish: deny}},
+		}
+	})
+	as := func(user string) string {
+		return strings.Replace(broker.ClientURL(), "nats://", "nats://"+user+":p@", 1)
+	}
+	s := newSite(t)
+	s.nc = broker.Conn(nats.UserInfo("operator", "p"))
+	s.js = natstest.JetStream(t, s.nc)
+	s.url = as("operator")
+	s.command(0, "setup")
+	s.command(0, "job", "apply", "-f", s.jobFile("operator.yaml", `name: tick, schedule: "* * * * * *"`, `name: report, schedule: "0 7 * * *"`))
+	s.command(0, "job", "release", "report")
+
+	s.url = as("worker")
+	w := s.worker("w1", s.jobs(`echo "start $CRONCE_SLOT_ID" >>touched`,
+		`name: report, schedule: "0 8 * * *"`, `name: tick, schedule: "* * * * * *"`, `name: absent, schedule: "@daily"`))
+	w.says("this node may not write the job registry")
+	w.says("the registry's definition of this job differs from this node's")
+	w.says("this job is not in the registry, and this node may not bring it there")
+	eventually(t, 30*time.Second, "slots to run", func() bool { return count(s.touched(), "start tick:") >= 3 })
+	s.url = as("operator")
+	s.holds("report", "0 7 * * *", "released")
+	if rows := list[struct{ Job string }](s, "job", "ls"); len(rows) != 2 {
+		t.Errorf("the registry has %v, want what the operator applied", rows)
+	}
+	s.url = as("worker")
+	refused := s.command(1, "job", "pause", "tick")
+	if said := refused.stderr(); !strings.Contains(said, "not permitted") || !strings.Contains(said, "$KV.cronce_jobs.tick") {
+		t.Errorf("a person who may not is told %s", said)
+	}
+	term(w)
+}
+
+// An operator's edit against a rolling restart of nodes with an older file.
+func TestAnOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	file := s.jobFile("jobs.yaml", `name: report, schedule: "0 7 * * *"`)
+	var workers []*process
+	for i := range 3 {
+		w := s.worker(fmt.Sprint("w", i), file)
+		w.says("node is up")
+		workers = append(workers, w)
+	}
+	edit := s.jobFile("edit.yaml", `name: report, schedule: "0 9 * * *"`)
+	s.command(0, "job", "apply", "-f", edit)
+	for _, w := range workers {
+		w.says("an operator changed this job")
+	}
+	for i, w := range workers {
+		if i == 1 {
+			w.kill()
+		} else {
+			term(w)
+		}
+		workers[i] = s.worker(fmt.Sprint("w", i), file)
+		workers[i].says("an operator's edit stands over this definition")
+		workers[i].signal(syscall.SIGHUP) // to read the file again is no release
+		workers[i].says("file read again")
+		s.holds("report", "0 9 * * *", "operator")
+	}
+	s.command(0, "job", "release", "report")
+	s.holds("report", "0 9 * * *", "released")
+	term(workers[0])
+	s.worker("w0", file).says("job definition replaced: this node's holds now")
+	s.holds("report", "0 7 * * *", "file")
+}
+
+// kill -9 in the middle of an apply of 2,000 jobs: each is old or new, and the same
+// again finishes it.
+func TestAnApplyThatIsKilledIsFinishedByTheNext(t *testing.T) {
+	t.Parallel()
+	const many = 2000
+	s := newServedSite(t)
+	s.command(0, "setup")
+	schedule := func(version int) string { return fmt.Sprintf("%d 7 * * *", version) }
+	file := func(version int) string {
+		jobs := make([]string, many)
+		for i := range jobs {
+			jobs[i] = fmt.Sprintf(`name: j%04d, schedule: %q`, i, schedule(version))
+		}
+		return s.jobFile("many.yaml", jobs...)
+	}
+	written := func() uint64 {
+		stream, err := s.js.Stream(t.Context(), "KV_cronce_jobs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.LastSeq
+	}
+	interrupted := false
+	for version := range 10 {
+		path, before := file(version), written()
+		p := s.start("apply", "job", "apply", "-f", path)
+		eventually(t, 30*time.Second, "the apply to be under way", func() bool { return written() > before+uint64(version)*700 || !p.running() })
+		p.kill()
+		counts := map[string]int{}
+		for _, row := range list[struct{ Job, Schedule string }](s, "job", "ls") {
+			counts[row.Schedule]++
+		}
+		fresh := counts[schedule(version)]
+		if old := counts[schedule(version-1)]; version > 0 && fresh+old != many || len(counts) > 2 {
+			t.Fatalf("after the kill: %v, want old and new ones, %d in all", counts, many)
+		}
+		start := time.Now()
+		s.command(0, "job", "apply", "-f", path)
+		if rows := list[struct{ Job, Schedule string }](s, "job", "ls"); len(rows) != many || rows[0].Schedule != schedule(version) || rows[many-1].Schedule != schedule(version) {
+			t.Fatalf("after the same again: %d jobs", len(rows))
+		}
+		t.Logf("killed after %d of %d; the rest in %v", fresh, many, time.Since(start))
+		if interrupted = fresh > 0 && fresh < many; interrupted && version > 0 {
+			break
+		}
+	}
+	if !interrupted {
+		t.Error("no apply was killed in the middle")
+	}
+	if p := s.command(0, "job", "apply", "-f", s.path("many.yaml")); !strings.Contains(p.stdout(), "2000 unchanged") {
+		t.Errorf("once more prints %s", p.stdout())
+	}
+}
+
+// Two operators at once: whoever is told that it was done has done it, and whoever
+// was slower is told by whom.
+func TestOfOperatorsAtOnceTheSlowerOnesAreToldByWhom(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	s.command(0, "setup")
+	s.command(0, "job", "apply", "-f", s.jobFile("first.yaml", `name: report, schedule: "0 0 * * *"`))
+	const operators = 8
+	var editors [operators]*process
+	for i := range editors {
+		path := s.jobFile(fmt.Sprintf("edit%d.yaml", i), fmt.Sprintf(`name: report, schedule: "%d 1 * * *"`, i))
+		editors[i] = s.start(fmt.Sprint("editor ", i), "job", "apply", "-f", path, "--revision", "1")
+	}
+	won := -1
+	for i, p := range editors {
+		switch code := p.exit(time.Minute); {
+		case code == 0 && won < 0:
+			won = i
+		case code == 0:
+			t.Errorf("%d and %d have both changed what they saw at revision 1", won, i)
+		case code != 1 || !strings.Contains(p.stderr(), "job report was changed meanwhile by") || !strings.Contains(p.stderr(), "try: cronce job show report"):
+			t.Errorf("%d ended with %d: %s", i, code, p.stderr())
+		}
+	}
+	s.holds("report", fmt.Sprintf("%d 1 * * *", won), "operator")
+}

@@ -1,0 +1,79 @@
+package replica
+
+import (
+	"sync"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// own is what this replica last brought to the registry, or found there to be so:
+// it is held against what others write later. Its zero value knows nothing. It is
+// safe for concurrent use.
+type own struct {
+	mu   sync.Mutex
+	jobs map[string]applied
+}
+
+// applied is a job's content here, what the registry had of it when that was last
+// told of, and the revision of that.
+type applied struct {
+	mine, theirs string
+	revision     uint64
+}
+
+// put notes that mine was applied, and what stood in the registry after that.
+func (o *own) put(mine, standing job.Job, revision uint64) {
+	a := applied{revision: revision}
+	var err1, err2 error
+	a.mine, err1 = mine.Hash()
+	a.theirs, err2 = standing.Hash()
+	if err1 != nil || err2 != nil {
+		return // it could not have been applied
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.jobs == nil {
+		o.jobs = map[string]applied{}
+	}
+	o.jobs[mine.Name] = a
+}
+
+// overruled reports whether e is somebody's later definition of a job of ours, and
+// another than ours. Each content is reported once, whatever else is written.
+func (o *own) overruled(e job.Entry) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a, ok := o.jobs[e.Job.Name]
+	if !ok || e.Revision <= a.revision {
+		return false
+	}
+	hash, err := e.Job.Hash()
+	if err != nil {
+		return false
+	}
+	told := a.theirs
+	a.theirs, a.revision = hash, e.Revision
+	o.jobs[e.Job.Name] = a
+	return hash != a.mine && hash != told
+}
+
+// watched takes in what the registry's watch tells.
+func (r *Replica) watched(e job.RegistryEvent) {
+	r.view.Apply(e)
+	if !e.Ready && !e.Deleted && e.Err == nil {
+		r.compare(e.Entry)
+	}
+}
+
+// compare reports when a definition takes the place of this replica's.
+func (r *Replica) compare(e job.Entry) {
+	switch {
+	case !r.own.overruled(e):
+	case e.Owner == job.OwnerOperator:
+		r.log.Info("an operator changed this job: that holds over files and code", "job", e.Job.Name, "by", e.Node,
+			"end it", "cronce job release "+e.Job.Name)
+	default:
+		r.log.Warn("two nodes disagree about this job: the one that started last holds", "job", e.Job.Name,
+			"this node", r.identity, "holds", e.Node)
+	}
+}
