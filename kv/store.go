@@ -119,7 +119,9 @@ func (s *Store) Slots() *Slots { return &Slots{s} }
 // Timers are the triggered runs whose time has not come.
 func (s *Store) Timers() *Timers { return &Timers{s} }
 
-func (s *Store) bucket(what string) bucket { return bucket{wire: s.wire, name: s.namespace + "_" + what} }
+func (s *Store) bucket(what string) bucket {
+	return bucket{wire: s.wire, name: s.namespace + "_" + what}
+}
 
 func (s *Store) slotStream() string { return s.namespace + "_slots" }
 
