@@ -58,7 +58,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/registry": {"job"},
 		"internal/config":   {"internal/suggest", "job"},
 		"internal/verify":   {"job"},
-		"internal/control":  {"job", "kv"},
+		"internal/control":  {"internal/suggest", "job", "kv"},
 		"internal/replica": {
 			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "job", "kv", "producer",
 		},

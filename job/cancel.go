@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -101,4 +102,20 @@ func Cancel(d Delivery, v View, cause error) Record {
 		v.Record = &died
 	}
 	return end(d, v, Cancelled, cause.Error()).Record
+}
+
+// Reopen is the record that gives a slot which has ended a new start, with so many
+// more attempts: it is due at once, and keeps its history.
+func Reopen(r Record, by string, attempts int, now time.Time) Record {
+	r.Error = clipError(fmt.Sprintf("given a new start by %s; it was %s%s", oneName(by), r.State, because(r.Error)))
+	r.State, r.Node, r.MaxAttempts = Retrying, by, r.Attempt+attempts
+	r.RetryAt, r.Finished = now.UTC(), time.Time{}
+	return r
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }

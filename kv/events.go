@@ -13,13 +13,31 @@ import (
 
 func (s *Store) eventStream() string { return s.namespace + "_events" }
 
-// Events passes over the events that were kept since then, oldest first: those of
-// the exceptional kinds, for as long as the ledger remembers. One that cannot be
+// EventFilter narrows Store.Events. Its zero value takes everything.
+type EventFilter struct {
+	// Job takes the events about one job, or with job.NoJob those about none.
+	// Empty: all.
+	Job string
+
+	// Since takes the events kept at it or later. Zero: all.
+	Since time.Time
+}
+
+// Events passes over the events that were kept, oldest first: those of the
+// exceptional kinds, for as long as the ledger remembers. One that cannot be
 // read comes with an error that wraps job.ErrInvalid and does not end the pass;
 // any other error does.
-func (s *Store) Events(ctx context.Context, since time.Time) iter.Seq2[job.Event, error] {
+func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, error] {
 	return func(yield func(job.Event, error) bool) {
-		for e, err := range s.all(ctx, s.eventStream(), "", since) {
+		filter := ""
+		if f.Job != "" {
+			if err := job.ValidateName("job", f.Job); err != nil {
+				yield(job.Event{}, err)
+				return
+			}
+			filter = s.EventSubject("*", f.Job)
+		}
+		for e, err := range s.all(ctx, s.eventStream(), filter, f.Since) {
 			if err != nil {
 				yield(job.Event{}, err)
 				return

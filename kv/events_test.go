@@ -30,7 +30,7 @@ func TestEventsAreKept(t *testing.T) {
 	}
 	var got []job.Event
 	bad := 0
-	for e, err := range s.Events(ctx, time.Now().Add(-time.Minute)) {
+	for e, err := range s.Events(ctx, kv.EventFilter{Since: time.Now().Add(-time.Minute)}) {
 		switch {
 		case errors.Is(err, job.ErrInvalid):
 			bad++
@@ -43,7 +43,18 @@ func TestEventsAreKept(t *testing.T) {
 	if len(got) != 2 || got[0] != first || got[1] != last || bad != 1 {
 		t.Errorf("kept %+v and %d that cannot be read", got, bad)
 	}
-	for e, err := range s.Events(ctx, time.Now().Add(time.Hour)) {
+	for e, err := range s.Events(ctx, kv.EventFilter{Since: time.Now().Add(time.Hour)}) {
 		t.Errorf("from the future: %+v, %v", e, err)
+	}
+	for name, want := range map[string]int{"report": 2, "repor": 0, job.NoJob: 0} {
+		n := 0
+		for _, err := range s.Events(ctx, kv.EventFilter{Job: name}) {
+			if err == nil {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%d events about %q, want %d", n, name, want)
+		}
 	}
 }

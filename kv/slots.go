@@ -96,6 +96,9 @@ type WaitingSlot struct {
 	Sequence  uint64
 	Published time.Time
 
+	// Payload is the message's body.
+	Payload []byte
+
 	// Timer says that this is a triggered run whose time, Due, has not come:
 	// Published is when it was set.
 	Timer bool
@@ -130,7 +133,7 @@ func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingS
 // readWaiting reads a message that a stream holds for the queue and job that its
 // subject names.
 func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
-	w := WaitingSlot{Queue: queue, Sequence: e.revision, Published: e.time}
+	w := WaitingSlot{Queue: queue, Sequence: e.revision, Published: e.time, Payload: e.data}
 	var err error
 	w.Message, err = job.ParseMessage(e.header)
 	if err == nil && w.Slot.Job != name {

@@ -127,7 +127,7 @@ func TestWhatIsStoredCannotWriteToTheTerminal(t *testing.T) {
 	f := newOffice(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Payload: []byte(`{"\u001b[2J":1}`)}, Owner: "a\x1bb", Node: "c\nd"})
 	out := f.apply(t, []string{`name: report, schedule: "@daily", payload: {a: "\e[31m"}`}).done(t)
-	if strings.ContainsAny(out, "\x1b\r\x00") || !strings.Contains(out, "last written by c d (a b)") {
+	if strings.ContainsAny(out, "\x1b\r\x00") || !strings.Contains(out, `last written by c\nd (a\x1bb)`) {
 		t.Errorf("printed %q", out)
 	}
 }

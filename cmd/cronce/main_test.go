@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,17 +45,20 @@ func (c cli) run(t *testing.T, args ...string) result {
 
 func (c cli) runContext(ctx context.Context, args ...string) result {
 	var stdout, stderr strings.Builder
+	code := c.app(&stdout, &stderr).execute(ctx, args)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func (c cli) app(stdout, stderr io.Writer) *app {
 	if c.now.IsZero() {
 		c.now = noon
 	}
-	a := &app{
-		stdin: strings.NewReader(c.stdin), stdout: &stdout, stderr: &stderr,
+	return &app{
+		stdin: strings.NewReader(c.stdin), stdout: stdout, stderr: stderr,
 		getenv: func(name string) string { return c.env[name] },
 		now:    func() time.Time { return c.now },
 		local:  c.local,
 	}
-	code := a.execute(ctx, args)
-	return result{code, stdout.String(), stderr.String()}
 }
 
 // golden compares got with testdata/name, which -update rewrites.

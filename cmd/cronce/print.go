@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -20,7 +19,7 @@ func (a *app) printJSON(v any) error { return printLines(a, slices.Values([]any{
 // printLines prints each value on stdout, as a line of its own.
 func printLines[T any](a *app, values iter.Seq[T]) error {
 	out := bufio.NewWriter(a.stdout)
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(visibleJSON{out})
 	enc.SetEscapeHTML(false)
 	for v := range values {
 		if err := enc.Encode(v); err != nil {
@@ -90,16 +89,6 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
-}
-
-// plain is s for a terminal: what somebody stored must not move its cursor.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
 }
 
 // brief is the first line of s, cut to n characters.

@@ -84,6 +84,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newSetupCommand(a),
 		newSlotCommand(a),
 		newVerifyCommand(a),
+		newWatchCommand(a),
 	)
 	return root
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newSlotCommand(a *app) *cobra.Command {
-	return newGroup("slot", "The planned runs of the jobs, and what became of them", newSlotListCommand(a))
+	return newGroup("slot", "The planned runs of the jobs, and what became of them", newSlotListCommand(a), newSlotShowCommand(a), newSlotExplainCommand(a), newSlotRetryCommand(a), newSlotCancelCommand(a))
 }
 
 // slotStates are all that "slot ls" may show.
@@ -148,16 +148,20 @@ func (r reader) waiting(ctx context.Context, name string) (map[string]slotRow, e
 			}
 			return nil, err
 		}
-		row := slotRow{
-			ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
-			Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
-		}
-		if w.Timer {
-			row.Published = time.Time{} // not for workers, yet
-		}
-		byID[row.ID] = row
+		byID[w.Slot.ID()] = pendingRow(w)
 	}
 	return byID, nil
+}
+
+func pendingRow(w kv.WaitingSlot) slotRow {
+	row := slotRow{
+		ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
+		Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
+	}
+	if w.Timer {
+		row.Published = time.Time{} // not for workers, yet
+	}
+	return row
 }
 
 func (r reader) recorded(ctx context.Context, name string, cutoff time.Time, f func(slotRow)) error {

@@ -200,7 +200,7 @@ func (v *verifier) progress() {
 const skew = time.Minute
 
 func (v *verifier) told(ctx context.Context) error {
-	for e, err := range v.Events(ctx, v.from.Add(-skew)) {
+	for e, err := range v.Events(ctx, kv.EventFilter{Since: v.from.Add(-skew)}) {
 		if fatal := v.taken(err); fatal != nil {
 			return fatal
 		}

@@ -30,16 +30,20 @@ type Nodes interface {
 // Ledger is what became of each slot; *kv.Ledger is one.
 type Ledger interface {
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
+	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
 	List(ctx context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error]
 }
 
 // Config of a Control. An operation needs the parts that it is about.
 type Config struct {
-	Jobs   Jobs
-	Nodes  Nodes
-	Ledger Ledger
-	Slots  Slots
-	Timers Timers
+	Jobs      Jobs
+	Nodes     Nodes
+	Ledger    Ledger
+	Slots     Slots
+	Timers    Timers
+	Watermark Watermark
+	Fleet     Fleet
+	Peers     Peers
 
 	// Settings are those of the namespace.
 	Settings job.Settings

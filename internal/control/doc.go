@@ -18,6 +18,16 @@
 // A write that was not answered when the context ended is job.ErrUnknown. The
 // same operation again settles it: it finds what it wants to write, or writes it.
 //
+// # Slots
+//
+// A slot's record belongs to its owner while that may live: Cancel asks the owner
+// of a running slot (see job.CancelRequest), again and again, until the record is
+// final, and writes it itself only once the owner is proved dead as a worker would
+// prove it. Reopen tells first, then wins the record, then offers the message:
+// each order leaves something that the same again finishes, and no other does.
+// Explain is made of what is there anyway (record, message, kept events, plans,
+// nodes): no trail is kept for it.
+//
 // # Decisions
 //
 // No operation prints, asks or logs: it returns values, and what to say of them

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,6 +19,8 @@ import (
 type Timers interface {
 	Read(ctx context.Context, s job.Slot) (kv.Timer, uint64, error)
 	Set(ctx context.Context, t kv.Timer, revision uint64) (uint64, error)
+	Cancel(ctx context.Context, s job.Slot) error
+	Waiting(ctx context.Context, f kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error]
 }
 
 // Order asks for one run of a job outside its plan.

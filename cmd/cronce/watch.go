@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+type watchFlags struct {
+	job   string
+	kinds []string
+}
+
+func newWatchCommand(a *app) *cobra.Command {
+	var f watchFlags
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Show what happens to the slots, as it happens",
+		Long: `Show the events of the fleet as they happen, until Ctrl-C. What happens while the
+server is away is not shown: events are told, not promised; "cronce slot ls" has
+what is recorded. Kinds:
+
+  succeeded, retrying, failed   how an attempt, or with it the slot, ended
+  missed, skipped, expired      the slot ended without a run
+  cancelled                     by an operator, or its job's plan no longer has it
+  fenced                        a node was declared dead by another
+  takeover                      a dead node's slot was taken over
+  refused                       an attempt ended after its claim was lost
+  alert                         something a person should know
+
+With -o json, a line for each, as it was sent; what is absent is omitted, peer is the
+node that was declared dead, or whose slot was taken over:
+
+  {"v":1,"kind":"failed","time":"2026-11-21T07:00:01.2Z","node":"web1-711-0kq1-x2",
+   "id":"report:2026-11-21T07:00:00Z","job":"report","attempt":3,"fence":42,"error":"exit status 1"}`,
+		Example: `  cronce watch
+  cronce watch --job report --kind failed --kind retrying
+  cronce watch -o json | jq -r 'select(.kind == "failed") | .id'`,
+		Args: arguments(cobra.NoArgs),
+		RunE: endless(func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.watch(cmd.Context(), f)
+		}),
+	}
+	cmd.Flags().StringVar(&f.job, "job", "", "of this `job` only")
+	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "of this `kind` only; repeatable")
+	complete(cmd, "kind", eventKinds()...)
+	return cmd
+}
+
+// eventKinds are all that there are.
+func eventKinds() []string {
+	kinds := []string{string(job.EventSucceeded), string(job.EventRetrying)}
+	for _, kind := range job.Exceptional() {
+		kinds = append(kinds, string(kind))
+	}
+	return kinds
+}
+
+func (f watchFlags) check() error {
+	if f.job != "" {
+		if err := job.ValidateName("job", f.job); err != nil {
+			return usage(err)
+		}
+	}
+	for _, kind := range f.kinds {
+		if err := oneOf("--kind", kind, eventKinds()...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch prints events until ctx ends. The connection comes back by itself, and
+// says so on stderr.
+func (a *app) watch(ctx context.Context, f watchFlags) error {
+	nc, leave, err := a.connect(ctx, "watch", false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	// Of a name that comes from a flag, one token; checked above.
+	subject := a.namespace + ".event.*."
+	if f.job == "" {
+		subject += "*"
+	}
+	sub, err := nc.SubscribeSync(subject + f.job)
+	if err != nil {
+		return err
+	}
+	flush, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
+	if err := nc.FlushWithContext(flush); err != nil {
+		return err
+	}
+	a.log.Info("watching; Ctrl-C ends it", "namespace", a.namespace, "server", nc.ConnectedAddr())
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case errors.Is(err, nats.ErrSlowConsumer):
+			continue // told on stderr; what was lost is in the ledger
+		case err != nil:
+			return err
+		}
+		if err := a.printEvent(m, f); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *app) printEvent(m *nats.Msg, f watchFlags) error {
+	var e job.Event
+	if err := json.Unmarshal(m.Data, &e); err != nil || e.V != job.Version {
+		a.log.Warn("left out an event that cannot be read", "subject", m.Subject)
+		return nil
+	}
+	if len(f.kinds) > 0 && !slices.Contains(f.kinds, string(e.Kind)) {
+		return nil
+	}
+	if a.output == outputJSON {
+		return a.printJSON(e)
+	}
+	_, err := fmt.Fprintln(a.stdout, eventLine(e))
+	return err
+}
+
+// eventLine is an event for a person: when by their own clock's zone, what, which
+// slot, and the rest.
+func eventLine(e job.Event) string {
+	line := fmt.Sprintf("%s  %-9s  ", e.Time.Local().Format(time.TimeOnly+".000"), plain(string(e.Kind)))
+	switch {
+	case e.Kind == job.EventFenced:
+		line += plain(e.Peer) + "  declared dead by " + plain(e.Node)
+	default:
+		line += plain(e.ID)
+		if e.Attempt > 0 {
+			line += fmt.Sprintf("  attempt %d", e.Attempt)
+		}
+		line += "  " + plain(e.Node)
+		if e.Peer != "" {
+			line += "  from " + plain(e.Peer)
+		}
+	}
+	if e.Error != "" {
+		line += "  " + brief(e.Error, 200)
+	}
+	return line
+}

@@ -1,0 +1,125 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// askAgain is the pause between two requests to end a slot, and between two looks
+// at what became of them.
+const askAgain = 200 * time.Millisecond
+
+// Asked is what a Cancel waits for.
+type Asked struct {
+	// Node owns the slot, by its claim of Fence.
+	Node  string
+	Fence uint64
+
+	// Ending says that the node has ended the handler's context; the handler has
+	// not returned yet.
+	Ending bool
+
+	// Silent says that the node has not answered. To prove it dead takes Wait
+	// more, if it stays so.
+	Silent bool
+	Wait   time.Duration
+}
+
+// Cancel ends the slot for good, whether it waits in the stream, waits to be
+// retried, or runs: then its owner is asked to end it, and writes the outcome;
+// nobody else may, unless the owner is proved dead. It returns the record with
+// the outcome, which is not job.Cancelled if the slot was faster. A slot that had
+// its outcome before is a *SlotError, but for one that was cancelled already.
+//
+// waiting is told, again and again, what is waited for. Cancel may be given up at
+// any time, and repeated: what was asked for may happen all the same.
+func (c *Control) Cancel(ctx context.Context, s job.Slot, waiting func(Asked)) (job.Record, error) {
+	for first := true; ; first = false {
+		r, revision, err := c.record(ctx, s)
+		switch {
+		case err != nil:
+			return job.Record{}, err
+		case r != nil && r.State.Final():
+			if first && r.State != job.Cancelled {
+				return *r, &SlotError{s, r.State, "it has its outcome: " + string(r.State)}
+			}
+			return *r, c.noTimer(ctx, s) // an earlier cancel may have been cut short
+		case r != nil && r.State == job.Running:
+			dead, err := c.askOwner(ctx, *r, revision, waiting)
+			if err != nil {
+				return *r, err
+			}
+			if !dead {
+				continue
+			}
+		}
+		ended, err := c.end(ctx, s, r, revision)
+		if !errors.Is(err, job.ErrConflict) {
+			return ended, err
+		}
+	}
+}
+
+// askOwner asks the node that runs the slot to end it, and reports whether that
+// node is proved dead. If not, it is time to look at the record again.
+func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, waiting func(Asked)) (dead bool, err error) {
+	asked := Asked{Node: r.Node, Fence: fence}
+	answer, err := c.cfg.Fleet.AskCancel(ctx, r.Node, job.CancelRequest{ID: r.Slot.ID(), Fence: fence, By: c.cfg.Who})
+	switch {
+	case err == nil:
+		asked.Ending = answer.Ending
+	case errors.Is(err, job.ErrUnknown) && ctx.Err() == nil:
+		asked.Silent = true
+		if dead, asked.Wait, err = c.cfg.Peers.Dead(ctx, r.Node, c.cfg.Who); err != nil || dead {
+			return dead, err
+		}
+	default:
+		return false, err
+	}
+	c.cfg.Alive()
+	waiting(asked)
+	return false, pause(ctx, askAgain)
+}
+
+// end writes the outcome of a slot that nobody runs.
+func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (job.Record, error) {
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return job.Record{}, err
+	}
+	v := job.View{Now: now, Self: c.cfg.Who, Horizon: c.cfg.Settings.Horizon, Record: r, Revision: revision}
+	var d job.Delivery
+	if r == nil {
+		w, err := c.message(ctx, s)
+		if err != nil {
+			return job.Record{}, err
+		}
+		if w == nil {
+			return job.Record{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
+		}
+		d = job.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
+	}
+	ended := job.Cancel(d, v, job.CancelRequest{By: c.cfg.Who}.Cause())
+	won, err := c.store(ctx, ended, revision)
+	if err != nil {
+		return job.Record{}, fmt.Errorf("cancel slot %q: %w", s.ID(), err)
+	}
+	c.tell(job.Event{
+		Kind: job.EventCancelled, Time: now.UTC(), ID: s.ID(), Job: s.Job, Attempt: ended.Attempt, Fence: won, Error: ended.Error,
+	})
+	return ended, c.noTimer(ctx, s)
+}
+
+// noTimer removes the timer of a slot that has its outcome: should it fire all the
+// same, the record ends it.
+func (c *Control) noTimer(ctx context.Context, s job.Slot) error {
+	if s.Token == "" {
+		return nil
+	}
+	defer c.cfg.Alive()
+	return c.cfg.Timers.Cancel(ctx, s)
+}

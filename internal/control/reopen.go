@@ -1,0 +1,140 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Reopened is a slot that was given a new start.
+type Reopened struct {
+	Record job.Record
+
+	// Left is how many attempts it has from here on.
+	Left int
+}
+
+// Reopen gives a slot that has ended, but for one that succeeded, a new start: at
+// once, with as many further attempts as its job has. Its history stays. Of two
+// who do it at once the second gets a *SlotConflictError, or finds it reopened,
+// which is a *SlotError.
+//
+// A crash anywhere in it leaves nothing that the same again does not mend. It is
+// told first, so that a second outcome is no contradiction; then the record is
+// won, which decides; then the message is offered, under an ID that is made of the
+// record's revision, so that copies fold. A slot that waits to be retried without
+// a message is offered again.
+func (c *Control) Reopen(ctx context.Context, s job.Slot) (Reopened, error) {
+	r, revision, err := c.record(ctx, s)
+	if err != nil {
+		return Reopened{}, err
+	}
+	w, err := c.message(ctx, s)
+	if err != nil {
+		return Reopened{}, err
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return Reopened{}, err
+	}
+	if why := c.closed(s, r, w != nil, now); why != "" {
+		refused := &SlotError{Slot: s, Why: why}
+		if r != nil {
+			refused.State = r.State
+		} else if w != nil {
+			refused.State = job.Pending
+		}
+		return Reopened{}, refused
+	}
+	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
+	c.cfg.Alive()
+	if err != nil {
+		return Reopened{}, fmt.Errorf("the slot's job: %w", err)
+	}
+	if r.State != job.Retrying {
+		if revision, err = c.reopen(ctx, r, revision, e.Job.WithDefaults(), now); err != nil {
+			return Reopened{}, err
+		}
+	}
+	return Reopened{*r, r.MaxAttempts - r.Attempt}, c.offer(ctx, *r, revision, e)
+}
+
+// closed says why the slot cannot be reopened; nothing: it can.
+func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) string {
+	switch {
+	case r == nil && waits:
+		return "it waits to be run for the first time"
+	case r == nil:
+		return "it has no record"
+	case r.State == job.Running:
+		return "it runs, on node " + r.Node
+	case r.State == job.Retrying && waits:
+		return "it is being retried already, next at " + r.RetryAt.UTC().Format(time.RFC3339)
+	case r.State == job.Succeeded:
+		return "it has succeeded"
+	case s.Range:
+		return "it stands for a range of missed slots, which cronce job backfill can run"
+	}
+	begun := s.At
+	if begun.IsZero() {
+		begun = r.Published
+	}
+	if now.Sub(begun) > c.cfg.Settings.Horizon {
+		return fmt.Sprintf("it is older than the horizon of %v, and no slot of that age is run", c.cfg.Settings.Horizon)
+	}
+	return ""
+}
+
+// reopen wins the record for a new start.
+func (c *Control) reopen(ctx context.Context, r *job.Record, revision uint64, j job.Job, now time.Time) (uint64, error) {
+	reopened := job.Reopen(*r, c.cfg.Who, j.Retry.Attempts, now)
+	err := c.cfg.Fleet.Tell(ctx, job.Event{
+		V: job.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Who, ID: r.Slot.ID(), Job: r.Slot.Job,
+		Attempt: r.Attempt, Error: reopened.Error, Reopened: true,
+	})
+	c.cfg.Alive()
+	if err != nil {
+		return 0, err
+	}
+	won, err := c.store(ctx, reopened, revision)
+	if errors.Is(err, job.ErrConflict) {
+		return 0, c.slotConflict(ctx, r.Slot)
+	}
+	*r = reopened
+	return won, err
+}
+
+// The messages of producers have no number, those of a repair a small one.
+const (
+	firstOffer = 1000
+	offers     = 1 << 30
+)
+
+// offer publishes the slot's message under an ID of its own, until it is
+// answered.
+func (c *Control) offer(ctx context.Context, r job.Record, revision uint64, e job.Entry) error {
+	m := job.Message{
+		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Who, Due: r.Due, Backfill: true,
+		Offer: firstOffer + int(revision%offers),
+	}
+	payload := []byte(e.Job.Payload)
+	if r.Slot.Token != "" {
+		payload = r.Payload
+	}
+	for {
+		wait, err := c.cfg.Slots.Publish(r.Queue, m, payload)
+		if err == nil {
+			_, err = wait(ctx)
+		}
+		if !errors.Is(err, job.ErrUnknown) {
+			c.cfg.Alive()
+			return err
+		}
+		if pause(ctx, askAgain) != nil {
+			return fmt.Errorf("the record is reopened, but not its message offered: %w", err)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// shop is a namespace on a real server with the job report, and its operators.
+type shop struct {
+	*testing.T
+	store  *kv.Store
+	nonces atomic.Int64
+	at     time.Time // the slots' instant
+}
+
+func newShop(t *testing.T) *shop {
+	t.Parallel()
+	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{Want: job.Settings{Lease: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{T: t, store: store, at: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
+	_, err = store.Jobs().Write(t.Context(), job.Definition{
+		Job:   job.Job{Name: "report", Schedule: "@every 1s", Payload: []byte(`{"n":1}`), Retry: job.Retry{Attempts: 2}},
+		Since: s.at.Add(-time.Hour), Owner: "file", Node: "web1", Nonce: "n",
+	}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *shop) as(who string) *control.Control {
+	return control.New(control.Config{
+		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
+		Watermark: s.store.Watermark(), Fleet: s.store, Settings: s.store.Settings(), Who: who,
+		Now:   func(context.Context) (time.Time, error) { return time.Now(), nil },
+		Peers: node.NewPeers(node.PeersConfig{Store: s.store.Nodes(), Lease: s.store.Settings().Lease, Now: time.Now}),
+	})
+}
+
+// record stores what a worker would have, over what stands there.
+func (s *shop) record(slot job.Slot, state job.State, edit func(*job.Record)) uint64 {
+	s.Helper()
+	r := job.Record{
+		Slot: slot, Queue: "default", State: state, Attempt: 2, MaxAttempts: 2, Node: "web1-1", Nonce: fmt.Sprint("n", s.nonces.Add(1)),
+		Due: slot.At, Published: s.at.Add(time.Millisecond), Publisher: "web2-1", Error: "boom",
+		Attempts: []job.Attempt{{Number: 2, Node: "web1-1", Fence: 7, Started: s.at, Finished: s.at.Add(time.Second), Error: "boom"}},
+	}
+	if state.Final() {
+		r.Finished = s.at.Add(time.Second)
+	}
+	if edit != nil {
+		edit(&r)
+	}
+	_, revision, err := s.store.Ledger().Read(s.Context(), slot)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		s.Fatal(err)
+	}
+	if revision, err = s.store.Ledger().Write(s.Context(), r, revision); err != nil {
+		s.Fatal(err)
+	}
+	return revision
+}
+
+func (s *shop) publish(m job.Message, payload string) {
+	s.Helper()
+	wait, err := s.store.Slots().Publish("default", m, []byte(payload))
+	if err == nil {
+		_, err = wait(s.Context())
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *shop) slot() job.Slot { return job.NewSlot("report", s.at) }
+
+// messages are those in the stream.
+func (s *shop) messages() (all []kv.WaitingSlot) {
+	s.Helper()
+	for w, err := range s.store.Slots().Waiting(s.Context(), kv.WaitingFilter{}) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+func (s *shop) told() (kinds []string) {
+	s.Helper()
+	for e, err := range s.store.Events(s.Context(), kv.EventFilter{}) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		kind := string(e.Kind)
+		if e.Reopened {
+			kind = "reopened"
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}
+
+func quiet(control.Asked) {}
+
+// strange is a token that is full of what might be obeyed.
+const strange = `a*b.c>"d'$(e)`
+
+func TestASlotThatWaitsIsCancelled(t *testing.T) {
+	s := newShop(t)
+	slot := job.Slot{Job: "report", Token: strange}
+	s.publish(job.Message{Slot: slot, Node: "web2-1"}, "payload")
+	for range 2 { // the same again finds it done
+		r, err := s.as("alice@a").Cancel(t.Context(), slot, quiet)
+		if err != nil || r.State != job.Cancelled || r.Error != "cancelled by alice@a" || string(r.Payload) != "payload" || r.Publisher != "web2-1" {
+			t.Fatalf("got %+v, %v", r, err)
+		}
+	}
+	if told := s.told(); fmt.Sprint(told) != "[cancelled]" {
+		t.Errorf("told %v, want one outcome", told)
+	}
+	// Its payload is in its record: it can still be retried.
+	if _, err := s.as("alice@a").Reopen(t.Context(), slot); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.messages(); len(all) != 2 || string(all[1].Payload) != "payload" {
+		t.Errorf("in the stream %+v, want the triggered run with its payload again", all)
+	}
+}
+
+func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
+	s := newShop(t)
+	slot := job.Slot{Job: "report", Token: strange}
+	due := time.Now().Add(time.Hour)
+	timer := kv.Timer{Message: job.Message{Slot: slot, Due: due, Node: "bob@b"}, Queue: "default", Payload: []byte("p")}
+	if _, err := s.store.Timers().Set(t.Context(), timer, 0); err != nil {
+		t.Fatal(err)
+	}
+	if story, err := s.as("alice@a").Explain(t.Context(), slot); err != nil || story.State != job.Pending || !strings.Contains(story.Why, "triggered by bob@b, and waits for its time") {
+		t.Errorf("explained as %+v, %v", story, err)
+	}
+	for range 2 {
+		r, err := s.as("alice@a").Cancel(t.Context(), slot, quiet)
+		if err != nil || r.State != job.Cancelled || string(r.Payload) != "p" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	}
+	if _, _, err := s.store.Timers().Read(t.Context(), slot); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("the timer: %v", err)
+	}
+}
+
+func TestASlotThatWaitsForItsRetryIsCancelled(t *testing.T) {
+	s := newShop(t)
+	s.record(s.slot(), job.Retrying, func(r *job.Record) { r.RetryAt = time.Now().Add(time.Hour) })
+	r, err := s.as("alice@a").Cancel(t.Context(), s.slot(), quiet)
+	if err != nil || r.State != job.Cancelled || !r.RetryAt.IsZero() || len(r.Attempts) != 1 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+func TestWhatHasItsOutcomeIsNotCancelled(t *testing.T) {
+	s := newShop(t)
+	var refused *control.SlotError
+	if _, err := s.as("alice@a").Cancel(t.Context(), s.slot(), quiet); !errors.As(err, &refused) || !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("no such slot: %v", err)
+	}
+	s.record(s.slot(), job.Succeeded, nil)
+	if _, err := s.as("alice@a").Cancel(t.Context(), s.slot(), quiet); !errors.As(err, &refused) || refused.State != job.Succeeded {
+		t.Errorf("a slot that has succeeded: %v", err)
+	}
+}
+
+// TestARunningSlotIsItsOwners: nobody else writes its record while the owner may
+// live, and an owner that is silent is proved dead first.
+func TestARunningSlotIsItsOwners(t *testing.T) {
+	s := newShop(t)
+	fence := s.record(s.slot(), job.Running, nil)
+	_, err := s.store.Nodes().Write(t.Context(), job.Node{
+		Name: "web1-1", State: job.NodeAlive, Lease: time.Second, Nonce: "beat",
+	}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan uint64, 100)
+	answer := atomic.Bool{}
+	stop, err := s.store.ServeCancel("web1-1", func(_ string, fence uint64, _ error) bool {
+		asked <- fence
+		return answer.Load()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, give := context.WithCancel(t.Context())
+	turns := 0
+	_, err = s.as("alice@a").Cancel(ctx, s.slot(), func(a control.Asked) {
+		if a.Node != "web1-1" || a.Fence != fence || a.Silent || a.Ending != answer.Load() {
+			t.Errorf("waits for %+v", a)
+		}
+		answer.Store(true)
+		if turns++; turns == 3 {
+			give()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || <-asked != fence {
+		t.Errorf("given up: %v", err)
+	}
+	if _, revision, err := s.store.Ledger().Read(t.Context(), s.slot()); err != nil || revision != fence {
+		t.Errorf("the owner's record is at revision %d, %v; want its claim, %d", revision, err, fence)
+	}
+	stop()
+	silent := false
+	r, err := s.as("alice@a").Cancel(t.Context(), s.slot(), func(a control.Asked) { silent = silent || a.Silent && a.Wait > 0 })
+	if err != nil || !silent || r.State != job.Cancelled || r.Attempts[0].Error != "worker web1-1 died" || r.Attempts[0].Fence != fence {
+		t.Errorf("after the owner's silence: %+v, %v", r, err)
+	}
+	if n, _, err := s.store.Nodes().Read(t.Context(), "web1-1"); err != nil || n.State != job.NodeFenced || n.FencedBy != "alice@a" {
+		t.Errorf("the owner was not fenced: %+v, %v", n, err)
+	}
+}
+
+func TestASlotThatEndedIsReopened(t *testing.T) {
+	s := newShop(t)
+	for i, state := range []job.State{job.Failed, job.Missed, job.Skipped, job.Expired, job.Cancelled} {
+		slot := job.NewSlot("report", s.at.Add(time.Duration(i)*time.Second))
+		s.record(slot, state, nil)
+		done, err := s.as("alice@a").Reopen(t.Context(), slot)
+		r := done.Record
+		if err != nil || done.Left != 2 || r.State != job.Retrying || r.MaxAttempts != 4 || r.Attempt != 2 || len(r.Attempts) != 1 || !r.Finished.IsZero() {
+			t.Errorf("%s: %+v, %v", state, done, err)
+		}
+		if want := fmt.Sprintf("given a new start by alice@a; it was %s: boom", state); r.Error != want {
+			t.Errorf("%s: says %q, want %q", state, r.Error, want)
+		}
+		m := s.messages()[i]
+		if m.Slot != slot || m.Offer < 1000 || string(m.Payload) != `{"n":1}` || m.Node != "alice@a" || !m.Due.Equal(slot.At) {
+			t.Errorf("%s: offered %+v", state, m)
+		}
+		// A worker takes it as one more attempt.
+		d := job.Delivery{Message: m.Message, Queue: "default", Published: m.Published}
+		_, revision, err := s.store.Ledger().Read(t.Context(), slot)
+		step := job.Decide(d, job.View{Now: time.Now(), Self: "web3-1", Horizon: time.Hour, Record: &r, Revision: revision, Handles: true})
+		if err != nil || step.Action != job.Start || step.Record.Attempt != 3 {
+			t.Errorf("%s: a worker would %+v, %v", state, step, err)
+		}
+	}
+	if told := s.told(); fmt.Sprint(told) != "[reopened reopened reopened reopened reopened]" {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestWhatIsNotReopened(t *testing.T) {
+	s := newShop(t)
+	next := func() job.Slot { s.at = s.at.Add(time.Second); return s.slot() }
+	old := job.NewSlot("report", time.Now().Add(-25*time.Hour))
+	s.record(old, job.Failed, nil)
+	done := next()
+	s.record(done, job.Succeeded, nil)
+	runs := next()
+	s.record(runs, job.Running, nil)
+	retrying := next()
+	s.record(retrying, job.Retrying, nil)
+	s.publish(job.Message{Slot: retrying}, "")
+	waits := next()
+	s.publish(job.Message{Slot: waits}, "")
+	missed := job.Slot{Job: "report", At: s.at, Range: true}
+	s.record(missed, job.Missed, nil)
+	foreign := job.NewSlot("gone", s.at)
+	s.record(foreign, job.Failed, nil)
+	before := len(s.messages())
+	for slot, want := range map[job.Slot]string{
+		old: "older than the horizon of 24h0m0s", done: "it has succeeded", runs: "it runs, on node web1-1",
+		retrying: "is being retried already", waits: "for the first time", missed: "backfill", next(): "no record", foreign: "not found",
+	} {
+		if _, err := s.as("alice@a").Reopen(t.Context(), slot); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", slot, err, want)
+		}
+	}
+	if after := len(s.messages()); after != before {
+		t.Errorf("%d messages were offered all the same", after-before)
+	}
+}
+
+// TestOfTwoWhoReopenOneIsToldWhoWasFaster, and the slot is offered once.
+func TestOfTwoWhoReopenOneIsToldWhoWasFaster(t *testing.T) {
+	s := newShop(t)
+	s.record(s.slot(), job.Failed, nil)
+	results := make(chan error, 8)
+	for i := range cap(results) {
+		go func() {
+			_, err := s.as(fmt.Sprintf("operator%d@a", i)).Reopen(t.Context(), s.slot())
+			results <- err
+		}()
+	}
+	won := 0
+	for range cap(results) {
+		var conflict *control.SlotConflictError
+		var refused *control.SlotError
+		switch err := <-results; {
+		case err == nil:
+			won++
+		case errors.As(err, &conflict) && errors.Is(err, job.ErrConflict) && strings.HasPrefix(conflict.By, "operator"):
+		case errors.As(err, &refused) && refused.State == job.Retrying:
+		default:
+			t.Errorf("unclear: %v", err)
+		}
+	}
+	// One that comes between the winner's write and its offer makes the same offer.
+	if all := s.messages(); won < 1 || len(all) != 1 {
+		t.Errorf("%d of 8 won, %d messages", won, len(all))
+	}
+}
+
+// TestAReopeningThatWasCutShortIsFinishedByTheSameAgain: between the record and
+// the message.
+func TestAReopeningThatWasCutShortIsFinishedByTheSameAgain(t *testing.T) {
+	s := newShop(t)
+	r := job.Reopen(job.Record{Slot: s.slot(), State: job.Failed, Attempt: 2, MaxAttempts: 2}, "alice@a", 2, time.Now())
+	s.record(s.slot(), job.Retrying, func(was *job.Record) { r.Nonce, r.Queue, r.Published = was.Nonce, "default", was.Published; *was = r })
+	for range 2 {
+		done, err := s.as("alice@a").Reopen(t.Context(), s.slot())
+		var refused *control.SlotError
+		if (err != nil || done.Left != 2) && !errors.As(err, &refused) {
+			t.Errorf("got %+v, %v", done, err)
+		}
+	}
+	if all := s.messages(); len(all) != 1 || all[0].Slot != s.slot() {
+		t.Errorf("offered %+v", all)
+	}
+}
