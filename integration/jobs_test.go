@@ -162,6 +162,8 @@ func TestAnOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 	term(workers[0])
 	s.worker("w0", file).says("job definition replaced: this node's holds now")
 	s.holds("report", "0 7 * * *", "file")
+	s.command(0, "job", "rm", "report")
+	workers[1].says("somebody removed this job")
 }
 
 // kill -9 in the middle of an apply of 2,000 jobs: each is old or new, and the same

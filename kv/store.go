@@ -40,6 +40,7 @@ type Store struct {
 	async     jetstream.JetStream // publishes slots
 	namespace string
 	settings  job.Settings
+	audit     time.Duration // of watches
 	log       *slog.Logger
 }
 
@@ -64,7 +65,7 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream client: %w", err)
 	}
-	return &Store{wire: w, async: async, namespace: o.Namespace, log: o.Logger}, nil
+	return &Store{wire: w, async: async, namespace: o.Namespace, audit: auditEvery, log: o.Logger}, nil
 }
 
 // atLeast reports whether the server's version is major.minor or newer. One that

@@ -28,9 +28,9 @@ type change struct {
 }
 
 const (
-	// auditEvery is how often a watch that hears nothing wrong makes sure of it.
-	// Watches have stalled and skipped after reconnects in several versions of
-	// clients and servers; two numbers tell.
+	// auditEvery is how often a watch that hears nothing wrong makes sure of it,
+	// give or take a quarter. Watches have stalled and skipped after reconnects in
+	// several versions of clients and servers; two numbers tell.
 	auditEvery = 30 * time.Second
 
 	// tailHeartbeat is how often the broker says that there is nothing to say.
@@ -93,7 +93,7 @@ func (w *watcher) session(ctx context.Context, listed func()) error {
 		return err
 	}
 	defer t.close()
-	audit := time.NewTicker(auditEvery*3/4 + rand.N(auditEvery/2))
+	audit := time.NewTicker(w.store.audit*3/4 + rand.N(w.store.audit/2))
 	defer audit.Stop()
 	for {
 		select {

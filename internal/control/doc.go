@@ -33,4 +33,24 @@
 // No operation prints, asks or logs: it returns values, and what to say of them
 // is the caller's. Time is the broker's, asked once for each operation: the
 // operator's laptop is on nobody's clock.
+//
+// Apply reads each job at the registry's leader, one request a job. A list in one
+// pass would be faster, and is answered by any replica: right after an apply the
+// next one would judge by what stood there before, and end in a conflict with
+// itself.
+//
+// Apply takes a job over only if it changes it. A file that says what stands there
+// already is no edit, and its writer may not know that files would be locked out.
+//
+// Prune removes what an operator owns and the file has not. A label for the jobs
+// of each file, so that two files can be pruned in one namespace, was left out:
+// forgotten once, it removes the other file's jobs all the same; namespaces part
+// applications. What a file or code owns is never pruned: it would come back with
+// the next start of a node, and a job that comes and goes is worse than one too
+// many.
+//
+// A conflict is not retried by merging: two people who both changed a schedule
+// have something to talk about. The revision that a caller has seen may be given,
+// which widens the check from the moment of the write to the time that a person
+// takes to think.
 package control

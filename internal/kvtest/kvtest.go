@@ -74,6 +74,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 		"NodesAreListedAndWatched":              nodesWatched,
 		"JobsAreListedDeletedAndCreatedAgain":   jobsDeleted,
 		"JobsAreWatchedInTheOrderOfTheirWrites": jobsWatched,
+		"ABrokenJobIsNamedAndHidesNoOther":      jobBroken,
 		"WatermarkIsOneKey":                     watermark,
 		"EachJobHasALockOfItsOwn":               locks,
 	} {
@@ -346,6 +347,41 @@ func jobsWatched(t *testing.T, m Memory) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatalf("the watch ended with %v, want nil", err)
+	}
+}
+
+func jobBroken(t *testing.T, m Memory) {
+	ctx, cancel := context.WithCancel(limited(t))
+	broken := Definition("broken", "1")
+	broken.Job.Schedule = "61 * * * *"
+	rev := must[uint64](t)(m.Jobs.Write(ctx, broken, 0))
+	must[uint64](t)(m.Jobs.Write(ctx, Definition("good", "2"), 0))
+	check := func(how string, err error) {
+		t.Helper()
+		var e *job.EntryError
+		if !errors.As(err, &e) || e.Name != "broken" || e.Revision != rev || e.Time.IsZero() || !errors.Is(err, job.ErrInvalid) {
+			t.Fatalf("%s: %v, want an error about the entry", how, err)
+		}
+	}
+	_, at, err := m.Jobs.Read(ctx, "broken")
+	check("read", err)
+	if at != rev {
+		t.Fatalf("read at revision %d, want %d: it has to be replaced there", at, rev)
+	}
+	entries, err := m.Jobs.List(ctx)
+	check("list", err)
+	if len(entries) != 1 || entries[0].Job.Name != "good" {
+		t.Fatalf("list %+v, want the good one", entries)
+	}
+	events, ended := make(chan job.RegistryEvent, 10), make(chan error, 1)
+	go func() { ended <- m.Jobs.Watch(ctx, func(e job.RegistryEvent) { events <- e }) }()
+	check("watch", next(t, ctx, events).Err)
+	if e := next(t, ctx, events); e.Name != "good" || e.Err != nil {
+		t.Fatalf("after it the watch tells %+v", e)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -57,11 +57,24 @@ func (o *own) overruled(e job.Entry) bool {
 	return hash != a.mine && hash != told
 }
 
+// removed reports whether a job of ours was taken out of the registry after it was
+// applied.
+func (o *own) removed(e job.RegistryEvent) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a, ok := o.jobs[e.Name]
+	return ok && e.Revision > a.revision
+}
+
 // watched takes in what the registry's watch tells.
 func (r *Replica) watched(e job.RegistryEvent) {
 	r.view.Apply(e)
-	if !e.Ready && !e.Deleted && e.Err == nil {
+	switch {
+	case e.Ready, e.Err != nil:
+	case !e.Deleted:
 		r.compare(e.Entry)
+	case r.own.removed(e):
+		r.log.Info("somebody removed this job: it has no slots until a node that has it starts, or is sent SIGHUP", "job", e.Name)
 	}
 }
 

@@ -1,0 +1,76 @@
+package kv
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/kvtest"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// A watch whose consumer has gone silent, while its heartbeats go on, hears of
+// nothing: the audit finds that out, within its period, and what was missed is
+// told.
+func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t)
+	js := s.JetStream()
+	watch := func(audit time.Duration) (*Store, chan job.RegistryEvent) {
+		store, err := Open(t.Context(), s.JetStream(), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.audit = audit
+		ctx, cancel := context.WithCancel(context.Background())
+		events := make(chan job.RegistryEvent, 100)
+		var ending sync.WaitGroup
+		ending.Go(func() {
+			if err := store.Jobs().Watch(ctx, func(e job.RegistryEvent) { events <- e }); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Cleanup(func() { cancel(); ending.Wait() })
+		if e := <-events; !e.Ready {
+			t.Fatalf("the first event is %+v", e)
+		}
+		return store, events
+	}
+	const audit = 2 * time.Second
+	store, audited := watch(audit)
+	_, unaudited := watch(time.Hour)
+	stream, err := js.Stream(t.Context(), "KV_cronce_jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An audit may replace a consumer while it is being paused: until all are.
+	natstest.Eventually(t, 30*time.Second, "both watches to stall", func() bool {
+		stalled := 0
+		for c := range stream.ListConsumers(t.Context()).Info() {
+			if _, err := stream.PauseConsumer(t.Context(), c.Name, time.Now().Add(time.Hour)); err == nil {
+				stalled++
+			}
+		}
+		return stalled == 2
+	})
+	began := time.Now()
+	if _, err := store.Jobs().Write(t.Context(), kvtest.Definition("report", "1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case e := <-audited:
+		if e.Name != "report" {
+			t.Errorf("told %+v", e)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("nothing was told in %v", time.Since(began))
+	}
+	t.Logf("told after %v", time.Since(began))
+	select {
+	case e := <-unaudited:
+		t.Errorf("the watch was not stalled: it told %+v", e)
+	default:
+	}
+}
