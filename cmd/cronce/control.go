@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"sync/atomic"
+	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/node"
@@ -30,6 +32,22 @@ func (r reader) control() *control.Control {
 		Fleet: r.Store, Peers: peers, Settings: r.Settings(),
 		Now: r.Time, Who: r.who(), Alive: r.alive,
 	})
+}
+
+// telling is what a long operation calls with each answer of the broker: now and
+// then it is said that it still works.
+func (r reader) telling(what string) (alive func()) {
+	const every = 3 * time.Second
+	var answers, spoken atomic.Int64
+	began := time.Now()
+	spoken.Store(began.UnixNano())
+	return func() {
+		r.alive()
+		n, now, last := answers.Add(1), time.Now(), spoken.Load()
+		if now.UnixNano()-last > int64(every) && spoken.CompareAndSwap(last, now.UnixNano()) {
+			r.log.Info(what, "answers", n, "for", now.Sub(began).Round(time.Second).String())
+		}
+	}
 }
 
 // who is the person at the keyboard, as others will read it: alice@laptop.

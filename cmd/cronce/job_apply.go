@@ -88,6 +88,7 @@ func (r reader) apply(ctx context.Context, file *config.File, f applyFlags) erro
 	for i, e := range file.Jobs {
 		jobs[i] = e.Job
 	}
+	r.alive = r.telling("still applying")
 	report, err := r.control().Apply(ctx, jobs, control.ApplyOptions{Prune: f.prune, DryRun: f.dryRun, Seen: f.seen})
 	if len(report) > 0 {
 		if err := r.printApplied(report, f.dryRun); err != nil {
