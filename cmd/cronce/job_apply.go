@@ -47,9 +47,10 @@ it is in the file; apply the file again.
 file: of all files that were ever applied in this namespace, so keep to one. Jobs
 that a node's file or code brought, and released ones, are never pruned.
 
-With -o json, a line for each job. change is created, updated, removed, unchanged
-or failed (see error); was tells who wrote what stood there; handlers counts the
-live nodes that would run the job. What is absent is omitted:
+With -o json, a line for each job. change is created, updated, removed, unchanged,
+failed (see error), or not_tried after another has failed; was tells who wrote what
+stood there; handlers counts the live nodes that would run the job. What is absent
+is omitted:
 
   {"job":"report","change":"updated","revision":12,
    "was":{"owner":"file","node":"web1-711-0kq1-x2","at":"2026-11-20T09:00:00Z"},
@@ -159,7 +160,11 @@ var appliedAs = map[control.Action]string{
 	control.Create: "created", control.Update: "updated", control.Delete: "removed", control.Keep: "unchanged",
 }
 
-const applyFailed = "failed"
+// What else may become of a job.
+const (
+	applyFailed   = "failed"
+	applyNotTried = "not_tried"
+)
 
 func newApplyRow(d control.Applied, dryRun bool) applyRow {
 	row := applyRow{
@@ -172,7 +177,10 @@ func newApplyRow(d control.Applied, dryRun bool) applyRow {
 	if d.Broken != nil {
 		row.Broken = oneLine(d.Broken).Error()
 	}
-	if d.Err != nil {
+	switch {
+	case errors.Is(d.Err, control.ErrNotTried):
+		row.Change = applyNotTried
+	case d.Err != nil:
 		row.Change, row.Error = applyFailed, oneLine(d.Err).Error()
 	}
 	if d.Action != control.Delete {

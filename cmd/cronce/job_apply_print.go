@@ -37,7 +37,7 @@ func (row applyRow) print(w io.Writer, d control.Applied) {
 	case row.Error != "":
 		fmt.Fprintf(w, "%s: %s\n", row.Change, plain(row.Error))
 		return
-	case d.Action == control.Keep:
+	case d.Action == control.Keep, row.Change == applyNotTried:
 		return
 	case row.DryRun:
 		fmt.Fprintf(w, "would be %s: %s", row.Change, row.Job)
@@ -112,9 +112,9 @@ func applySum(rows []applyRow) string {
 		count[row.Change]++
 	}
 	var words []string
-	for _, change := range []string{"created", "updated", "removed", "unchanged", applyFailed} {
+	for _, change := range []string{"created", "updated", "removed", "unchanged", applyFailed, applyNotTried} {
 		if n := count[change]; n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", n, change))
+			words = append(words, fmt.Sprintf("%d %s", n, strings.ReplaceAll(change, "_", " ")))
 		}
 	}
 	return strings.Join(words, ", ")

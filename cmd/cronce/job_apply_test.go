@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -119,6 +120,27 @@ func TestJobApplyOverWhatWasNotSeenIsAConflict(t *testing.T) {
 		t.Errorf("what stands there already is no conflict; got %s", got)
 	}
 	f.apply(t, []string{`name: report, schedule: "@hourly"`}, "--revision", "2").done(t)
+}
+
+// A job that was written meanwhile does not keep the others from being applied,
+// but nothing is removed then.
+func TestJobApplyTellsWhatCouldNotBeDone(t *testing.T) {
+	t.Parallel()
+	report := []control.Applied{
+		{Job: "report", Action: control.Update, Err: &control.ConflictError{Job: "report", By: "bob@b", Owner: "operator", At: noon, Revision: 9}},
+		{Job: "backup", Action: control.Keep}, {Job: "old", Action: control.Delete, Err: fmt.Errorf("job old: %w", control.ErrNotTried)},
+	}
+	for output, want := range map[string]string{
+		outputText: `failed: job report was changed meanwhile by "bob@b" (operator) at 2026-03-28T12:00:00Z, revision 9, and is left as that has it` + "\n" +
+			"1 unchanged, 1 failed, 1 not tried\n",
+		outputJSON: `{"job":"report","change":"failed","handlers":0,"error":"job report was changed meanwhile by \"bob@b\" (operator) at 2026-03-28T12:00:00Z, revision 9, and is left as that has it"}` + "\n" +
+			`{"job":"backup","change":"unchanged","handlers":0}` + "\n" + `{"job":"old","change":"not_tried"}` + "\n",
+	} {
+		var out strings.Builder
+		if err := (reader{app: &app{stdout: &out, output: output}}).printApplied(report, false); err != nil || out.String() != want {
+			t.Errorf("%s prints\n%s%v\nwant\n%s", output, out.String(), err, want)
+		}
+	}
 }
 
 // What a stranger stored must not move the cursor of who reads it.

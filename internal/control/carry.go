@@ -28,8 +28,8 @@ func (p *plan) unseen(seen *uint64) error {
 	return errors.Join(errs...)
 }
 
-// errNotTried is of jobs whose turn never came.
-var errNotTried = errors.New("not tried, after another could not be written")
+// ErrNotTried is of jobs whose turn never came: they are as they were.
+var ErrNotTried = errors.New("not tried, after another could not be written")
 
 // carryOut writes what is to be written, and then removes what is to be removed,
 // unless something could not be written: a job may have been renamed, and nobody
@@ -41,7 +41,7 @@ func (p *plan) carryOut(ctx context.Context) {
 	}
 	for i, e := range p.edits {
 		if e.Action == Delete {
-			p.edits[i].Err = fmt.Errorf("job %s: %w", e.Job, errNotTried)
+			p.edits[i].Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
 		case !slices.Contains(kinds, e.Action):
 			return nil
 		case failed.Load() || ctx.Err() != nil:
-			e.Err = fmt.Errorf("job %s: %w", e.Job, errNotTried)
+			e.Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
 			return nil
 		}
 		e.Err = p.settle(ctx, e)
