@@ -56,6 +56,9 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 	if err != nil {
 		return nil, err
 	}
+	if err := store.CheckPriority(cfg.priority); err != nil {
+		return nil, err
+	}
 	return &Scheduler{conn: nc, store: store, cfg: cfg, handlers: map[string]job.Handler{}}, nil
 }
 
@@ -148,7 +151,7 @@ func (s *Scheduler) replica() replica.Config {
 		Handler:  func(name string) job.Handler { return s.handlers[name] },
 		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
 		Queues:   queues, Produce: s.cfg.produce,
-		Concurrency: s.cfg.concurrency, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
+		Concurrency: s.cfg.concurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
 		Version: version(),
 	}
 }

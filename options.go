@@ -16,6 +16,7 @@ type config struct {
 	namespace     string
 	queues        []string
 	concurrency   int
+	priority      int
 	grace         time.Duration
 	host          string
 	produce, work bool
@@ -67,6 +68,19 @@ func WithGrace(d time.Duration) Option {
 			return fmt.Errorf("%w grace %v: must not be negative", job.ErrInvalid, d)
 		case d == 0:
 			c.grace = -1
+		}
+		return nil
+	}
+}
+
+// WithPriority is this replica's place in the line for slots, 0 (the default) to 9:
+// a lower one takes them while it lives and has places free, the higher ones stand
+// by and take over. Other than 0 it needs nats-server 2.12 or newer.
+func WithPriority(n int) Option {
+	return func(c *config) error {
+		c.priority = n
+		if n < 0 || n > job.MaxPriority {
+			return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, n, job.MaxPriority)
 		}
 		return nil
 	}

@@ -18,11 +18,12 @@ import (
 func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	c, j := t.Consumer, t.policies()
 	handler := c.cfg.Handler(rec.Slot.Job)
+	placed := t.place.take(c.ended.Done())
 	// Between the won write and here the process may have slept (invariant 4).
 	if !c.cfg.Node.Trusted() || handler == nil {
 		return silent()
 	}
-	if c.ended.Err() != nil {
+	if !placed || c.ended.Err() != nil {
 		return t.release(rec, fence)
 	}
 	finish := j.OnLeaseLost == job.LeaseLostFinish
@@ -38,9 +39,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
 		Payload: t.d.Payload, Output: &out,
 	})
-	// The place is for handlers: the next slot need not wait until this one's
-	// outcome is on the broker's disk.
-	t.free()
+	t.place.returned()
 	c.cfg.Table.returned(key) // from here on it is too late to cancel
 	cause := context.Cause(ctx)
 	if err != nil && cause != nil && !errors.Is(err, cause) {

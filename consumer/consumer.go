@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -46,11 +44,6 @@ type Node interface {
 	Dead(ctx context.Context, name string) (dead bool, wait time.Duration, err error)
 }
 
-// Source hands out the queue's messages. jetstream.Consumer satisfies it.
-type Source interface {
-	Fetch(batch int, opts ...jetstream.FetchOpt) (jetstream.MessageBatch, error)
-}
-
 // Config of a Consumer. All fields are required but those with a default.
 type Config struct {
 	Namespace, Queue string
@@ -59,9 +52,9 @@ type Config struct {
 	Locks            Locks
 	Registry         Registry
 
-	// Open returns the queue's source; it is asked again when the source fails,
-	// since somebody may have deleted what it stands for.
-	Open func(ctx context.Context) (Source, error)
+	// Sources are those that the queue's messages come from; they share the
+	// places.
+	Sources []Open
 
 	// Handler returns the handler of a job, nil when there is none here.
 	Handler func(name string) job.Handler
@@ -164,7 +157,7 @@ func New(cfg Config) *Consumer {
 		cfg.Cancel = func(context.Context, string, job.CancelRequest) {}
 	}
 	c := &Consumer{
-		cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(), stopping: make(chan struct{}),
+		cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(cfg.Lease, cfg.Now), stopping: make(chan struct{}),
 		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen),
 	}
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
@@ -184,7 +177,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	working, stop := context.WithCancel(node)
 	defer func() { stop(); loops.Wait() }()
-	loops.Go(func() { c.held.keep(working, c.cfg.Lease/3, c.cfg.Node.Trusted) })
+	loops.Go(func() { c.held.keep(working, c.cfg.Node.Trusted) })
 
 	asking, quiet := context.WithCancel(working)
 	pulled := make(chan struct{})

@@ -49,8 +49,8 @@ func TestASlotIsClaimedRunRecordedAndThenAcked(t *testing.T) {
 		if want := slot.ID() + ` attempt 1 fence 1 payload {"n":1}`; r.Output != want {
 			t.Errorf("output %q, want %q", r.Output, want)
 		}
-		if said := b.queue.said(); said[0] != "wpi "+slot.ID() {
-			t.Errorf("first said %q, want the message marked as in progress", said[0])
+		if said := b.queue.said(); len(said) != 1 {
+			t.Errorf("said %q, want nothing but the ack: a short slot is worth no mark", said)
 		}
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -3,8 +3,8 @@
 //
 // # The way of a slot
 //
-//	pull    asks for exactly as many messages as there are free places
-//	held    marks each as in progress, at once and every third of a lease
+//	pull    asks for as many messages as there will be free places for
+//	held    marks each as in progress, every third of a lease
 //	serve   enters the slot in the table of obligations
 //	task    asks job.Decide what to do, and does it: the claim is a write that has
 //	        to be won
@@ -70,14 +70,60 @@
 // from the owner's last mark, and a whole second one would pass before the slot
 // is looked at again.
 //
-// A place is for a handler: it is free again when the handler has returned, before
-// its outcome is on the broker's disk. On a broker that syncs every write this is
-// half of a short slot's time.
+// A place is for a handler: it is taken when the claim is won, and is free again
+// when the handler has returned, before its outcome is on the broker's disk. On a
+// broker that syncs every write this is half of a short slot's time. How many
+// outcomes may wait to be recorded is bounded.
 //
-// Requests for messages stand for a second at most. A request cannot be taken back, so a
-// worker that stops has to wait for its last one, give back what still comes, and
-// a frozen one swallows messages for no longer. Rejected: jetstream.Consume,
-// which fetches ahead, while AckWait runs on what waits in the process.
+// # Asking
+//
+// What is asked for is what will find a free place: the places that are free, and
+// those of the handlers that will have returned by the time a message has come and
+// is claimed. With handlers that outlast a round trip to the broker the latter is
+// none, and a slot is never held here while another worker has a place for it. With
+// handlers that take microseconds it is most of it: with sixteen places asked for
+// one by one the broker stood idle, and drained a third of what it could. It is
+// measured all the time (places.ahead). When it proves wrong, since handlers have
+// become slow, what was claimed ahead is released after a quarter of a second, as
+// an attempt that never began, and nothing more is asked for ahead. Rejected: a
+// fixed buffer, in which slots wait behind slow handlers.
+//
+// Half of what may be asked for is asked for at once, or all when nothing is: a
+// steady trickle costs a request for every few slots, not one each.
+//
+// The pull protocol is spoken by us (kv.Source), with inboxes that outlive their
+// requests. Rejected: the client library's Fetch, which forgets a request with the
+// status that ends it, and with it the message that comes right after, until
+// AckWait runs out; and its Consume, which fetches ahead whatever handlers do.
+//
+// A request stands for a second while slots come, and for as long as none has come,
+// up to a fifth of a lease, on an idle queue. A frozen worker (SIGSTOP, a lost
+// machine) swallows what is delivered on the request that stands, until AckWait
+// brings it to others; nothing tells the broker before: heartbeats of a request
+// come from the server, and say nothing about the worker. So the length of a
+// request is what a freeze can cost, and how often it is made is what an idle fleet
+// costs: with four seconds at the default lease, a message in four seconds for each
+// queue and stream. That a queue was quiet for as long as the request stands is why
+// one slot is about what is at stake; the free places bound it in any case.
+// Requests overlap a little, so that a queue always knows of its workers: on a
+// queue with priorities a gap would hand slots to those who stand by.
+//
+// A worker that stops lets a request of a second run out, and gives back what still
+// comes; a longer one it takes back by closing its inbox. That is quicker, but a
+// message may be on its way to it just then; nothing comes where requests are long.
+//
+// The first mark of a message in hand is not sent at once. It matters only when the
+// broker restarts or changes leaders, which then counts AckWait from the age of the
+// message: one that is young comes again no sooner than a lease after it was
+// published, and is marked before; one that is old is marked after a quarter of a
+// second. In between a second delivery meets the record of the first: it costs a
+// read, not a second start.
+//
+// Priorities (run --priority) are the broker's: of the workers that have asked, the
+// lowest is served. One that has no place free does not ask, and its slots go to
+// the next.
+//
+// # More decisions
 //
 // Attempts are counted by claims, in the record, and the consumer's MaxDeliver is
 // unlimited: deliveries also happen for reasons of the broker's, and a message

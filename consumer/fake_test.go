@@ -35,6 +35,8 @@ type fakeQueue struct {
 	out     int
 	early   int // of those in hand whose handler has said returned
 	failing error
+
+	requests []time.Duration // how long each was to stand
 }
 
 type stored struct {
@@ -67,40 +69,66 @@ func (q *fakeQueue) offer(s *stored) {
 	}
 }
 
-func (q *fakeQueue) Fetch(n int, _ ...jetstream.FetchOpt) (jetstream.MessageBatch, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.failing != nil {
-		return nil, q.failing
-	}
-	q.asked += n
-	q.mostOut = max(q.mostOut, q.asked+q.out)
-	b := &batch{msgs: make(chan jetstream.Msg)}
-	go q.serve(b, n)
-	return b, nil
+// source is one worker's way to the queue.
+type source struct {
+	q       *fakeQueue
+	message func(int, jetstream.Msg)
+	ended   func(int, error)
+	gone    chan struct{}
+	serving sync.WaitGroup
 }
 
-func (q *fakeQueue) serve(b *batch, n int) {
-	defer close(b.msgs)
-	expires := time.After(time.Second)
-	for n > 0 {
-		s := q.next()
-		if s == nil {
-			select {
-			case <-q.wake:
-				continue
-			case <-time.After(5 * time.Millisecond):
-				continue
-			case <-expires:
-			}
-			break
-		}
-		n--
-		b.msgs <- delivered{s, s.deliver()}
+func (q *fakeQueue) source() *source { return &source{q: q, gone: make(chan struct{})} }
+
+func (s *source) Listen(_ int, message func(int, jetstream.Msg), ended func(int, error)) error {
+	s.message, s.ended = message, ended
+	return nil
+}
+
+func (s *source) Ask(lane, n int, d time.Duration) error {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	if s.q.failing != nil {
+		return s.q.failing
 	}
-	q.mu.Lock()
-	q.asked -= n
-	q.mu.Unlock()
+	s.q.requests = append(s.q.requests, d)
+	s.q.asked += n
+	s.q.mostOut = max(s.q.mostOut, s.q.asked+s.q.out)
+	s.serving.Go(func() { s.serve(lane, n, d) })
+	return nil
+}
+
+func (s *source) Leave(context.Context) error {
+	close(s.gone)
+	s.serving.Wait()
+	return nil
+}
+
+// serve hands out messages until the request is served, over or taken back.
+func (s *source) serve(lane, n int, d time.Duration) {
+	expires := time.After(d)
+	for n > 0 {
+		if m := s.q.next(); m != nil {
+			n--
+			s.message(lane, delivered{m, m.deliver()})
+			continue
+		}
+		select {
+		case <-s.q.wake:
+			continue
+		case <-time.After(50 * time.Millisecond):
+			continue
+		case <-s.gone:
+		case <-expires:
+		}
+		break
+	}
+	s.q.mu.Lock()
+	s.q.asked -= n
+	s.q.mu.Unlock()
+	if n > 0 {
+		s.ended(lane, nil)
+	}
 }
 
 func (q *fakeQueue) next() *stored {
@@ -159,11 +187,6 @@ func (q *fakeQueue) said() []string {
 func (q *fakeQueue) verdicts() []string {
 	return slices.DeleteFunc(q.said(), func(a string) bool { return a[:3] == "wpi" })
 }
-
-type batch struct{ msgs chan jetstream.Msg }
-
-func (b *batch) Messages() <-chan jetstream.Msg { return b.msgs }
-func (b *batch) Error() error                   { return nil }
 
 // delivered is one delivery of a stored message.
 type delivered struct {
@@ -290,7 +313,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.cfg = consumer.Config{
 		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memory.New().Locks(), Registry: b.registry,
-		Open:    func(context.Context) (consumer.Source, error) { return b.queue, nil },
+		Sources: []consumer.Open{func(context.Context) (consumer.Source, error) { return b.queue.source(), nil }},
 		Handler: func(name string) job.Handler { return b.handlers[name] },
 		Table:   consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4,
 		Emit: func(e job.Event) { b.mu.Lock(); b.events = append(b.events, e); b.mu.Unlock() },
@@ -344,4 +367,11 @@ func (b *bench) kinds() []job.EventKind {
 		kinds = append(kinds, e.Kind)
 	}
 	return kinds
+}
+
+// asks are the times that requests were to stand.
+func (q *fakeQueue) asks() []time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.requests)
 }

@@ -8,37 +8,57 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// held is the messages in hand. Each is marked as in progress when it comes and
-// then regularly, so that the broker does not give it to somebody else.
+// held is the messages in hand. Each is marked as in progress from time to time,
+// so that the broker does not give it to somebody else: a third of a lease after
+// it came, and every third of a lease from there.
 //
-// The first mark, at once, is not for the timer: a broker that restarts or
-// changes leaders counts AckWait from the message's age, unless a mark told it
-// better, and would deliver again what was only just delivered.
+// One that is older than that when it comes is marked soon. That is not for the
+// timer: a broker that restarts or changes leaders counts AckWait from the
+// message's age, unless a mark told it better, and would deliver again what was
+// only just delivered. The claim makes that harmless, so that a slot which is done
+// sooner is worth no mark.
 type held struct {
+	every time.Duration
+	now   func() time.Time // the broker's clock
+
 	mu   sync.Mutex
-	msgs map[jetstream.Msg]struct{}
+	msgs map[*holding]struct{}
 }
 
-func newHeld() *held { return &held{msgs: map[jetstream.Msg]struct{}{}} }
+// markSoon is when a message that came late is first marked.
+const markSoon = 250 * time.Millisecond
 
-func (h *held) add(msg jetstream.Msg) {
+// holding is one message in hand.
+type holding struct {
+	msg  jetstream.Msg
+	next time.Time // when it is marked next
+}
+
+func newHeld(lease time.Duration, now func() time.Time) *held {
+	return &held{every: lease / 3, now: now, msgs: map[*holding]struct{}{}}
+}
+
+func (h *held) add(msg jetstream.Msg, published time.Time) *holding {
+	one := &holding{msg, time.Now().Add(h.every)}
+	if h.now().Sub(published) > h.every {
+		one.next = time.Now().Add(min(markSoon, h.every))
+	}
 	h.mu.Lock()
-	h.msgs[msg] = struct{}{}
+	h.msgs[one] = struct{}{}
 	h.mu.Unlock()
-	_ = msg.InProgress() // unanswered by nature; the next one is on its way
+	return one
 }
 
-func (h *held) remove(msg jetstream.Msg) {
+func (h *held) remove(one *holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.msgs, msg)
+	delete(h.msgs, one)
 }
 
-// keep marks all messages in hand every interval until ctx ends. A node that is
-// not trusted marks nothing: it would keep its slots from those that may have
-// them.
-func (h *held) keep(ctx context.Context, interval time.Duration, trusted func() bool) {
-	tick := time.NewTicker(interval)
+// keep marks what is to be marked until ctx ends. A node that is not trusted marks
+// nothing: it would keep its slots from those that may have them.
+func (h *held) keep(ctx context.Context, trusted func() bool) {
+	tick := time.NewTicker(min(markSoon, h.every/4))
 	defer tick.Stop()
 	for {
 		select {
@@ -49,14 +69,21 @@ func (h *held) keep(ctx context.Context, interval time.Duration, trusted func() 
 		if !trusted() {
 			continue
 		}
-		h.mu.Lock()
-		msgs := make([]jetstream.Msg, 0, len(h.msgs))
-		for msg := range h.msgs {
-			msgs = append(msgs, msg)
-		}
-		h.mu.Unlock()
-		for _, msg := range msgs {
-			_ = msg.InProgress()
+		for _, msg := range h.due(time.Now()) {
+			_ = msg.InProgress() // unanswered by nature; the next one is on its way
 		}
 	}
+}
+
+// due are the messages to be marked now.
+func (h *held) due(now time.Time) (msgs []jetstream.Msg) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for one := range h.msgs {
+		if !now.Before(one.next) {
+			msgs = append(msgs, one.msg)
+			one.next = now.Add(h.every)
+		}
+	}
+	return msgs
 }

@@ -104,7 +104,7 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 		return false, look + rand.N(lookAtLast)
 	}
 	defer t.lots.leave(t.d.Slot)
-	t.free()
+	t.place.stepAside()
 	timer := time.NewTimer(t.nextLook(place))
 	defer timer.Stop()
 	select {

@@ -6,132 +6,316 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/job"
 )
 
-// pullWait is how long one request for messages stands. It is short because a
-// request cannot be taken back: a worker that stops still has to receive, and
-// give back, what comes until then; and one that is frozen swallows messages for
-// no longer.
-//
-// It varies a little: with requests in step with jobs of every second, the same
-// worker would be the first in line each time.
 const (
-	pullWait    = time.Second
-	pullShorter = pullWait / 4
+	// shortest is how long a request for messages stands on a queue that is at
+	// work. A worker that is frozen swallows messages for no longer.
+	shortest = time.Second
+
+	// overlap is by how much the next request comes before the end of one, so
+	// that the queue always has a worker that it knows of. overdue is how much
+	// later than its end a request is given up of which the broker said nothing.
+	overlap = 50 * time.Millisecond
+	overdue = time.Second
+
+	// absent is how often a source that is not there is looked for.
+	absent = time.Minute
+
+	// lanes is how many requests a source may have at once: one that stands, one
+	// that takes its place, and room for those that are being served.
+	lanes = 4
 )
 
-// pull asks for exactly as many messages as there are free places, until ctx
-// ends and the last request has run out. Nothing is fetched ahead. A source that
-// fails is opened again; it returns an error only for a queue that is set up
-// otherwise than this node works, which no waiting mends.
+// pull asks all sources for messages until ctx ends and nothing comes any more.
+// A source that fails is opened again; it returns an error only for a queue that
+// is set up otherwise than this node works, which no waiting mends.
 func (c *Consumer) pull(ctx context.Context) error {
-	var requests sync.WaitGroup
-	defer requests.Wait()
-	p := puller{Consumer: c, failed: make(chan error, 1)}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error)
+	for _, open := range c.cfg.Sources {
+		p := &puller{Consumer: c, open: open, kicked: make(chan struct{}, 1)}
+		c.places.onChange(p.kick)
+		go func() { ended <- p.run(ctx) }()
+	}
+	var first error
+	for range c.cfg.Sources {
+		if err := <-ended; err != nil && first == nil {
+			first = err
+			stop()
+		}
+	}
+	return first
+}
+
+// puller asks one source.
+type puller struct {
+	*Consumer
+	open   Open
+	kicked chan struct{} // there may be something to do
+
+	mu       sync.Mutex
+	requests [lanes]request
+	failed   error     // what a request ended with
+	heard    time.Time // when the last message came, or the session began
+	worked   bool      // a request of this session has stood, or was served
+
+	complained bool
+}
+
+// request is one that was made on a lane.
+type request struct {
+	stands   bool
+	left     int
+	deadline time.Time
+
+	// lapsing: it has so little time left that it is not counted any more, since
+	// the next one stands in for it.
+	lapsing bool
+}
+
+func (p *puller) kick() {
+	select {
+	case p.kicked <- struct{}{}:
+	default:
+	}
+}
+
+func (p *puller) run(ctx context.Context) error {
 	retry := newBackoff()
 	for {
-		n := c.places.take(ctx)
-		if n == 0 {
+		err := p.session(ctx)
+		if ctx.Err() != nil {
 			return nil
 		}
-		err := p.request(ctx, n, &requests)
-		if err == nil {
-			retry.Reset()
-			continue
-		}
-		c.places.put(n)
 		if errors.Is(err, job.ErrMismatch) {
 			return err
 		}
-		p.complain(ctx, err)
+		if p.worked {
+			retry.Reset()
+			p.complained = false
+		}
+		if err != nil {
+			p.complain(ctx, err)
+		}
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-time.After(retry.NextBackOff()):
 		}
 	}
 }
 
-// puller is the state of pull's loop.
-type puller struct {
-	*Consumer
-	source Source
-
-	// failed takes the error of a request that had stood, for the loop to see.
-	failed chan error
-
-	// complained is set from a failure until a request has stood to its end.
-	complained atomic.Bool
-}
-
-// request asks for n messages. It returns the error of one that failed; one that
-// stands is served in the background.
-func (p *puller) request(ctx context.Context, n int, requests *sync.WaitGroup) (err error) {
-	select {
-	case err := <-p.failed:
-		p.source = nil
+// session works with one source until it fails or ctx ends.
+func (p *puller) session(ctx context.Context) error {
+	p.mu.Lock()
+	p.failed, p.worked, p.heard = nil, false, time.Now()
+	p.mu.Unlock()
+	source, err := p.open(ctx)
+	if err != nil {
 		return err
-	default:
 	}
-	if p.source == nil {
-		if p.source, err = p.cfg.Open(ctx); err != nil {
-			p.source = nil
+	if source == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(absent):
+		}
+		return nil
+	}
+	if err := source.Listen(lanes, p.message, p.ended); err != nil {
+		return err
+	}
+	defer p.leave(source)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		next, err := p.ask(source)
+		if err != nil {
 			return err
 		}
+		timer.Reset(next)
+		select {
+		case <-ctx.Done():
+			p.runOut()
+			return nil
+		case <-p.kicked:
+		case <-timer.C:
+		}
 	}
-	batch, err := p.source.Fetch(n, jetstream.FetchMaxWait(pullWait-rand.N(pullShorter)))
-	if err != nil {
-		p.source = nil
-		return err
-	}
-	requests.Go(func() { p.serveBatch(batch, n) })
-	return nil
 }
 
-func (p *puller) serveBatch(batch jetstream.MessageBatch, n int) {
-	left := n
-	for msg := range batch.Messages() {
-		left--
-		p.slots.Go(func() {
-			free := p.places.lend()
-			defer free()
-			p.serve(msg, free)
-		})
+// ask makes the requests that there are places for. It returns when to look again,
+// or why the source failed.
+func (p *puller) ask(source Source) (next time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return 0, p.failed
 	}
-	if err := batch.Error(); err != nil && !ordinary(err) {
-		select {
-		case p.failed <- err:
-		default:
+	now, own := time.Now(), 0
+	for i := range p.requests {
+		own += p.age(&p.requests[i], now)
+	}
+	for i := range p.requests {
+		r := &p.requests[i]
+		if r.stands {
+			continue
 		}
-	} else {
-		p.complained.Store(false)
+		n := p.places.reserve(own, p.most(now))
+		if n == 0 {
+			break
+		}
+		d := p.standing(now)
+		*r = request{stands: true, left: n, deadline: now.Add(d)}
+		own += n
+		if err := source.Ask(i, n, d); err != nil {
+			return 0, err
+		}
 	}
-	p.places.put(left)
+	next = time.Minute
+	for _, r := range p.requests {
+		switch {
+		case r.stands && r.lapsing:
+			next = min(next, r.deadline.Add(overdue).Sub(now))
+		case r.stands:
+			next = min(next, r.deadline.Add(-overlap).Sub(now))
+		}
+	}
+	return max(next, time.Millisecond), nil
+}
+
+// age looks at how far a request is, and returns how many messages it counts for.
+// p.mu is held.
+func (p *puller) age(r *request, now time.Time) int {
+	if r.stands && now.After(r.deadline.Add(overdue)) {
+		p.over(r)
+	}
+	if r.stands && !r.lapsing && now.After(r.deadline.Add(-overlap)) {
+		p.places.forget(r.left)
+		r.lapsing = true
+	}
+	if !r.stands || r.lapsing {
+		return 0
+	}
+	return r.left
+}
+
+// standing is how long a request made now stands: as long as nothing has come
+// before it, between a second and a fifth of a lease, and up to a quarter less.
+// It varies because with requests in step with jobs of every second the same
+// worker would be the first in line each time. p.mu is held.
+func (p *puller) standing(now time.Time) time.Duration {
+	d := min(max(now.Sub(p.heard), shortest), max(p.cfg.Lease/5, shortest))
+	return d - rand.N(d/4)
+}
+
+// most is how many messages may be asked for at once: where there are several
+// sources, one that is idle leaves most places to the others. p.mu is held.
+func (p *puller) most(now time.Time) int {
+	if len(p.cfg.Sources) > 1 && now.Sub(p.heard) > shortest {
+		return max(1, p.cfg.Concurrency/8)
+	}
+	return lookahead * p.cfg.Concurrency
+}
+
+// over ends a request. p.mu is held.
+func (p *puller) over(r *request) {
+	if r.stands && !r.lapsing {
+		p.places.forget(r.left)
+	}
+	*r = request{}
+}
+
+// message takes in what was delivered, asked for or late, and sees to it that it
+// is served or given back.
+func (p *puller) message(lane int, msg jetstream.Msg) {
+	p.mu.Lock()
+	r := &p.requests[lane]
+	asked := r.stands && !r.lapsing
+	if r.stands {
+		if r.left--; r.left == 0 {
+			*r = request{}
+		}
+	}
+	free := !r.stands
+	p.heard, p.worked = time.Now(), true
+	turn := p.places.arrived(asked)
+	p.mu.Unlock()
+	p.slots.Go(func() { p.serve(msg, turn) })
+	if free {
+		p.kick()
+	}
+}
+
+// ended takes in that a request is over.
+func (p *puller) ended(lane int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over(&p.requests[lane])
+	if err != nil {
+		p.failed = err
+	} else {
+		p.worked = true
+	}
+	p.kick()
+}
+
+// runOut waits for short requests to end by themselves. To take one back would be
+// quicker, but it would strand a message that is just on its way; a request that
+// was made for long was made because nothing comes.
+func (p *puller) runOut() {
+	for {
+		left := p.leftShort(time.Now())
+		if left <= 0 {
+			return
+		}
+		select {
+		case <-p.kicked:
+		case <-time.After(left):
+		}
+	}
+}
+
+// leftShort is how long a short request may still stand.
+func (p *puller) leftShort(now time.Time) (longest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.requests {
+		if left := r.deadline.Sub(now); r.stands && left <= shortest && p.failed == nil {
+			longest = max(longest, left+overlap) // for the broker's word on it
+		}
+	}
+	return longest
+}
+
+// leave takes back what still stands. What comes until then is handed on.
+func (p *puller) leave(source Source) {
+	ctx, cancel := context.WithTimeout(context.Background(), shortest)
+	defer cancel()
+	_ = source.Leave(ctx) // a connection that is gone took it back already
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.requests {
+		p.over(&p.requests[i])
+	}
 }
 
 // complain says it once, until the queue is there again: a broker that is away
 // must not fill the log.
 func (p *puller) complain(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
 	level := slog.LevelWarn
-	if p.complained.Swap(true) {
+	if p.complained {
 		level = slog.LevelDebug
 	}
+	p.complained = true
 	p.cfg.Logger.Log(ctx, level, "cannot ask for slots; trying again", "queue", p.cfg.Queue, "error", err)
-}
-
-// ordinary errors end a request that nobody had a message for.
-func ordinary(err error) bool {
-	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages)
 }
 
 func newBackoff() *backoff.ExponentialBackOff {

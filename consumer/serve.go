@@ -8,26 +8,43 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// serve takes one delivered message from its receipt to its verdict. free gives
-// its place back.
-func (c *Consumer) serve(msg jetstream.Msg, free func()) {
-	c.held.add(msg)
-	defer c.held.remove(msg)
-	if c.isStopping() {
-		// It came while the last request ran out, and must not come back to it.
-		c.settle(msg, after(100*time.Millisecond))
-		return
-	}
-	d, err := c.delivery(msg)
+// tooMany is how long a message is given back for that there is no place for.
+const tooMany = 100 * time.Millisecond
+
+// serve takes one delivered message from its receipt to its verdict. turn says when
+// it may be claimed.
+func (c *Consumer) serve(msg jetstream.Msg, turn chan struct{}) {
+	meta, err := msg.Metadata()
 	if err != nil {
-		c.settle(msg, c.unreadable(msg, err))
+		meta = &jetstream.MsgMetadata{} // no message of a queue at all
+	}
+	holding := c.held.add(msg, meta.Timestamp)
+	defer c.held.remove(holding)
+	if !c.places.wait(turn, c.stopping) {
+		c.settle(msg, after(tooMany))
 		return
 	}
+	place := newPlace(c.places)
+	defer place.end()
+	if err != nil {
+		c.settle(msg, dropped(err.Error()))
+		return
+	}
+	if c.isStopping() {
+		c.settle(msg, after(tooMany)) // it must not come back to the last request
+		return
+	}
+	m, err := job.ParseMessage(msg.Headers())
+	if err != nil {
+		c.settle(msg, c.unreadable(msg, meta, err))
+		return
+	}
+	d := job.Delivery{Message: m, Queue: c.cfg.Queue, Payload: msg.Data(), Published: meta.Timestamp, Count: int(meta.NumDelivered)}
 	key := d.Slot.Key()
 	owner, ours := c.cfg.Table.take(key, c.cfg.Node.Name())
 	switch {
 	case ours:
-		t := task{Consumer: c, d: d, free: free}
+		t := task{Consumer: c, d: d, place: place}
 		c.settle(msg, t.decide())
 		if t.final && t.entered {
 			t.leave()
@@ -41,26 +58,9 @@ func (c *Consumer) serve(msg jetstream.Msg, free func()) {
 	}
 }
 
-// delivery reads the message's headers and the broker's word on it.
-func (c *Consumer) delivery(msg jetstream.Msg) (job.Delivery, error) {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return job.Delivery{}, err
-	}
-	m, err := job.ParseMessage(msg.Headers())
-	if err != nil {
-		return job.Delivery{}, err
-	}
-	return job.Delivery{Message: m, Queue: c.cfg.Queue, Payload: msg.Data(), Published: meta.Timestamp, Count: int(meta.NumDelivered)}, nil
-}
-
 // unreadable is the verdict on a message that this program cannot read. A newer
 // one may: it is given back, until it is older than any slot may be.
-func (c *Consumer) unreadable(msg jetstream.Msg, why error) verdict {
-	meta, err := msg.Metadata()
-	if err != nil {
-		return dropped(err.Error()) // no message of a queue at all
-	}
+func (c *Consumer) unreadable(msg jetstream.Msg, meta *jetstream.MsgMetadata, why error) verdict {
 	if c.cfg.Now().Sub(meta.Timestamp) > c.cfg.Horizon {
 		return dropped(why.Error())
 	}

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/job"
 )
@@ -100,11 +98,11 @@ func TestASourceThatFailsWhileARequestStandsIsOpenedAgain(t *testing.T) {
 		b := newBench(t)
 		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
 		opened := 0
-		b.cfg.Open = func(context.Context) (consumer.Source, error) {
+		b.cfg.Sources[0] = func(context.Context) (consumer.Source, error) {
 			if opened++; opened < 3 {
-				return goneSource{}, nil
+				return &goneSource{b.queue.source()}, nil
 			}
-			return b.queue, nil
+			return b.queue.source(), nil
 		}
 		stop := b.run()
 		b.publish("report")
@@ -113,26 +111,18 @@ func TestASourceThatFailsWhileARequestStandsIsOpenedAgain(t *testing.T) {
 	})
 }
 
-type goneSource struct{}
+type goneSource struct{ *source }
 
-func (goneSource) Fetch(int, ...jetstream.FetchOpt) (jetstream.MessageBatch, error) {
-	return goneBatch{}, nil
-}
-
-type goneBatch struct{}
-
-func (goneBatch) Error() error { return jetstream.ErrConsumerDeleted }
-func (goneBatch) Messages() <-chan jetstream.Msg {
-	none := make(chan jetstream.Msg)
-	close(none)
-	return none
+func (s *goneSource) Ask(lane, _ int, _ time.Duration) error {
+	s.serving.Go(func() { s.ended(lane, errors.New("consumer deleted")) })
+	return nil
 }
 
 func TestAQueueOfOtherSettingsEndsRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.cfg.Open = func(context.Context) (consumer.Source, error) { return nil, job.ErrMismatch }
+		b.cfg.Sources[0] = func(context.Context) (consumer.Source, error) { return nil, job.ErrMismatch }
 		if err := consumer.New(b.cfg).Run(t.Context()); !errors.Is(err, job.ErrMismatch) {
 			t.Errorf("Run returned %v, want %v", err, job.ErrMismatch)
 		}

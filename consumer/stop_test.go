@@ -19,7 +19,7 @@ func TestStoppingGivesBackWhatNeverStartedAndLetsTheRestFinish(t *testing.T) {
 		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { time.Sleep(10 * time.Second); return nil })
 		stop := b.run()
 		first := b.publish("report")
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(time.Second)
 		ended := make(chan error, 1)
 		go func() { ended <- stop() }()
 		synctest.Wait()

@@ -15,8 +15,8 @@ type task struct {
 	*Consumer
 	d job.Delivery
 
-	// free gives the task's place back.
-	free func()
+	// place is the one that its handler takes.
+	place *place
 
 	// view is what is known of the slot at this turn.
 	view job.View

@@ -212,7 +212,7 @@ type slotRow struct {
 
 type nodeRow struct {
 	Node, State, Tzdata string
-	Running             int
+	Running, Priority   int
 	ClockOffset         float64   `json:"clock_offset_ms"`
 	FencedBy            string    `json:"fenced_by"`
 	FencedAt            time.Time `json:"fenced_at"`

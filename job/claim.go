@@ -332,7 +332,7 @@ func record(d Delivery, v View) Record {
 func Release(r Record, now time.Time) Record {
 	r.Attempts = slices.Clone(r.Attempts[:max(len(r.Attempts)-1, 0)])
 	r.State, r.Attempt, r.RetryAt = Retrying, r.Attempt-1, now.UTC()
-	r.Error = "given back before it was started: its worker stopped"
+	r.Error = "given back before it was started"
 	return r
 }
 

@@ -11,6 +11,9 @@ const (
 	NodeFenced  NodeState = "fenced"  // declared dead by another; for good
 )
 
+// MaxPriority is the last place in the line for slots; 0 is the first.
+const MaxPriority = 9
+
 // Node is one incarnation of a process, as it stands in the nodes bucket under
 // its name. Its owner writes it at its last revision, every tenth of the lease;
 // anybody who has seen it stand still for a whole lease may write NodeFenced
@@ -31,6 +34,9 @@ type Node struct {
 
 	// Handlers are the jobs it has handlers for.
 	Handlers []string
+
+	// Priority is its place in the line for slots: 0, the first, to MaxPriority.
+	Priority int
 
 	// Running is how many handlers it runs.
 	Running int
@@ -58,6 +64,7 @@ type nodeWire struct {
 	Worker      bool      `json:"worker"`
 	Queues      []string  `json:"queues,omitempty"`
 	Handlers    []string  `json:"handlers,omitempty"`
+	Priority    int       `json:"priority,omitempty"`
 	Running     int       `json:"running"`
 	ClockOffset duration  `json:"clock_offset"`
 	ClockError  duration  `json:"clock_error"`
@@ -72,7 +79,7 @@ type nodeWire struct {
 func (n Node) MarshalJSON() ([]byte, error) {
 	return encode(nodeWire{
 		Version, n.Name, n.State, n.Started.UTC(), duration(n.Lease), n.Producer, n.Worker, n.Queues, n.Handlers,
-		n.Running, duration(n.ClockOffset), duration(n.ClockError), n.Tzdata, n.Version,
+		n.Priority, n.Running, duration(n.ClockOffset), duration(n.ClockError), n.Tzdata, n.Version,
 		n.FencedBy, n.FencedAt.UTC(), n.Nonce,
 	}, n.Extra)
 }
@@ -86,7 +93,7 @@ func DecodeNode(data []byte) (Node, error) {
 	}
 	return Node{
 		Name: w.Name, State: w.State, Started: w.Started, Lease: time.Duration(w.Lease),
-		Producer: w.Producer, Worker: w.Worker, Queues: w.Queues, Handlers: w.Handlers, Running: w.Running,
+		Producer: w.Producer, Worker: w.Worker, Queues: w.Queues, Handlers: w.Handlers, Priority: w.Priority, Running: w.Running,
 		ClockOffset: time.Duration(w.ClockOffset), ClockError: time.Duration(w.ClockError),
 		Tzdata: w.Tzdata, Version: w.Version, FencedBy: w.FencedBy, FencedAt: w.FencedAt, Nonce: w.Nonce, Extra: extra,
 	}, nil

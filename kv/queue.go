@@ -15,6 +15,28 @@ import (
 // or given back with a delay, for these hold their place too.
 const maxAckPending = 1_000_000
 
+// WorkerGroup is the priority group of every queue: who asks with a lower priority is
+// served first while it asks.
+const WorkerGroup = "workers"
+
+// prioritizes reports whether the server knows priorities (2.12 or newer). One
+// that does not say its version, because it is away, is asked by what follows.
+func (s *Store) prioritizes() bool { return atLeast(s.conn().ConnectedServerVersion(), 2, 12) }
+
+// CheckPriority refuses a worker's priority that is none (0 to 9), or that the
+// server does not know; zero, the default, suits every server. Its errors wrap
+// job.ErrInvalid.
+func (s *Store) CheckPriority(priority int) error {
+	switch {
+	case priority < 0 || priority > job.MaxPriority:
+		return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, priority, job.MaxPriority)
+	case priority != 0 && !s.prioritizes():
+		return fmt.Errorf("%w priority %d: nats-server %s on %s does not know priorities: 2.12 or newer is needed, or leave it at 0",
+			job.ErrInvalid, priority, s.conn().ConnectedServerVersion(), s.conn().ConnectedUrlRedacted())
+	}
+	return nil
+}
+
 // Queue returns the durable consumer of a queue, which it creates when there is
 // none. One that exists is compared, never updated: a difference that matters is
 // job.ErrMismatch.
@@ -75,7 +97,7 @@ func (s *Store) queueConfig(stream, queue string, lease time.Duration) jetstream
 	if stream == s.timerStream() {
 		subjects = ".timer.due."
 	}
-	return jetstream.ConsumerConfig{
+	cfg := jetstream.ConsumerConfig{
 		Durable:       queue,
 		FilterSubject: s.namespace + subjects + queue + ".>",
 		AckPolicy:     jetstream.AckExplicitPolicy,
@@ -83,6 +105,10 @@ func (s *Store) queueConfig(stream, queue string, lease time.Duration) jetstream
 		MaxDeliver:    -1, // the attempts are ours to count
 		MaxAckPending: maxAckPending,
 	}
+	if s.prioritizes() {
+		cfg.PriorityPolicy, cfg.PriorityGroups = jetstream.PriorityPolicyPrioritized, []string{WorkerGroup}
+	}
+	return cfg
 }
 
 type queueDifference struct {
@@ -113,9 +139,23 @@ func (s *Store) queueDifferences(stream string, found, want jetstream.ConsumerCo
 	check("backoff", found.BackOff, want.BackOff, func(c *jetstream.ConsumerConfig) { c.BackOff = nil })
 	check("inactive threshold", found.InactiveThreshold, want.InactiveThreshold, func(c *jetstream.ConsumerConfig) { c.InactiveThreshold = 0 })
 	check("headers only", found.HeadersOnly, want.HeadersOnly, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = false })
+	if len(want.PriorityGroups) > 0 { // an older server leaves it out
+		check("priorities", priorities(found), priorities(want),
+			func(c *jetstream.ConsumerConfig) {
+				c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = want.PriorityPolicy, want.PriorityGroups, 0
+			})
+	}
 	check("filter", filters(found), filters(want),
 		func(c *jetstream.ConsumerConfig) { c.FilterSubject, c.FilterSubjects = want.FilterSubject, nil })
 	return all
+}
+
+func priorities(c jetstream.ConsumerConfig) string {
+	if len(c.PriorityGroups) == 0 {
+		return "none"
+	}
+	policy, _ := c.PriorityPolicy.MarshalJSON()
+	return strings.Trim(string(policy), `"`) + " " + strings.Join(c.PriorityGroups, ",")
 }
 
 func filters(c jetstream.ConsumerConfig) string {

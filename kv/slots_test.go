@@ -62,7 +62,7 @@ func TestCopiesOfASlotAreFoldedAndDelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
+	got, err := c.Next(jetstream.FetchMaxWait(10*time.Second), jetstream.FetchPriorityGroup(kv.WorkerGroup))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func fired(t *testing.T, s *kv.Store, queue string) jetstream.Msg {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
+	m, err := c.Next(jetstream.FetchMaxWait(10*time.Second), jetstream.FetchPriorityGroup(kv.WorkerGroup))
 	if err != nil {
 		t.Fatal(err)
 	}

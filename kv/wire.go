@@ -23,18 +23,24 @@ const defaultPrefix = jetstream.DefaultAPIPrefix
 
 type wire struct {
 	js     jetstream.JetStream
-	prefix string // of API subjects, with the last dot
+	writer jetstream.JetStream // asks for one write each, in attemptTimeout
+	prefix string              // of API subjects, with the last dot
 }
 
-func newWire(js jetstream.JetStream) wire {
-	o := js.Options()
-	switch {
+// maxWriting bounds how many writes may be unanswered at once.
+const maxWriting = 16_384
+
+func newWire(js jetstream.JetStream) (wire, error) {
+	w := wire{js: js, prefix: defaultPrefix}
+	switch o := js.Options(); {
 	case o.Domain != "":
-		return wire{js, "$JS." + o.Domain + ".API."}
+		w.prefix = "$JS." + o.Domain + ".API."
 	case o.APIPrefix != "":
-		return wire{js, strings.TrimSuffix(o.APIPrefix, ".") + "."}
+		w.prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
 	}
-	return wire{js, defaultPrefix}
+	var err error
+	w.writer, err = w.asyncClient(maxWriting, attemptTimeout)
+	return w, err
 }
 
 func (w wire) conn() *nats.Conn { return w.js.Conn() }
@@ -136,16 +142,22 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 		// the writer has given up: a claim for a node that is dead by then.
 		return 0, nats.ErrDisconnected
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	ack, err := w.js.PublishMsg(ctx, m,
+	answer, err := w.writer.PublishMsgAsync(m,
 		jetstream.WithExpectStream(stream),
 		jetstream.WithExpectLastSequencePerSubject(revision),
-		jetstream.WithRetryAttempts(0))
+		jetstream.WithRetryAttempts(0),
+		jetstream.WithStallWait(attemptTimeout))
 	if err != nil {
 		return 0, w.because(err)
 	}
-	return ack.Sequence, w.misplaced(m, ack.Domain)
+	select {
+	case ack := <-answer.Ok():
+		return ack.Sequence, w.misplaced(m, ack.Domain)
+	case err := <-answer.Err():
+		return 0, w.because(err)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 }
 
 // misplaced is an error when m was stored in another JetStream domain than the one

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -85,7 +87,7 @@ func TestJobTriggerTakesAnyPayload(t *testing.T) {
 	} {
 		f.stdin = stdin
 		f.ok(t, "job", "trigger", "report", "--payload", payload)
-		m, err := queue.Next()
+		m, err := queue.Next(jetstream.FetchPriorityGroup(kv.WorkerGroup))
 		if err != nil {
 			t.Fatal(err)
 		}

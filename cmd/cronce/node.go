@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -36,6 +37,8 @@ heartbeat to its time now. Only the fence is proof that a node is out.
 The clock's offset is what the node has to add to its own clock to have the
 broker's, by which all slots go. Nodes whose time zone data (tzdata) differ may
 compute different slots: that is warned about.
+
+A worker of another --priority than 0 is shown as standby(PRIORITY).
 
 With -o json, a line for each; what is absent is omitted, the offset is in
 milliseconds, and a fenced node has "fenced_by" and "fenced_at" too:
@@ -71,6 +74,7 @@ type nodeRow struct {
 	Producer    bool          `json:"producer"`
 	Worker      bool          `json:"worker"`
 	Queues      []string      `json:"queues,omitempty"`
+	Priority    int           `json:"priority,omitempty"`
 	Running     int           `json:"running"`
 	ClockOffset float64       `json:"clock_offset_ms"`
 	Tzdata      string        `json:"tzdata,omitempty"`
@@ -130,7 +134,7 @@ func newNodeRow(n job.Node, heartbeat, now time.Time) nodeRow {
 	}
 	return nodeRow{
 		Node: n.Name, State: state, Started: n.Started.UTC(), Heartbeat: heartbeat.UTC(), Lease: n.Lease.String(),
-		Producer: n.Producer, Worker: n.Worker, Queues: n.Queues, Running: n.Running,
+		Producer: n.Producer, Worker: n.Worker, Queues: n.Queues, Priority: n.Priority, Running: n.Running,
 		ClockOffset: float64(n.ClockOffset.Microseconds()) / 1000, Tzdata: n.Tzdata, Version: n.Version,
 		FencedBy: n.FencedBy, FencedAt: n.FencedAt,
 	}
@@ -141,7 +145,9 @@ func (n nodeRow) cells(now time.Time) []string {
 	if n.Producer {
 		roles = append(roles, "producer")
 	}
-	if n.Worker {
+	if n.Worker && n.Priority > 0 {
+		roles = append(roles, fmt.Sprintf("standby(%d)", n.Priority))
+	} else if n.Worker {
 		roles = append(roles, "worker")
 	}
 	return []string{

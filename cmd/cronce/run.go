@@ -27,6 +27,7 @@ type runFlags struct {
 	queues            []string
 	concurrency       int
 	lease, grace      time.Duration
+	priority          int
 	node              string
 	noProduce, noWork bool
 	clockOffset       time.Duration
@@ -69,6 +70,7 @@ func newRunCommand(a *app) *cobra.Command {
 	flags.StringVarP(&f.file, "file", "f", "", "job `file`; none: produce only, for what is in the registry")
 	flags.StringSliceVar(&f.queues, "queue", nil, "work on this `queue` only; repeatable (default: every queue of the file)")
 	flags.IntVar(&f.concurrency, "concurrency", consumer.DefaultConcurrency, "how many slots of each queue run at once here")
+	flags.IntVar(&f.priority, "priority", 0, "place in the line for slots, 0 to 9: lower ones take them while they live and have places free, higher ones stand by")
 	flags.DurationVar(&f.lease, "lease", 0, "how long a silent node keeps what it claimed; belongs to the namespace (default: what is stored, else 20s)")
 	flags.DurationVar(&f.grace, "grace", consumer.DefaultGrace, "how long running slots may go on after TERM")
 	flags.StringVar(&f.node, "node", "", "`name` in place of the host's in the node's name")
@@ -93,6 +95,8 @@ func (f runFlags) check() error {
 		return errors.New("--queue needs -f FILE: only a job that is in a file can be run")
 	case f.concurrency < 1:
 		return fmt.Errorf("invalid --concurrency %d: at least 1", f.concurrency)
+	case f.priority < 0 || f.priority > job.MaxPriority:
+		return fmt.Errorf("invalid --priority %d: 0 (first) to %d", f.priority, job.MaxPriority)
 	case f.maxClockOffset <= 0:
 		return fmt.Errorf("invalid --max-clock-offset %v: must be positive", f.maxClockOffset)
 	case f.grace < 0:
@@ -132,6 +136,9 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := store.CheckPriority(f.priority); err != nil {
+		return fmt.Errorf("--priority: %w", err)
+	}
 	margin := node.Margin(store.Settings().Lease)
 	g := guard.New(guard.Config{KillAfter: margin / 2})
 	defer g.Close()
@@ -162,7 +169,7 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 	}
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names,
-		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Grace: grace, Host: f.node,
+		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node,
 		ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Version: version(), Logger: a.log,
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -109,7 +111,7 @@ func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Next(); err != nil || string(got.Data()) != `{"own":1}` {
+	if got, err := c.Next(jetstream.FetchPriorityGroup(kv.WorkerGroup)); err != nil || string(got.Data()) != `{"own":1}` {
 		t.Errorf("delivered %v, %v; want the job's own payload", got, err)
 	}
 
@@ -299,7 +301,7 @@ func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
 		if _, err := s.Trigger(context.Background(), o); err != nil {
 			t.Fatal(err)
 		}
-		m, err := source.Next()
+		m, err := source.Next(jetstream.FetchPriorityGroup(kv.WorkerGroup))
 		if err != nil {
 			t.Fatal(err)
 		}

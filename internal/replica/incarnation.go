@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/producer"
 )
 
@@ -102,7 +104,7 @@ func (r *Replica) stop(life context.Context, n *node.Node) {
 func (r *Replica) record() job.Node {
 	return job.Node{
 		Producer: r.cfg.Produce, Worker: len(r.cfg.Queues) > 0, Queues: r.cfg.Queues, Handlers: r.cfg.Handlers(),
-		Running: r.table.Size(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
+		Priority: r.cfg.Priority, Running: r.table.Size(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
 		Tzdata: job.TzdataVersion(), Version: r.cfg.Version,
 	}
 }
@@ -123,13 +125,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	return consumer.New(consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
 		Ledger: r.cfg.Store.Ledger(), Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Table: r.table,
-		Open: func(ctx context.Context) (consumer.Source, error) {
-			source, err := r.cfg.Store.Slots().Queue(ctx, queue)
-			if err != nil {
-				return nil, fmt.Errorf("open queue %s: %w", queue, err)
-			}
-			return source, nil
-		},
+		Sources: r.sources(queue),
 		// What these three lose, a later look at the lock finds.
 		Wake: func(s job.Slot) { _ = locks.Wake(s) },
 		Listen: func(name string, woken func(job.Slot)) func() {
@@ -145,6 +141,30 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
 		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
 	})
+}
+
+// sources are those of a queue: its slots, and what was set for a time and has
+// fired.
+func (r *Replica) sources(queue string) []consumer.Open {
+	failed := func(err error) error { return fmt.Errorf("open queue %s: %w", queue, err) }
+	slots := func(ctx context.Context) (consumer.Source, error) {
+		source, err := r.cfg.Store.Slots().Source(ctx, queue, r.cfg.Priority)
+		if err != nil {
+			return nil, failed(err)
+		}
+		return source, nil
+	}
+	timers := func(ctx context.Context) (consumer.Source, error) {
+		source, err := r.cfg.Store.Timers().Source(ctx, queue, r.cfg.Priority)
+		switch {
+		case errors.Is(err, kv.ErrNoTimers):
+			return nil, nil //nolint:nilnil // no source, and no failure: see consumer.Open
+		case err != nil:
+			return nil, failed(err)
+		}
+		return source, nil
+	}
+	return []consumer.Open{slots, timers}
 }
 
 // member is a node that can also ask about its peers.

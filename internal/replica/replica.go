@@ -47,6 +47,10 @@ type Config struct {
 	Concurrency int
 	Grace       time.Duration
 
+	// Priority is the workers' place in the line, 0 (first) to 9: see
+	// kv.Slots.Source.
+	Priority int
+
 	// Host replaces the host part of the node's name. Empty: the host's name.
 	Host string
 

@@ -1,0 +1,42 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Main and standby: the one with the lower priority takes all slots while it lives,
+// the other takes over when it is gone, and hands back when it returns.
+func TestAStandbyWorkerTakesOverAndHandsBack(t *testing.T) {
+	t.Parallel()
+	onEachServer(t, func(t *testing.T, s *site) {
+		file := s.jobs(`echo "$CRONCE_SLOT_ID $CRONCE_NODE" >>touched`, `name: tick, schedule: "* * * * * *"`)
+		main := s.worker("main", file)
+		standby := s.worker("standby", file, "--priority", "5")
+		// runs waits for n slots in a row on one of them.
+		runs := func(who string, n int) {
+			t.Helper()
+			last := func() int {
+				row, lines := 0, s.touched()
+				for ; row < len(lines) && strings.Contains(lines[len(lines)-1-row], " "+who+"-"); row++ {
+				}
+				return row
+			}
+			eventually(t, 40*time.Second, fmt.Sprintf("%d slots in a row on %s", n, who), func() bool { return last() >= n })
+		}
+		runs("main", 5)
+		if n := s.node("standby"); n.State != "alive" || n.Priority != 5 {
+			t.Errorf("node ls shows the standby worker as %+v", n)
+		}
+		main.kill()
+		runs("standby", 3)
+		s.worker("main", file)
+		runs("main", 5)
+		term(standby)
+		runs("main", 2)
+	})
+}

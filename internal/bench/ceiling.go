@@ -1,0 +1,209 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// Rate is how many slots were worked on in which time.
+type Rate struct {
+	Slots int
+	Took  time.Duration
+}
+
+// PerSecond is the rate in slots a second.
+func (r Rate) PerSecond() float64 { return float64(r.Slots) / r.Took.Seconds() }
+
+func (r Rate) String() string { return fmt.Sprintf("%.0f slots/s", r.PerSecond()) }
+
+// claimSize and endSize are those of the two records of a short slot.
+const (
+	claimSize = 430
+	endSize   = 540
+)
+
+// Shape is how the hand-written drain keeps the broker busy: loops that each take
+// batches of slots.
+type Shape struct{ Loops, Batch int }
+
+// Shapes are those that are worth a try; which is best depends on the machine.
+func Shapes() []Shape { return []Shape{{2, 128}, {4, 256}, {8, 128}, {4, 1024}} }
+
+// DrainCeiling drains slots messages by hand, in streams of the given name and
+// number of replicas that it creates and deletes. It is timed from the first pull
+// to the last ack, as the broker counts them.
+func DrainCeiling(ctx context.Context, nc *nats.Conn, name string, replicas, slots int, shape Shape) (_ Rate, err error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<14))
+	if err != nil {
+		return Rate{}, err
+	}
+	h := hand{js: js, name: name, shape: shape}
+	defer func() { err = errors.Join(err, h.remove(context.WithoutCancel(ctx))) }()
+	queue, err := h.create(ctx, replicas)
+	if err != nil {
+		return Rate{}, err
+	}
+	if err := h.fill(ctx, slots); err != nil {
+		return Rate{}, err
+	}
+	began := time.Now()
+	group, working := errgroup.WithContext(ctx)
+	for range shape.Loops {
+		group.Go(func() error { return h.loop(working, queue) })
+	}
+	if err := group.Wait(); err != nil {
+		return Rate{}, err
+	}
+	if err := Empty(ctx, h.slots); err != nil {
+		return Rate{}, err
+	}
+	return Rate{slots, time.Since(began)}, nil
+}
+
+// hand works on slots without a scheduler.
+type hand struct {
+	js    jetstream.JetStream
+	name  string
+	shape Shape
+	slots jetstream.Stream
+}
+
+func (h *hand) create(ctx context.Context, replicas int) (_ jetstream.Consumer, err error) {
+	h.slots, err = h.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: h.name + "_slots", Subjects: []string{h.name + ".slot.>"}, Retention: jetstream.WorkQueuePolicy,
+		Discard: jetstream.DiscardNew, Replicas: replicas,
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = h.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "KV_" + h.name, Subjects: []string{"$KV." + h.name + ".>"}, MaxMsgsPerSubject: 1, MaxAge: time.Hour,
+		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, Replicas: replicas,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h.slots.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable: "default", FilterSubject: h.name + ".slot.default.>", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: time.Minute, MaxAckPending: 1_000_000,
+	})
+}
+
+func (h *hand) remove(ctx context.Context) error {
+	return errors.Join(ignoreMissing(h.js.DeleteStream(ctx, h.name+"_slots")), ignoreMissing(h.js.DeleteStream(ctx, "KV_"+h.name)))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (h *hand) fill(ctx context.Context, slots int) error {
+	for i := range slots {
+		m := &nats.Msg{Subject: h.name + ".slot.default.report", Data: []byte(`{"n":1}`), Header: nats.Header{
+			"Nats-Msg-Id":         {fmt.Sprintf("report:%d", i)},
+			"Cronce-Slot":         {fmt.Sprintf("report:%d", i)},
+			"Cronce-Job-Revision": {"1"},
+			"Cronce-Node":         {"bench-1-1763700000-abcdefgh"},
+			"Cronce-Due":          {"2026-11-21T07:00:00Z"},
+		}}
+		if _, err := h.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
+			return err
+		}
+	}
+	return published(ctx, h.js)
+}
+
+func published(ctx context.Context, js jetstream.JetStream) error {
+	select {
+	case <-js.PublishAsyncComplete():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// loop takes batches until there is nothing left.
+func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
+	claim, end := make([]byte, claimSize), make([]byte, endSize)
+	for {
+		batch, err := queue.FetchNoWait(h.shape.Batch)
+		if err != nil {
+			return err
+		}
+		var msgs []jetstream.Msg
+		var futures []jetstream.PubAckFuture
+		for msg := range batch.Messages() {
+			f, err := h.write(msg, claim, 0)
+			if err != nil {
+				return err
+			}
+			msgs, futures = append(msgs, msg), append(futures, f)
+		}
+		if len(msgs) == 0 {
+			return batch.Error()
+		}
+		for i, msg := range msgs {
+			revision, err := answer(ctx, futures[i])
+			if err != nil {
+				return err
+			}
+			if futures[i], err = h.write(msg, end, revision); err != nil {
+				return err
+			}
+		}
+		for i, msg := range msgs {
+			if _, err := answer(ctx, futures[i]); err != nil {
+				return err
+			}
+			if err := msg.Ack(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (h *hand) write(msg jetstream.Msg, value []byte, revision uint64) (jetstream.PubAckFuture, error) {
+	key := "$KV." + h.name + "." + msg.Headers().Get("Nats-Msg-Id")
+	return h.js.PublishMsgAsync(&nats.Msg{Subject: key, Data: value},
+		jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithStallWait(time.Minute))
+}
+
+func answer(ctx context.Context, f jetstream.PubAckFuture) (uint64, error) {
+	select {
+	case ack := <-f.Ok():
+		return ack.Sequence, nil
+	case err := <-f.Err():
+		return 0, err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// Empty waits until a stream has no message left: every ack has arrived.
+func Empty(ctx context.Context, s jetstream.Stream) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		info, err := s.Info(ctx)
+		if err != nil {
+			return err
+		}
+		if info.State.Msgs == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d messages are left in %s: %w", info.State.Msgs, info.Config.Name, ctx.Err())
+		}
+	}
+}

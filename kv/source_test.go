@@ -1,0 +1,267 @@
+package kv_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// listener collects what a source tells.
+type listener struct {
+	t *testing.T
+	*kv.Source
+	mu    sync.Mutex
+	msgs  []string // payloads
+	reply []string
+	ends  []error
+}
+
+func listen(t *testing.T, s *kv.Store, priority, lanes int) *listener {
+	t.Helper()
+	source, err := s.Slots().Source(within(t, 10*time.Second), "default", priority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listener{t: t, Source: source}
+	err = source.Listen(lanes, func(_ int, m jetstream.Msg) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.msgs, l.reply = append(l.msgs, string(m.Data())), append(l.reply, m.Reply())
+		_ = m.Ack()
+	}, func(_ int, err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.ends = append(l.ends, err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *listener) got() (msgs []string, ends []error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append(msgs, l.msgs...), append(ends, l.ends...)
+}
+
+func (l *listener) ask(lane, n int, d time.Duration) {
+	l.t.Helper()
+	if err := l.Ask(lane, n, d); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// awaits waits until so many messages have come and requests have ended.
+func (l *listener) awaits(msgs, ends int) {
+	l.t.Helper()
+	natstest.Eventually(l.t, 10*time.Second, fmt.Sprintf("%d messages and %d ends", msgs, ends), func() bool {
+		m, e := l.got()
+		return len(m) >= msgs && len(e) >= ends
+	})
+}
+
+// offers makes the messages of a test binary different ones.
+var offers atomic.Int64
+
+func offer(t *testing.T, s *kv.Store, n int) {
+	t.Helper()
+	for i := range n {
+		m := job.Message{Slot: job.NewSlot("report", time.Now()), Offer: int(offers.Add(1))}
+		wait, err := s.Slots().Publish("default", m, []byte(fmt.Sprint(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wait(within(t, 10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARequestEndsServedOrWithItsTime(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	l := listen(t, s, 0, 2)
+	l.ask(0, 3, 10*time.Second)
+	l.ask(1, 1, 100*time.Millisecond)
+	l.awaits(0, 1)
+	offer(t, s, 3)
+	l.awaits(3, 1)
+	l.ask(0, 1, 100*time.Millisecond)
+	l.awaits(3, 2)
+	if msgs, ends := l.got(); len(msgs) != 3 || len(ends) != 2 || ends[0] != nil || ends[1] != nil {
+		t.Errorf("messages %q, ends %v; want three and two that are no errors", msgs, ends)
+	}
+}
+
+// What a deposed leader still delivers comes on a request that is over: it is
+// handed on all the same, and the end of the old request is not taken for the new
+// one's.
+func TestWhatComesAfterItsRequestIsOverIsHandedOn(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	nc := srv.Conn()
+	asked := make(chan *nats.Msg, 2)
+	s := open(t, srv.JetStream(), kv.Options{})
+	l := listen(t, s, 0, 1)
+	spy, err := nc.ChanSubscribe("$JS.API.CONSUMER.MSG.NEXT.cronce_slots.default", asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = spy.Unsubscribe() }()
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.ask(0, 1, 100*time.Millisecond)
+	old := <-asked
+	l.awaits(0, 1)
+	l.ask(0, 1, 10*time.Second)
+	status := &nats.Msg{Subject: old.Reply, Header: nats.Header{"Status": {"409"}, "Description": {"Leadership Change"}}}
+	late := &nats.Msg{Subject: old.Reply, Reply: "ack.late", Data: []byte("late")}
+	for _, m := range []*nats.Msg{status, late} {
+		if err := nc.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.awaits(1, 1)
+	if msgs, ends := l.got(); msgs[0] != "late" || len(ends) != 1 {
+		t.Errorf("messages %q, ends %v; want the late message, and no end of the request that stands", msgs, ends)
+	}
+}
+
+func TestWhatIsTakenBackIsDeliveredToOthers(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	first, second := listen(t, s, 0, 1), listen(t, s, 0, 1)
+	first.ask(0, 100, time.Minute)
+	offer(t, s, 5)
+	first.awaits(5, 0)
+	if err := first.Leave(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	second.ask(0, 100, time.Minute)
+	offer(t, s, 5)
+	second.awaits(5, 0)
+	if msgs, _ := first.got(); len(msgs) != 5 {
+		t.Errorf("the one that left got %d messages, want 5", len(msgs))
+	}
+}
+
+func TestAQueueThatIsGoneEndsItsRequests(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
+	l := listen(t, s, 0, 2)
+	l.ask(0, 1, time.Minute)
+	l.ask(1, 1, 20*time.Millisecond)
+	l.awaits(0, 1) // the broker has taken in the first one too
+	if err := js.DeleteConsumer(t.Context(), "cronce_slots", "default"); err != nil {
+		t.Fatal(err)
+	}
+	l.awaits(0, 2)
+	l.ask(1, 1, time.Minute)
+	l.awaits(0, 3)
+	if _, ends := l.got(); ends[1] == nil || ends[2] == nil {
+		t.Errorf("ends %v, want two errors", ends)
+	}
+}
+
+func TestWhoHasTheLowerPriorityIsServedFirst(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	standby, main := listen(t, s, 5, 1), listen(t, s, 0, 1)
+	standby.ask(0, 100, time.Minute)
+	main.ask(0, 10, time.Minute)
+	offer(t, s, 15)
+	main.awaits(10, 0)
+	standby.awaits(5, 0)
+	main.ask(0, 10, time.Minute)
+	offer(t, s, 5)
+	main.awaits(15, 0)
+	if err := main.Leave(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	offer(t, s, 5)
+	standby.awaits(10, 0)
+}
+
+// A server that does not know priorities has queues without them.
+func TestPrioritiesNeedAServerThatKnowsThem(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	old := open(t, srv.JetStream(natstest.Version("2.11.9")), kv.Options{})
+	_, err := old.Slots().Source(t.Context(), "default", 3)
+	if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "2.12") {
+		t.Errorf("priority 3 on 2.11: %v", err)
+	}
+	l := listen(t, old, 0, 1)
+	l.ask(0, 1, time.Minute)
+	offer(t, old, 1)
+	l.awaits(1, 0)
+
+	// After the upgrade they are wanted, and setup adds them.
+	js := srv.JetStream()
+	if _, err := open(t, js, kv.Options{}).Slots().Source(t.Context(), "default", 0); !errors.Is(err, job.ErrMismatch) {
+		t.Errorf("a queue without priorities: %v", err)
+	}
+	if _, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	l = listen(t, open(t, js, kv.Options{}), 3, 1)
+	l.ask(0, 1, time.Minute)
+	offer(t, old, 1)
+	l.awaits(1, 0)
+	for _, bad := range []int{-1, 10} {
+		if err := old.CheckPriority(bad); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("priority %d: %v", bad, err)
+		}
+	}
+}
+
+// A leader that steps down answers the requests that stood; the source asks on,
+// and every message comes once or again, but none is lost.
+func TestASourceOutlivesTheLeaderOfItsQueue(t *testing.T) {
+	t.Parallel()
+	c := natstest.RunCluster(t)
+	js := c.JetStream()
+	s := open(t, js, kv.Options{})
+	l := listen(t, s, 0, 1)
+	l.ask(0, 100, time.Minute)
+	offer(t, s, 3)
+	l.awaits(3, 0)
+	stepDown(t, c)
+	l.awaits(3, 1)
+	if _, ends := l.got(); ends[0] != nil {
+		t.Fatalf("the end says %v, want that the next leader can be asked", ends[0])
+	}
+	l.ask(0, 100, time.Minute)
+	offer(t, s, 3)
+	l.awaits(6, 1)
+}
+
+func stepDown(t *testing.T, c *natstest.Cluster) {
+	t.Helper()
+	for _, srv := range c.Servers {
+		if srv.JetStreamIsConsumerLeader(server.DEFAULT_GLOBAL_ACCOUNT, "cronce_slots", "default") {
+			_, err := c.JetStream().Conn().RequestWithContext(within(t, 10*time.Second),
+				"$JS.API.CONSUMER.LEADER.STEPDOWN.cronce_slots.default", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("no leader")
+}
