@@ -58,9 +58,10 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/registry": {"job"},
 		"internal/config":   {"internal/suggest", "job"},
 		"internal/verify":   {"job"},
+		"internal/sweep":    {"job", "kv"},
 		"internal/control":  {"internal/suggest", "job", "kv"},
 		"internal/replica": {
-			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "job", "kv", "producer",
+			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "job", "kv", "producer",
 		},
 		"internal/bench": {"internal/replica", "job", "kv"},
 		"":               {"internal/control", "internal/replica", "job", "kv"},

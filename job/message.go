@@ -117,7 +117,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		return Message{}, err
 	}
 	if n, ok := strings.CutPrefix(id, slot+"/r"); ok {
-		offer, _ := strconv.ParseUint(n, 10, 31)
+		offer, _ := strconv.ParseUint(n, 10, strconv.IntSize-1)
 		m.Offer = int(offer)
 	}
 	m.Node, m.CaughtUp, m.Backfill = get(HeaderNode), get(HeaderCaughtUp) != "", get(HeaderBackfill) != ""

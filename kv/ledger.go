@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
 )
 
 // Ledger keeps one record per slot: what became of it. Its methods are safe for
@@ -52,7 +53,7 @@ func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, e
 // Nonce) written again at the same revision settles. The record needs a Nonce
 // that no other write has.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	return l.b.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
+	return l.b.encodeWith(ctx, recordHeader(r), r.Slot.Key(), r.Nonce, r, revision)
 }
 
 // List passes over the records, oldest write first. It is a hint, as every read
@@ -95,6 +96,10 @@ func (l *Ledger) decode(e entry) (job.Record, error) {
 
 // encode writes a value that carries its own nonce.
 func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+	return b.encodeWith(ctx, nil, key, nonce, value, revision)
+}
+
+func (b bucket) encodeWith(ctx context.Context, h nats.Header, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
 	if nonce == "" {
 		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, b.name, key)
 	}
@@ -102,5 +107,5 @@ func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marsha
 	if err != nil {
 		return 0, fmt.Errorf("encode %s/%s: %w", b.name, key, err)
 	}
-	return b.write(ctx, key, data, revision)
+	return b.send(ctx, key, &nats.Msg{Header: h, Data: data}, revision)
 }

@@ -188,6 +188,7 @@ func (o *outbox) answered(a answer) {
 		o.again(a.item, a.err)
 	default:
 		o.p.stats.acknowledged(a.item, a.duplicate)
+		o.p.cfg.Handed(a.item.def.queue, a.item.message(o.p.cfg.Node))
 		o.settle(a.item)
 	}
 }

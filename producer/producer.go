@@ -77,6 +77,10 @@ type Config struct {
 	// past that its job's catch-up policy decides. Zero: 1 min.
 	Late time.Duration
 
+	// Handed is told of each slot that is known to be in the stream, whoever
+	// published it. It must not block. Nil: nobody is told.
+	Handed func(queue string, m job.Message)
+
 	// Logger takes what an operator should know. Nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -90,6 +94,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Late == 0 {
 		c.Late = DefaultLate
+	}
+	if c.Handed == nil {
+		c.Handed = func(string, job.Message) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/internal/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/producer"
@@ -76,7 +77,9 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	defer context.AfterFunc(n.Context(), stop)()
 	group, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Produce {
-		group.Go(func() error { return r.produce(ctx, n.Name()) })
+		s := r.sweeper(n.Name())
+		group.Go(func() error { s.Run(ctx); return nil })
+		group.Go(func() error { return r.produce(ctx, n.Name(), s.Handed) })
 	}
 	for _, queue := range r.cfg.Queues {
 		c := r.consumer(life, n, queue)
@@ -109,10 +112,18 @@ func (r *Replica) record() job.Node {
 	}
 }
 
-func (r *Replica) produce(ctx context.Context, name string) error {
+func (r *Replica) sweeper(name string) *sweep.Sweeper {
+	store, settings := r.cfg.Store, r.cfg.Store.Settings()
+	return sweep.New(sweep.Config{
+		Node: name, Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Nodes: store.Nodes(), Registry: store.Jobs(),
+		Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
+	})
+}
+
+func (r *Replica) produce(ctx context.Context, name string, handed func(string, job.Message)) error {
 	p, err := producer.New(producer.Config{
 		Node: name, Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(), Slots: r.cfg.Store.Slots(),
-		Clock: r.clock, Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log,
+		Clock: r.clock, Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,38 @@
+// Package sweep finds slots that nothing moves any more, and gives each a message
+// again.
+//
+// A slot's message is its engine: it comes to a worker, and comes again until the
+// slot has its outcome. But a message can be purged, or lost with a broker's disk.
+// So once a minute one node of the fleet looks for slots that should have moved
+// and have no message:
+//
+//   - those with a record: retrying, past the time of the next attempt; running,
+//     under a node that is dead;
+//   - those without one, of which the node's own producer knows because it handed
+//     them out: due, and neither recorded nor in the stream.
+//
+// Such a slot is offered again, under a message ID of its own: the stream would
+// fold the first one silently. The worker that gets it does what the claim rules
+// say: resume it, or end it when it is too old. The sweep itself writes nothing to
+// the ledger, so that producers need no right to.
+//
+// # Decisions
+//
+// Of the live producers the oldest sweeps, as the nodes bucket has them: it
+// remembers the most. Two that disagree for a moment offer the same messages under the same
+// IDs, which the stream folds; and a message too many costs a delivery.
+//
+// Records are followed, not listed: each pass reads what was written since the
+// last one, headers only, since state, owner and retry time stand there. So a pass
+// costs one small message for each slot of that minute, however large the ledger
+// is, and only a node that begins to sweep reads all of it once.
+//
+// Messages are looked for last, and only on the subjects of jobs that have a
+// suspect: nearly always there is none. A list is a hint, so each suspect is
+// looked up at the ledger's leader before it is offered.
+//
+// Known limits: a slot without a record whose message was lost is found only if it
+// fell due while its sweeper already produced (at most the newest maxHanded of them);
+// verify finds all. A triggered run that was lost before its first claim has left
+// no trace but with who triggered it, who may do so again under the same key.
+package sweep

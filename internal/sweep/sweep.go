@@ -1,0 +1,345 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Ledger is what the sweep reads of the ledger. kv.Ledger satisfies it.
+type Ledger interface {
+	// Changes passes over what was written at revision from or later: of each slot
+	// the last write.
+	Changes(ctx context.Context, from uint64) iter.Seq2[kv.Change, error]
+	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
+}
+
+// Messages lists the slots that have a message. kv.Slots and kv.Timers satisfy it.
+type Messages interface {
+	Waiting(ctx context.Context, f kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error]
+}
+
+// Slots is the stream of slots. kv.Slots satisfies it.
+type Slots interface {
+	Messages
+	Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+}
+
+// Nodes lists the nodes. kv.Nodes satisfies it.
+type Nodes interface {
+	List(ctx context.Context) ([]job.NodeEvent, error)
+}
+
+// Registry reads definitions. kv.Jobs satisfies it.
+type Registry interface {
+	Read(ctx context.Context, name string) (job.Entry, uint64, error)
+}
+
+// Config of a Sweeper. All fields are required but the last.
+type Config struct {
+	// Node is the incarnation that sweeps.
+	Node string
+
+	Ledger   Ledger
+	Slots    Slots
+	Timers   Messages
+	Nodes    Nodes
+	Registry Registry
+
+	// Now is the broker's clock.
+	Now func() time.Time
+
+	Lease, Horizon time.Duration
+
+	// Logger: default none.
+	Logger *slog.Logger
+}
+
+const (
+	// every is how often a pass is made; patience is how long after it should have
+	// moved a slot may stand still before it is a suspect. Together they are well
+	// under the two minutes that a lost slot may take.
+	every    = time.Minute
+	patience = 30 * time.Second
+
+	// maxHanded bounds the slots that are remembered without a record, and
+	// remembered is how long a node that does not sweep keeps them, in case that
+	// it has to begin.
+	maxHanded  = 100_000
+	remembered = 10 * time.Minute
+)
+
+// Sweeper makes the passes of one incarnation. Its methods are safe for concurrent
+// use.
+type Sweeper struct {
+	cfg Config
+
+	mu     sync.Mutex
+	handed map[job.Slot]handed
+
+	// Only the goroutine of Run uses these.
+	next uint64 // revision to read from
+	open map[job.Slot]kv.Change
+}
+
+// handed is a slot that the producer of this node handed out, and that has no
+// record yet as far as is known.
+type handed struct {
+	queue string
+	due   time.Time
+	m     job.Message
+}
+
+// New returns a sweeper; see Run.
+func New(cfg Config) *Sweeper {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Sweeper{cfg: cfg, open: map[job.Slot]kv.Change{}, handed: map[job.Slot]handed{}}
+}
+
+// Handed tells of a slot that this node's producer has taken care of: it is to be
+// in the stream. It does not block.
+func (s *Sweeper) Handed(queue string, m job.Message) {
+	if m.Missed > 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.handed) < maxHanded {
+		s.handed[m.Slot] = handed{queue, m.Due, m}
+	}
+}
+
+// Run makes a pass every minute, while this node is the one that does, until ctx
+// ends. A pass that fails is made again a minute later.
+func (s *Sweeper) Run(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := s.turn(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Warn("the sweep for lost slots did not come to its end; it is made again in a minute", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// turn makes a pass if it is this node's to make.
+func (s *Sweeper) turn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	nodes, err := s.cfg.Nodes.List(ctx)
+	if err != nil {
+		return err
+	}
+	alive, first := s.look(nodes)
+	if !first {
+		s.rest()
+		return nil
+	}
+	return s.Pass(ctx, alive)
+}
+
+// rest forgets what only who sweeps needs.
+func (s *Sweeper) rest() {
+	s.next, s.open = 0, map[job.Slot]kv.Change{}
+	now := s.cfg.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for slot, h := range s.handed {
+		if now.Sub(h.due) > remembered {
+			delete(s.handed, slot)
+		}
+	}
+}
+
+// look says which nodes are alive, and whether this one is the oldest of the
+// producers among them: it remembers most. The broker's timestamps tell how long a node has been
+// silent; that is good enough for a guess, and no more is needed here.
+func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool) {
+	alive = map[string]bool{}
+	now := s.cfg.Now()
+	var oldest job.Node
+	for _, n := range nodes {
+		lease := max(s.cfg.Lease, n.Node.Lease)
+		if n.Err == nil && (n.Node.State != job.NodeAlive || now.Sub(n.Time) >= lease) {
+			continue
+		}
+		alive[n.Name] = true
+		if n.Node.Producer && (oldest.Name == "" || cmp.Or(n.Node.Started.Compare(oldest.Started), cmp.Compare(n.Name, oldest.Name)) < 0) {
+			oldest = n.Node
+		}
+	}
+	return alive, oldest.Name == s.cfg.Node
+}
+
+// Pass looks once, and offers what it finds lost. alive has the nodes that are.
+func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
+	if err := s.follow(ctx); err != nil {
+		return err
+	}
+	for where, suspects := range s.suspects(alive) {
+		if err := s.search(ctx, where, suspects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow takes in what was written to the ledger since the last pass.
+func (s *Sweeper) follow(ctx context.Context) error {
+	for c, err := range s.cfg.Ledger.Changes(ctx, s.next) {
+		if err != nil {
+			return err
+		}
+		s.next = c.Revision + 1
+		if c.Gone || c.State.Final() {
+			delete(s.open, c.Slot)
+		} else {
+			s.open[c.Slot] = c
+		}
+		s.forget(c.Slot)
+	}
+	return nil
+}
+
+func (s *Sweeper) forget(slot job.Slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.handed, slot)
+}
+
+// where is where a job's messages stand.
+type where struct{ queue, job string }
+
+// suspect is a slot that should have moved.
+type suspect struct {
+	slot   job.Slot
+	handed handed // of one without a record
+}
+
+// suspects are grouped by job: their messages are looked for together. The queue
+// of one with a record is not known here, so all are looked through.
+func (s *Sweeper) suspects(alive map[string]bool) map[where][]suspect {
+	found := map[where][]suspect{}
+	now := s.cfg.Now()
+	for slot, c := range s.open {
+		moves := c.RetryAt
+		switch {
+		case c.State == job.Running && alive[c.Node]:
+			continue
+		case c.State == job.Running:
+			moves = c.Time.Add(s.cfg.Lease)
+		case moves.IsZero():
+			moves = c.Time
+		}
+		if now.Sub(moves) > patience {
+			found[where{"", slot.Job}] = append(found[where{"", slot.Job}], suspect{slot: slot})
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for slot, h := range s.handed {
+		switch age := now.Sub(h.due); {
+		case age > s.cfg.Horizon:
+			delete(s.handed, slot)
+		case age > patience:
+			found[where{h.queue, slot.Job}] = append(found[where{h.queue, slot.Job}], suspect{slot, h})
+		}
+	}
+	return found
+}
+
+// search looks for the messages of a job's suspects, and offers those that have
+// none.
+func (s *Sweeper) search(ctx context.Context, at where, suspects []suspect) error {
+	waiting := map[job.Slot]bool{}
+	filter := kv.WaitingFilter{Queue: at.queue, Job: at.job}
+	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
+		for w, err := range messages.Waiting(ctx, filter) {
+			if err != nil && !errors.Is(err, job.ErrInvalid) {
+				return err
+			}
+			waiting[w.Slot] = true
+		}
+	}
+	suspects = slices.DeleteFunc(suspects, func(p suspect) bool { return waiting[p.slot] })
+	for _, p := range suspects {
+		if err := s.offer(ctx, p); err != nil {
+			return fmt.Errorf("offer %s again: %w", p.slot, err)
+		}
+	}
+	return nil
+}
+
+// offer gives a suspect a message, unless the ledger's leader says that it needs
+// none.
+func (s *Sweeper) offer(ctx context.Context, p suspect) error {
+	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
+	recorded := err == nil
+	switch {
+	case errors.Is(err, job.ErrNotFound) && p.handed.queue != "":
+		revision = 0
+	case errors.Is(err, job.ErrNotFound):
+		delete(s.open, p.slot)
+		return nil
+	case err != nil:
+		return err
+	case rec.State.Final() || revision != s.open[p.slot].Revision && p.handed.queue == "":
+		return nil // it has moved; the next pass sees how
+	case p.handed.queue != "":
+		s.forget(p.slot)
+		return nil
+	}
+	queue, m := p.handed.queue, p.handed.m
+	if recorded {
+		queue = rec.Queue
+		m = job.Message{Slot: p.slot, JobRevision: rec.JobRevision, Due: rec.Due}
+	}
+	m.Node, m.Offer = s.cfg.Node, offerOf(revision)
+	payload, err := s.payload(ctx, rec, p.slot)
+	if err != nil {
+		return err
+	}
+	wait, err := s.cfg.Slots.Publish(queue, m, payload)
+	if err == nil {
+		_, err = wait(ctx)
+	}
+	if err == nil {
+		s.cfg.Logger.Warn("a slot had lost its message and is offered again", "slot", p.slot.ID(), "state", rec.State)
+	}
+	return err
+}
+
+// offerOf numbers the offer of a slot whose record stands at revision: the same for
+// all who find it so, and none is verify's, which is 1.
+func offerOf(revision uint64) int { return int(revision) + 2 }
+
+// payload is what the slot's message carried: a triggered run's own, else the
+// definition's as it is now.
+func (s *Sweeper) payload(ctx context.Context, rec job.Record, slot job.Slot) ([]byte, error) {
+	if slot.Token != "" {
+		return rec.Payload, nil
+	}
+	entry, _, err := s.cfg.Registry.Read(ctx, slot.Job)
+	switch {
+	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+		return nil, nil // the worker decides what becomes of it
+	case err != nil:
+		return nil, err
+	}
+	return entry.Job.Payload, nil
+}
