@@ -248,3 +248,31 @@ func entryOf(b *bench, name string) *job.Entry {
 	e := b.registry[name]
 	return &e
 }
+
+// Invariant 8. The claim was stored, and its answer lost: the ledger tells whose it
+// is, and the slot runs now, not whenever its message happens to come back here.
+func TestAnUnansweredClaimIsSettledBeforeItsMessageIsAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		runs := 0
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { runs++; return nil })
+		b.ledger.before = func(r job.Record, revision uint64) error {
+			b.ledger.before = nil
+			if _, err := b.ledger.Write(b.Context(), r, revision); err != nil {
+				t.Error(err)
+			}
+			return job.ErrUnknown
+		}
+		stop := b.run()
+		slot := b.publish("report")
+		b.settled(1)
+		_ = stop()
+		if v := b.queue.verdicts(); runs != 1 || !slices.Equal(v, []string{"ack " + slot.ID()}) {
+			t.Errorf("%d runs, verdicts %q; want one of each", runs, v)
+		}
+		if r := b.record(slot); r.State != job.Succeeded || r.Attempt != 1 {
+			t.Errorf("record %s at attempt %d, want succeeded at the first", r.State, r.Attempt)
+		}
+	})
+}

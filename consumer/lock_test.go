@@ -181,7 +181,7 @@ func TestQueuedSlotsRunOneAfterTheOtherInTheirOrder(t *testing.T) {
 func TestConcurrencyIsCountedOverTheFleet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 3, job.Job{Name: "report", Overlap: job.OverlapAllow, Concurrency: 2}, 1500*time.Millisecond)
+		f := newFleet(t, 3, job.Job{Name: "report", Overlap: job.OverlapAllow, Concurrency: 2}, 3500*time.Millisecond)
 		stop := f.run()
 		for range 12 {
 			f.publish()
@@ -193,6 +193,34 @@ func TestConcurrencyIsCountedOverTheFleet(t *testing.T) {
 		stop()
 		if most := f.runs.most["report"]; most != 2 {
 			t.Errorf("%d ran at once, want 2", most)
+		}
+	})
+}
+
+// A slot that ends leaves the lock as it stands by then, not as its node remembers
+// it: a place that another slot took meanwhile stays taken.
+func TestLeavingALockFreesNobodyElsesPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapAllow, Concurrency: 2}, 3500*time.Millisecond)
+		a, b := f.benches[0], f.benches[1]
+		a.cfg.Concurrency = 1
+		stopA := a.run()
+		f.publish()
+		time.Sleep(time.Second)
+		stopB := b.run()
+		f.publish() // a has no place for it, so that the lock moves on without a
+		time.Sleep(2600 * time.Millisecond)
+		for range 2 { // the first has ended, the second has not
+			f.publish()
+			time.Sleep(500 * time.Millisecond)
+		}
+		for len(f.runs.said()) < 8 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		_, _ = stopA(), stopB()
+		if most := f.runs.most["report"]; most != 2 {
+			t.Errorf("%d ran at once, want 2: %q", most, f.runs.said())
 		}
 	})
 }
