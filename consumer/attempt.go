@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	defer cancel(nil)
 	key := rec.Slot.Key()
 	c.cfg.Table.run(key, &running{fence, ctx, cancel, finish})
-	var out output
+	out := output{limit: cmp.Or(j.Output, job.DefaultOutput)}
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
 	log.Debug("slot started", "fence", fence)
 	err := call(ctx, handler, job.Run{
@@ -157,17 +158,18 @@ func delay(r job.Retry, n int) time.Duration {
 	return min(b.NextBackOff(), r.MaxBackoff)
 }
 
-// output keeps the first job.MaxOutput bytes and takes the rest in silence. It is
-// safe for concurrent use: a handler may leave writers behind.
+// output keeps the first bytes and takes the rest in silence. It is safe for
+// concurrent use: a handler may leave writers behind.
 type output struct {
-	mu   sync.Mutex
-	kept []byte
+	limit int
+	mu    sync.Mutex
+	kept  []byte
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.kept = append(o.kept, p[:min(len(p), job.MaxOutput-len(o.kept))]...)
+	o.kept = append(o.kept, p[:min(len(p), o.limit-len(o.kept))]...)
 	return len(p), nil
 }
 

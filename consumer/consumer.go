@@ -59,6 +59,11 @@ type Config struct {
 	// Handler returns the handler of a job, nil when there is none here.
 	Handler func(name string) job.Handler
 
+	// Ready returns a channel that is closed, or will be, when the queue's slots
+	// can be run. It is asked again each time: until then none are asked for, and
+	// none that have come are started. Default: always.
+	Ready func() <-chan struct{}
+
 	// Table holds what this process owes; shared by all its consumers.
 	Table *Table
 
@@ -147,6 +152,11 @@ func New(cfg Config) *Consumer {
 	if cfg.Emit == nil {
 		cfg.Emit = func(job.Event) {}
 	}
+	if cfg.Ready == nil {
+		always := make(chan struct{})
+		close(always)
+		cfg.Ready = func() <-chan struct{} { return always }
+	}
 	if cfg.Wake == nil {
 		cfg.Wake = func(job.Slot) {}
 	}
@@ -224,9 +234,11 @@ func (c *Consumer) drain(node context.Context) {
 	}
 }
 
-func (c *Consumer) isStopping() bool {
+func (c *Consumer) isStopping() bool { return isClosed(c.stopping) }
+
+func isClosed(event <-chan struct{}) bool {
 	select {
-	case <-c.stopping:
+	case <-event:
 		return true
 	default:
 		return false

@@ -125,6 +125,11 @@
 //
 // # More decisions
 //
+// A worker that knows that a slot would fail takes none (Config.Ready): a claim
+// costs an attempt. It is asked before messages are asked for, and again before a
+// claim: what still comes on a request that stands is given back. What runs, and
+// what only has to be recorded, goes on.
+//
 // Attempts are counted by claims, in the record, and the consumer's MaxDeliver is
 // unlimited: deliveries also happen for reasons of the broker's, and a message
 // that used them up would stay in the stream without anybody to end its slot.

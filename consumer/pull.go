@@ -113,6 +113,16 @@ func (p *puller) run(ctx context.Context) error {
 	}
 }
 
+// ready waits until the queue's slots can be run; false when ctx ends first.
+func (p *puller) ready(ctx context.Context) bool {
+	select {
+	case <-p.cfg.Ready():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // session works with one source until it fails or ctx ends.
 func (p *puller) session(ctx context.Context) error {
 	p.mu.Lock()
@@ -136,6 +146,10 @@ func (p *puller) session(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		if !p.ready(ctx) {
+			p.runOut()
+			return nil
+		}
 		next, err := p.ask(source)
 		if err != nil {
 			return err

@@ -88,8 +88,8 @@ func (t *task) turn(ctx context.Context) (verdict, bool) {
 		step = job.Decide(t.d, t.view)
 	}
 	if step.Action == job.Enter {
-		if t.isStopping() {
-			return after(0), true
+		if v, withheld := t.withheld(); withheld {
+			return v, true
 		}
 		if err := t.enter(ctx); err != nil {
 			return t.postponed(err), true
@@ -104,11 +104,20 @@ func (t *task) turn(ctx context.Context) (verdict, bool) {
 	case job.Wait:
 		return verdict{}, false
 	case job.Start:
-		if t.isStopping() {
-			return after(0), true
+		if v, withheld := t.withheld(); withheld {
+			return v, true
 		}
 	}
 	return t.act(ctx, step)
+}
+
+// withheld reports that no slot is to be started now, and what becomes of one that
+// was asked for before.
+func (t *task) withheld() (verdict, bool) {
+	if t.isStopping() {
+		return after(0), true
+	}
+	return after(shortest), !isClosed(t.cfg.Ready())
 }
 
 // look reads the slot's record at the ledger's leader.

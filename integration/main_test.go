@@ -20,7 +20,13 @@ import (
 // it: one test runs the program as a user with fewer rights.
 var workshop string
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(serviceAddress); addr != "" {
+		fmt.Fprintln(os.Stderr, serve(addr))
+		os.Exit(1)
+	}
+	os.Exit(runTests(m))
+}
 
 func runTests(m *testing.M) int {
 	var err error

@@ -349,7 +349,7 @@ type Result struct {
 	// tells: see Ended. A handler that succeeded all the same has succeeded.
 	Cancelled bool
 
-	// Output is what the handler wrote, at most MaxOutput bytes of it.
+	// Output is what the handler wrote, at most Job.Output bytes of it.
 	Output string
 
 	// Backoff is the delay before the next attempt, unless Err asks for its own.

@@ -55,6 +55,10 @@ type Job struct {
 	// time. Zero: none.
 	Deadline time.Duration
 
+	// Output is how much of what an attempt writes is kept in the slot's record:
+	// the first so many bytes, at most MaxOutput. Zero: DefaultOutput.
+	Output int
+
 	Retry   Retry
 	CatchUp CatchUp
 
@@ -79,6 +83,11 @@ const (
 
 	// MaxPayload is the size limit of a payload, in bytes.
 	MaxPayload = 256 << 10
+
+	// DefaultOutput and MaxOutput bound what is kept of an attempt's output, in
+	// bytes.
+	DefaultOutput = 4 << 10
+	MaxOutput     = 64 << 10
 
 	maxSpread = 24 * time.Hour
 )
@@ -217,6 +226,7 @@ func (j Job) Validate() error {
 	bad(len(j.Payload) > MaxPayload, "payload: %d bytes, at most %d", len(j.Payload), MaxPayload)
 	bad(len(j.Payload) > 0 && !json.Valid(j.Payload), "payload: it is not JSON")
 	bad(j.Timeout < 0, "timeout %v: must not be negative", j.Timeout)
+	bad(j.Output < 0 || j.Output > MaxOutput, "output: %d bytes, at most %d KiB", j.Output, MaxOutput>>10)
 	bad(j.Deadline < 0, "deadline %v: must not be negative", j.Deadline)
 	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > maxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, maxAttempts)
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
@@ -276,6 +286,7 @@ type jobWire struct {
 	CatchUp    CatchUpPolicy   `json:"catch_up"`
 	Within     duration        `json:"catch_up_within,omitempty"`
 	Max        int             `json:"catch_up_max"`
+	Output     int             `json:"output,omitempty"`
 	Plan       planWire        `json:"plan"`
 }
 
@@ -304,7 +315,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jobWire{
 		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
 		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
-		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Plan().wire(),
+		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.Plan().wire(),
 	})
 }
 
@@ -319,6 +330,7 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 		Name: w.Name, Queue: w.Queue, Payload: w.Payload,
 		Timeout: time.Duration(w.Timeout), Deadline: time.Duration(w.Deadline),
 		Retry:   Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
+		Output:  w.Output,
 		Overlap: w.Overlap, Concurrency: w.Concurrent, OnLeaseLost: w.LeaseLost,
 		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,

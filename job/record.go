@@ -82,7 +82,7 @@ type Record struct {
 	// Error is the last attempt's error, or the reason of the outcome.
 	Error string
 
-	// Output is the first 4 KiB of what the last attempt wrote.
+	// Output is the first of what the last attempt wrote, up to Job.Output.
 	Output string
 
 	// Count and Last are set in the record of a range of missed slots, whose
@@ -102,9 +102,6 @@ type Attempt struct {
 	Finished time.Time `json:"finished,omitzero"`
 	Error    string    `json:"error,omitempty"`
 }
-
-// MaxOutput is how much of a handler's output is kept in the record, in bytes.
-const MaxOutput = 4 << 10
 
 type recordWire struct {
 	V           int       `json:"v"`

@@ -43,7 +43,7 @@ type Run struct {
 	// Payload is the job's payload as given; nil when there is none.
 	Payload json.RawMessage
 
-	// Output takes what should be kept in the slot's record: the first 4 KiB,
-	// the rest is dropped. Writes never fail. Never nil.
+	// Output takes what should be kept in the slot's record: the first 4 KiB, or
+	// what Job.Output says; the rest is dropped. Writes never fail. Never nil.
 	Output io.Writer
 }

@@ -32,6 +32,9 @@ type Settings struct {
 	Extra Extra
 }
 
+// DefaultNamespace is the one of whoever names none.
+const DefaultNamespace = "cronce"
+
 const (
 	DefaultLease      = 20 * time.Second
 	DefaultHorizon    = 24 * time.Hour

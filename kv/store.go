@@ -11,7 +11,7 @@ import (
 )
 
 // DefaultNamespace is the namespace of Options that name none.
-const DefaultNamespace = "cronce"
+const DefaultNamespace = job.DefaultNamespace
 
 // Options say which namespace to open, and as what.
 type Options struct {

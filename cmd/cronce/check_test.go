@@ -42,6 +42,18 @@ report  0 7 * * MON-FRI  Europe/Berlin  2026-03-30T07:00:00+02:00  2026-03-30T05
 	}
 }
 
+func TestCheckNeedsNoSecretsForTheSidecarExample(t *testing.T) {
+	t.Parallel()
+	status, stdout, stderr := runCheck(t, "", "../../examples/sidecar.yaml")
+	const first = `JOB      SCHEDULE         TIMEZONE       NEXT, LOCAL                NEXT, UTC
+report   0 7 * * MON-FRI  Europe/Berlin  2026-03-30T07:00:00+02:00  2026-03-30T05:00:00Z
+`
+	const last = "../../examples/sidecar.yaml is right: 3 jobs\n"
+	if status != exitDone || !strings.HasPrefix(stdout, first) || !strings.HasSuffix(stdout, last) || stderr != "" {
+		t.Errorf("status %d, stderr %q, got\n%s\nwant\n%s...\n%s", status, stderr, stdout, first, last)
+	}
+}
+
 const checkedFile = `version: 1
 jobs:
   - {name: a, schedule: "0 7 * * *", timezone: Europe/Berlin, queue: slow, action: {exec: [a]}}

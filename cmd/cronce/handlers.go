@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -10,15 +11,39 @@ import (
 	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/execaction"
 	"github.com/cronce-io/cronce/internal/guard"
+	"github.com/cronce-io/cronce/internal/httpaction"
+	"github.com/cronce-io/cronce/internal/natsaction"
+	"github.com/cronce-io/cronce/internal/ready"
 	"github.com/cronce-io/cronce/job"
 )
 
 type natsConn = *nats.Conn
 
+// means is what actions are carried out with: one of each for all jobs.
+type means struct {
+	guard     *guard.Guard
+	transport *http.Transport
+	conn      natsConn
+	getenv    func(string) string
+}
+
+// handler makes what runs the slots of a job.
+func (m means) handler(a config.Action) (job.Handler, error) {
+	switch {
+	case a.HTTP != nil:
+		return httpaction.New(*a.HTTP, m.transport, m.getenv)
+	case a.NATS != nil:
+		return natsaction.New(*a.NATS, m.conn), nil
+	}
+	return execaction.New(a.Exec, m.guard)
+}
+
 // handlers are the jobs of the file that was read last, with what this process
 // does for them. It is safe for concurrent use: the file may be read again.
 type handlers struct {
-	guard *guard.Guard
+	means    means
+	services *ready.Services
+	working  []string // the queues whose slots this process takes
 
 	mu      sync.Mutex
 	entries []config.Entry
@@ -37,33 +62,43 @@ func (a *app) loadJobs(f runFlags) (*handlers, error) {
 	return &handlers{entries: file.Jobs}, nil
 }
 
-// guardWith makes the handlers; their commands run under g.
-func (h *handlers) guardWith(g *guard.Guard) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.guard = g
-	return h.build(h.entries)
-}
-
-func (h *handlers) build(entries []config.Entry) error {
-	byName := map[string]job.Handler{}
-	for _, e := range entries {
-		handler, err := execaction.New(e.Action.Exec, h.guard)
-		if err != nil {
-			return fmt.Errorf("job %s: %w", e.Job.Name, err)
-		}
-		byName[e.Job.Name] = handler
+// equip makes the handlers, for a process that works on these queues.
+func (h *handlers) equip(m means, services *ready.Services, working []string) error {
+	h.means, h.services, h.working = m, services, working
+	set, err := h.build(h.entries)
+	if err == nil {
+		set()
 	}
-	h.entries, h.byName = entries, byName
-	return nil
+	return err
 }
 
-// replace takes over what another read of the file gave. Attempts that run go on
-// with what they began with.
-func (h *handlers) replace(fresh *handlers) error {
+// build makes handlers of what the file says now; set takes them over. Attempts
+// that run go on with what they began with.
+func (h *handlers) build(entries []config.Entry) (set func(), err error) {
+	byName := map[string]job.Handler{}
+	var needs []ready.Need
+	for _, e := range entries {
+		if byName[e.Job.Name], err = h.means.handler(e.Action); err != nil {
+			return nil, fmt.Errorf("job %s: %w", e.Job.Name, err)
+		}
+		queue, call := e.Job.WithDefaults().Queue, e.Action.HTTP
+		if call != nil && call.Ready != nil && slices.Contains(h.working, queue) {
+			needs = append(needs, ready.Need{Queue: queue, URL: call.Ready, Shown: httpaction.Show(call.Ready)})
+		}
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.entries, h.byName = entries, byName
+		h.services.Set(needs)
+	}, nil
+}
+
+// runsPrograms reports whether a job of the file has an exec action.
+func (h *handlers) runsPrograms() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.build(fresh.entries)
+	return slices.ContainsFunc(h.entries, func(e config.Entry) bool { return e.Action.Exec != nil })
 }
 
 func (h *handlers) handler(name string) job.Handler {

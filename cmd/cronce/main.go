@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 
 	"github.com/cronce-io/cronce/internal/guard"
@@ -14,6 +16,8 @@ func main() {
 	if handled, code := guard.Dispatch(os.Args[1:]); handled {
 		os.Exit(code)
 	}
+	// net/http tells it, word for word, when a service says something unasked.
+	log.SetOutput(io.Discard)
 	ctx := untilSignal(context.Background(), os.Exit)
 	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/guard"
+	"github.com/cronce-io/cronce/internal/httpaction"
 	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/internal/ready"
 	"github.com/cronce-io/cronce/internal/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -142,10 +144,13 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	margin := node.Margin(store.Settings().Lease)
 	g := guard.New(guard.Config{KillAfter: margin / 2})
 	defer g.Close()
-	if err := jobs.guardWith(g); err != nil {
+	transport := httpaction.NewTransport()
+	defer transport.CloseIdleConnections()
+	services := ready.New(a.log)
+	if err := jobs.equip(means{g, transport, nc, a.getenv}, services, jobs.queues(f)); err != nil {
 		return err
 	}
-	if len(jobs.jobs()) > 0 {
+	if jobs.runsPrograms() {
 		if err := g.Start(); err != nil { // now, and not with the first slot
 			return err
 		}
@@ -159,7 +164,18 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.namespace)
 	stop := a.reloadOn(ctx, hangups, f, jobs, r)
 	defer stop()
+	stopAsking := background(ctx, services.Run)
+	defer stopAsking()
 	return r.Run(ctx)
+}
+
+// background runs f until ctx ends or the returned function is called, which waits
+// for it.
+func background(ctx context.Context, f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); f(ctx) }()
+	return func() { cancel(); <-ended }
 }
 
 func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, g *guard.Guard) replica.Config {
@@ -168,7 +184,7 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 		grace = -1
 	}
 	return replica.Config{
-		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names,
+		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node,
 		ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Version: version(), Logger: a.log,
 	}
@@ -177,10 +193,7 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 // reloadOn reads the file again at each SIGHUP, until the returned function is
 // called. A file that is wrong changes nothing.
 func (a *app) reloadOn(ctx context.Context, hangups <-chan os.Signal, f runFlags, jobs *handlers, r *replica.Replica) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	return background(ctx, func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
@@ -195,8 +208,7 @@ func (a *app) reloadOn(ctx context.Context, hangups <-chan os.Signal, f runFlags
 				a.log.Error("the file was not taken over; going on with what was read before", "file", f.file, "error", err)
 			}
 		}
-	}()
-	return func() { cancel(); <-ended }
+	})
 }
 
 func (a *app) reload(ctx context.Context, f runFlags, jobs *handlers, r *replica.Replica) error {
@@ -212,13 +224,15 @@ func (a *app) reload(ctx context.Context, f runFlags, jobs *handlers, r *replica
 	if before, now := jobs.queues(f), fresh.queues(f); !slices.Equal(before, now) {
 		a.log.Warn("the file's queues have changed; a restart is needed to work on other queues", "working on", before, "in the file", now)
 	}
+	set, err := jobs.build(fresh.entries)
+	if err != nil {
+		return err
+	}
 	// The registry first: if it cannot be written, nothing has changed.
 	if err := r.Apply(ctx, fresh.jobs(), true); err != nil {
 		return err
 	}
-	if err := jobs.replace(fresh); err != nil {
-		return err
-	}
+	set()
 	a.log.Info("file read again", "file", f.file, "jobs", len(jobs.jobs()))
 	return nil
 }

@@ -1,12 +1,45 @@
 package config
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
-const execExample = `a list of a program and its arguments, like ["/bin/sh", "-c", "make report"]`
+// Action is what is done for a slot. Exactly one field is set, or none of a job
+// that has no action (see WithoutActions).
+type Action struct {
+	// Exec is a program and its arguments, started without a shell. The first
+	// element is not empty.
+	Exec []string
+
+	HTTP *HTTP
+	NATS *NATS
+}
+
+// NATS is a request over the node's own connection.
+type NATS struct {
+	// Subject can be published to: no wildcards, no empty tokens.
+	Subject string
+
+	// Timeout bounds one request. Zero: the file says nothing.
+	Timeout time.Duration
+}
+
+const (
+	execExample = `a list of a program and its arguments, like ["/bin/sh", "-c", "make report"]`
+
+	// maxSubject is far below what makes a server hang up, which is the length of
+	// a whole protocol line.
+	maxSubject = 1024
+)
 
 // decodeAction wants exactly one way to act.
 func (j *jobDecoder) decodeAction(v value) {
-	known := j.object(v, []field{{"exec", j.exec}, {"http", j.http}, {"nats", j.nats}})
+	known := j.object(v, []field{
+		{"exec", j.exec},
+		{"http", func(v value) { j.action.HTTP = j.http(v) }},
+		{"nats", func(v value) { j.action.NATS = j.nats(v) }},
+	})
 	var ways []string
 	for _, name := range []string{"exec", "http", "nats"} {
 		if v.member(name) != nil {
@@ -15,7 +48,7 @@ func (j *jobDecoder) decodeAction(v value) {
 	}
 	switch {
 	case known && len(ways) == 0:
-		j.fail(v.at, "action: it is empty: want exec")
+		j.fail(v.at, "action: it is empty: want exec, http or nats")
 	case len(ways) > 1:
 		j.fail(v.at, "action: %s at once: want one of them", strings.Join(ways, " and "))
 	}
@@ -44,4 +77,44 @@ func (j *jobDecoder) exec(v value) {
 	if right {
 		j.action.Exec = argv
 	}
+}
+
+func (j *jobDecoder) nats(v value) *NATS {
+	var n NATS
+	known := j.object(v, []field{
+		{"subject", func(v value) { n.Subject = j.subject(v) }},
+		{"timeout", func(v value) { n.Timeout, _ = j.duration(v) }},
+	})
+	if known {
+		j.needs(v, "subject")
+	}
+	return &n
+}
+
+// subject reads one that can be published to. The server takes wildcards in it,
+// and stores them as they are: nobody would ever hear such a request.
+func (d *decoder) subject(v value) string {
+	const example = "svc.report"
+	s, ok := d.text(v, example)
+	switch {
+	case !ok:
+		return ""
+	case len(s) > maxSubject:
+		d.fail(v.at, "%s: %d bytes, at most %d", v.label, len(s), maxSubject)
+	case strings.ContainsAny(s, " \t\r\n\f\x00"):
+		d.fail(v.at, "%s %q: want no spaces in it, like %s", v.label, clip(s), example)
+	default:
+		for token := range strings.SplitSeq(s, ".") {
+			switch token {
+			case "":
+				d.fail(v.at, "%s %q: it begins or ends with a dot, or has two in a row: want one like %s", v.label, clip(s), example)
+				return ""
+			case "*", ">":
+				d.fail(v.at, "%s %q: it has a wildcard, and a request goes to one subject: want one like %s", v.label, clip(s), example)
+				return ""
+			}
+		}
+		return s
+	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,6 +31,7 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 		Retry:    job.Retry{Attempts: 5, Backoff: 2 * time.Second, MaxBackoff: 90 * time.Second},
 		Overlap:  job.OverlapQueue, Concurrency: 2, OnLeaseLost: job.LeaseLostFinish,
 		CatchUp:    job.CatchUp{Policy: job.CatchUpAll, Within: 24 * time.Hour, Max: 7},
+		Output:     64 << 10,
 		Spread:     5 * time.Minute,
 		From:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Until:      time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -42,8 +44,20 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 	argv := []string{"/bin/sh", "-c", "make report", ""}
 	want := &File{Path: "testdata/everything.yaml", Jobs: []Entry{
 		{report, Action{Exec: argv}, 5},
-		{job.Job{Name: "least", Schedule: "@hourly"}, Action{Exec: []string{"/bin/true"}}, 26},
-		{again, Action{Exec: argv}, 31},
+		{job.Job{Name: "least", Schedule: "@hourly"}, Action{Exec: []string{"/bin/true"}}, 27},
+		{again, Action{Exec: argv}, 32},
+		{job.Job{Name: "call", Schedule: "@hourly"}, Action{HTTP: &HTTP{
+			URL:    &url.URL{Scheme: "https", User: url.UserPassword("user", "word"), Host: "example.com:8443", Path: "/jobs/call", RawQuery: "a=b"},
+			Method: "PUT",
+			Headers: []Header{
+				{Name: "Content-Type", Value: "text/plain"},
+				{Name: "Authorization", Prefix: "Bearer ", Env: "API_TOKEN"},
+				{Name: "X-Key", File: "/run/secrets/key"},
+			},
+			Timeout: 20 * time.Second,
+			Ready:   &url.URL{Scheme: "http", Host: "127.0.0.1:8080", Path: "/ready"},
+		}}, 40},
+		{job.Job{Name: "ask", Schedule: "@hourly"}, Action{NATS: &NATS{Subject: "svc.ask", Timeout: 20 * time.Second}}, 53},
 	}}
 	if len(f.Jobs) != len(want.Jobs) || f.Path != want.Path {
 		t.Fatalf("got %d jobs of %s, want %d of %s", len(f.Jobs), f.Path, len(want.Jobs), want.Path)

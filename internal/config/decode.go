@@ -155,6 +155,21 @@ func (d *decoder) count(v value) (int, bool) {
 	return n, true
 }
 
+// size reads bytes. Only KiB, which everybody reads alike.
+func (d *decoder) size(v value) (int, bool) {
+	const example = "a size like 16KiB"
+	if !d.want(v, text, example) {
+		return 0, false
+	}
+	digits, kib := strings.CutSuffix(v.scalar, "KiB")
+	n, err := strconv.ParseUint(digits, 10, 20)
+	if !kib || err != nil || n == 0 {
+		d.fail(v.at, "%s %q: want %s", v.label, clip(v.scalar), example)
+		return 0, false
+	}
+	return int(n) << 10, true
+}
+
 // instant reads RFC 3339, which is the only notation without a guess in it.
 func (d *decoder) instant(v value) (time.Time, bool) {
 	const example = "2026-12-31T23:00:00Z"

@@ -20,6 +20,11 @@
 // whose time zone turns out wrong), and converts: a name 1e3 would become a
 // string that nobody wrote.
 //
+// A secret is named in a file, not written there, and what might be one all the
+// same, a user and a password in a URL, is not shown with a mistake. What a secret's
+// name stands for is looked up by whoever needs it: a file is right or wrong
+// wherever it is read.
+//
 // Anchors, aliases and merge keys work, because jobs share much; tags are
 // refused, because nothing here needs them. Aliases are never copied, so a bomb
 // of them costs nothing until it is written out as a payload, whose size is

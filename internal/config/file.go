@@ -30,14 +30,6 @@ type Entry struct {
 	Line int
 }
 
-// Action is what is done for a slot. Exactly one field is set, or none of a job
-// that has no action (see WithoutActions).
-type Action struct {
-	// Exec is a program and its arguments, started without a shell. The first
-	// element is not empty.
-	Exec []string
-}
-
 // Option changes what is asked of a file.
 type Option func(*decoder)
 

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,11 +74,50 @@ func checkFile(t *testing.T, file *File) {
 			t.Errorf("accepted two jobs %q", e.Job.Name)
 		}
 		names[e.Job.Name] = true
-		if len(e.Action.Exec) == 0 || e.Action.Exec[0] == "" {
-			t.Errorf("job %q has no action", e.Job.Name)
-		}
+		checkAction(t, e)
 		if e.Job.Payload != nil && !json.Valid(e.Job.Payload) {
 			t.Errorf("job %q: payload %q is not JSON", e.Job.Name, e.Job.Payload)
 		}
 	}
+}
+
+func checkAction(t *testing.T, e Entry) {
+	ways := 0
+	if a := e.Action.Exec; a != nil {
+		ways++
+		if len(a) == 0 || a[0] == "" {
+			t.Errorf("job %q has no program", e.Job.Name)
+		}
+	}
+	if a := e.Action.NATS; a != nil {
+		ways++
+		if a.Subject == "" || a.Timeout < 0 {
+			t.Errorf("job %q: %+v", e.Job.Name, a)
+		}
+	}
+	if a := e.Action.HTTP; a != nil {
+		ways++
+		req, err := http.NewRequest(a.Method, a.URL.String(), nil)
+		if err != nil || req.URL.Host == "" || a.Timeout < 0 {
+			t.Fatalf("job %q: %+v, %v", e.Job.Name, a, err)
+		}
+		for _, h := range a.Headers {
+			if !headerName.MatchString(h.Name) || strings.ContainsAny(h.Value+h.Prefix, "\r\n\x00") || !oneSet(h.Value, h.Env, h.File) {
+				t.Errorf("job %q: header %+v", e.Job.Name, h)
+			}
+		}
+	}
+	if ways != 1 {
+		t.Errorf("job %q has %d actions", e.Job.Name, ways)
+	}
+}
+
+func oneSet(texts ...string) bool {
+	n := 0
+	for _, s := range texts {
+		if s != "" {
+			n++
+		}
+	}
+	return n == 1
 }

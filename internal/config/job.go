@@ -140,6 +140,7 @@ func (j *jobDecoder) fields() []field {
 		{"deadline", j.setDuration(func(t *job.Job, d time.Duration) { t.Deadline = d })},
 		{"retry", j.retry},
 		{"catch_up", j.catchUp},
+		{"output", j.output},
 		{"action", j.decodeAction},
 		{"overlap", j.overlap},
 		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
@@ -226,5 +227,11 @@ func (j *jobDecoder) overlap(v value) {
 func (j *jobDecoder) onLeaseLost(v value) {
 	if s, ok := j.oneOf(v, string(job.LeaseLostCancel), string(job.LeaseLostFinish)); ok {
 		j.set(v, func(t *job.Job) { t.OnLeaseLost = job.LeaseLost(s) })
+	}
+}
+
+func (j *jobDecoder) output(v value) {
+	if n, ok := j.size(v); ok {
+		j.set(v, func(t *job.Job) { t.Output = n })
 	}
 }

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"net/url"
-
-	"github.com/cronce-io/cronce/job"
-)
+import "github.com/cronce-io/cronce/job"
 
 // This file knows the parts of the format that are not built yet. Their shape is
 // checked, so that nonsense is called nonsense, and then they are refused: a
@@ -53,43 +49,11 @@ func (j *jobDecoder) after(v value) {
 // alert is on_failure or on_missed: a webhook or a NATS subject.
 func (j *jobDecoder) alert(v value) {
 	j.check(v, func() {
-		known := j.object(v, []field{{"http", j.httpShape}, {"nats", j.natsShape}})
+		known := j.object(v, []field{{"http", func(v value) { j.http(v) }}, {"nats", func(v value) { j.nats(v) }}})
 		if known && (v.member("http") == nil) == (v.member("nats") == nil) {
 			j.fail(v.at, "%s: want either http or nats", v.label)
 		}
 	})
-}
-
-func (j *jobDecoder) http(v value) { j.check(v, func() { j.httpShape(v) }) }
-func (j *jobDecoder) nats(v value) { j.check(v, func() { j.natsShape(v) }) }
-
-func (j *jobDecoder) httpShape(v value) {
-	known := j.object(v, []field{
-		{"url", j.anyURL},
-		{"method", j.anyText("POST")},
-		{"timeout", func(v value) { j.duration(v) }},
-		{"ready", j.anyURL},
-		{"headers", func(v value) {
-			if j.want(v, mapping, "a mapping of names to text") {
-				for _, m := range v.members {
-					j.anyText("text/plain")(value{m.value, v.label + "." + m.name})
-				}
-			}
-		}},
-	})
-	if known {
-		j.needs(v, "url")
-	}
-}
-
-func (j *jobDecoder) natsShape(v value) {
-	known := j.object(v, []field{
-		{"subject", j.anyText("svc.report")},
-		{"timeout", func(v value) { j.duration(v) }},
-	})
-	if known {
-		j.needs(v, "subject")
-	}
 }
 
 func (j *jobDecoder) needs(v value, names ...string) {
@@ -102,15 +66,4 @@ func (j *jobDecoder) needs(v value, names ...string) {
 
 func (j *jobDecoder) anyText(example string) func(value) {
 	return func(v value) { j.text(v, example) }
-}
-
-func (j *jobDecoder) anyURL(v value) {
-	const example = "http://127.0.0.1:8080/jobs/report"
-	s, ok := j.text(v, example)
-	if !ok {
-		return
-	}
-	if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		j.fail(v.at, "%s %q: want a URL like %s", v.label, clip(s), example)
-	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -90,11 +91,23 @@ func (s *source) excerpt(at position) (string, int) {
 	if at.line <= len(s.lines) {
 		line = s.lines[at.line-1]
 	}
-	runes := []rune(printable(line))
+	runes := []rune(printable(mask(line)))
 	caret := min(max(at.column-1, 0), len(runes))
 	start := max(0, min(caret-maxExcerpt/2, len(runes)-maxExcerpt))
 	end := min(len(runes), start+maxExcerpt)
 	return string(runes[start:end]), caret - start
+}
+
+// userinfo is a user and a password in a URL, up to the last @: a password that
+// was not escaped may hold anything.
+var userinfo = regexp.MustCompile(`://[^\s"']+@`)
+
+// mask hides the users and passwords of URLs, character by character: a caret
+// below stays where it is.
+func mask(s string) string {
+	return userinfo.ReplaceAllStringFunc(s, func(found string) string {
+		return "://" + strings.Repeat("*", utf8.RuneCountInString(found)-len("://@")) + "@"
+	})
 }
 
 // printable replaces what would move a terminal's cursor, tabs excepted.

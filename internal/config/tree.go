@@ -308,9 +308,11 @@ func firstLine(s string) string {
 	return line
 }
 
-// clip keeps a quoted bad input from filling the terminal.
+// clip keeps a quoted bad input from filling the terminal, and from showing a
+// password.
 func clip(s string) string {
 	const most = 60
+	s = mask(s)
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/guard"
 	"github.com/cronce-io/cronce/job"
 )
@@ -53,7 +53,7 @@ func New(argv []string, g *guard.Guard) (job.Handler, error) {
 func environ(base []string, run job.Run) []string {
 	about := []struct{ name, value string }{
 		{"CRONCE_JOB", run.Slot.Job},
-		{"CRONCE_SLOT", instant(run.Slot)},
+		{"CRONCE_SLOT", action.Instant(run.Slot)},
 		{"CRONCE_SLOT_ID", run.Slot.ID()},
 		{"CRONCE_ATTEMPT", strconv.Itoa(run.Attempt)},
 		{"CRONCE_FENCE", strconv.FormatUint(run.Fence, 10)},
@@ -76,12 +76,4 @@ func environ(base []string, run job.Run) []string {
 		}
 	}
 	return env
-}
-
-// instant is empty for a triggered run, which has none.
-func instant(s job.Slot) string {
-	if s.Token != "" {
-		return ""
-	}
-	return s.At.UTC().Format(time.RFC3339)
 }

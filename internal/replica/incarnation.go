@@ -133,9 +133,13 @@ func (r *Replica) produce(ctx context.Context, name string, handed func(string, 
 
 func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *consumer.Consumer {
 	settings, locks := r.cfg.Store.Settings(), r.cfg.Store.Locks()
+	var ready func() <-chan struct{}
+	if r.cfg.Ready != nil {
+		ready = func() <-chan struct{} { return r.cfg.Ready(queue) }
+	}
 	return consumer.New(consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
-		Ledger: r.cfg.Store.Ledger(), Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Table: r.table,
+		Ledger: r.cfg.Store.Ledger(), Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
 		Sources: r.sources(queue),
 		// What these three lose, a later look at the lock finds.
 		Wake: func(s job.Slot) { _ = locks.Wake(s) },

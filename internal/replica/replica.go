@@ -37,6 +37,10 @@ type Config struct {
 	Handler  func(name string) job.Handler
 	Handlers func() []string
 
+	// Ready says when slots of a queue can be run, see consumer.Config. Nil:
+	// always.
+	Ready func(queue string) <-chan struct{}
+
 	// Queues are worked on; none: this replica is no worker.
 	Queues []string
 

@@ -1,0 +1,89 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// serviceAddress in the environment makes this test binary the service behind
+// http actions, a process of its own that can be killed.
+const serviceAddress = "CRONCE_TEST_SERVICE"
+
+// serve is that service. It does each piece of work once: the keys of what it did
+// stand in the file "done", in its working directory.
+func serve(addr string) error {
+	var mu sync.Mutex
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /work", func(w http.ResponseWriter, r *http.Request) {
+		dump, err := httputil.DumpRequest(r, true)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintf(w, "%s\n", dump)
+		mu.Lock()
+		defer mu.Unlock()
+		if err := once(r.Header.Get("Idempotency-Key")); err != nil {
+			panic(http.ErrAbortHandler) // the answer has begun
+		}
+	})
+	return http.ListenAndServe(addr, mux)
+}
+
+func once(key string) error {
+	done, err := os.ReadFile("done")
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if strings.Contains("\n"+string(done), "\n"+key+"\n") {
+		return nil
+	}
+	<-time.After(50 * time.Millisecond) // work, in which it can be killed
+	f, err := os.OpenFile("done", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(key + "\n")
+	return err
+}
+
+// service starts it on addr, with the site's folder as working directory.
+func (s *site) service(addr string) *process {
+	s.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	env := append(s.env(), serviceAddress+"="+addr)
+	p := start(s.t, "service", env, s.as, "/bin/sh", "-c", `cd "$0" && exec "$1"`, s.dir, self)
+	eventually(s.t, 20*time.Second, "the service to listen", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return p
+}
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

@@ -1,0 +1,84 @@
+// Package natsaction makes a job's handler out of a NATS request.
+//
+// One attempt is one request, over the node's own connection, with the payload as
+// its body and the headers of package action. Any answer is success, an empty one
+// too, unless it carries Nats-Service-Error-Code, by which services of the micro
+// framework say that they failed: 400, 410 and 422 fail for good, everything else
+// is retried, as is a subject that nobody listens to.
+//
+// A request cannot be taken back: a service goes on after its caller's timeout,
+// and its late answer is dropped. The next attempt has the same idempotency key
+// and a larger fence.
+//
+// A stream that captures the subject answers too, to say that it has stored the
+// request. That is success when it is all that was wanted; a service behind the
+// same subject must not be called by requests then, since the stream's answer
+// may be the first.
+package natsaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/action"
+	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Headers of an answer by which a service of the micro framework says that it
+// failed.
+const (
+	headerErrorCode = "Nats-Service-Error-Code"
+	headerError     = "Nats-Service-Error"
+)
+
+// New returns a handler that sends the request of c over nc.
+func New(c config.NATS, nc *nats.Conn) job.Handler {
+	return func(ctx context.Context, run job.Run) error {
+		ctx, cancel := action.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		if err := request(ctx, nc, c.Subject, run); err != nil {
+			return fmt.Errorf("request to %s: %w", c.Subject, err)
+		}
+		return nil
+	}
+}
+
+func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) error {
+	// A request that waits in the client for a connection is sent when there is
+	// one, however late.
+	if !nc.IsConnected() {
+		return nats.ErrDisconnected
+	}
+	msg := nats.NewMsg(subject)
+	msg.Data = run.Payload
+	for _, h := range action.Headers(run) {
+		msg.Header.Set(h.Name, h.Value)
+	}
+	answer, err := nc.RequestMsgWithContext(ctx, msg)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("nobody listens there: %w", err)
+	case err != nil:
+		return action.Reason(ctx, err)
+	}
+	_, _ = run.Output.Write(answer.Data) // never fails
+	return refusal(answer.Header)
+}
+
+// refusal is the service's error; nil when it has none.
+func refusal(h nats.Header) error {
+	code := h.Get(headerErrorCode)
+	if code == "" {
+		return nil
+	}
+	err := fmt.Errorf("error %s: %s", code, h.Get(headerError))
+	if status, _ := strconv.Atoi(code); action.Rejected(status) {
+		return job.Permanent(err)
+	}
+	return err
+}
