@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +24,10 @@ type place struct {
 	*control.Control
 	store *memory.Store
 
-	// meanwhile is called once, between the next look at a job and the write.
+	// meanwhile is called once, after everything was looked at and before the
+	// first write.
 	meanwhile func()
+	mu        *sync.Mutex
 }
 
 func newPlace(t *testing.T, who string) *place {
@@ -34,7 +37,7 @@ func newPlace(t *testing.T, who string) *place {
 
 // as is another person at the same place.
 func (p place) as(who string) *place {
-	p.meanwhile = nil
+	p.meanwhile, p.mu = nil, &sync.Mutex{}
 	p.Control = control.New(control.Config{
 		Jobs: meddled{p.store.Jobs(), &p}, Nodes: p.store.Nodes(), Ledger: p.store.Ledger(),
 		Settings: job.Settings{}.WithDefaults(), Who: who,
@@ -50,6 +53,8 @@ type meddled struct {
 }
 
 func (m meddled) meddle() {
+	m.place.mu.Lock() // several are written at once: none before
+	defer m.place.mu.Unlock()
 	if f := m.place.meanwhile; f != nil {
 		m.place.meanwhile = nil
 		f()
