@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // The test binary runs itself as cronce, so that real processes can be signalled.
@@ -16,7 +18,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CRONCE_TEST_MAIN") != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	// Signals are waited for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/cronce-io/cronce/cmd/cronce.untilSignal.func1"))
 }
 
 var update = flag.Bool("update", false, "rewrite the golden files")

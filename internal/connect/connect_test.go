@@ -20,10 +20,13 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/cronce-io/cronce/job"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // nobody is an address on which nobody listens, and nobody will.
 const nobody = "127.0.0.1:1"

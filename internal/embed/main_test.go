@@ -11,12 +11,15 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/internal/natstest"
 )
 
 // The test binary runs itself as a member of its own, so that processes can be
@@ -40,8 +43,8 @@ func runMember(cfg Config) int {
 		fmt.Println("joined")
 	}
 	go func() {
-		for !m.Embedded() {
-			time.Sleep(5 * time.Millisecond)
+		for tick := time.Tick(5 * time.Millisecond); !m.Embedded(); {
+			<-tick
 		}
 		fmt.Println("embedded")
 	}()
@@ -124,22 +127,22 @@ func (p *process) stop() { p.stdin.Close() }
 // others.
 func successor(t *testing.T, within time.Duration, processes ...*process) (*process, []*process) {
 	t.Helper()
-	deadline := time.Now().Add(within)
-	for time.Now().Before(deadline) {
+	next := -1
+	natstest.Eventually(t, within, "somebody to take over", func() bool {
 		for i, p := range processes {
 			select {
 			case said := <-p.says:
 				if said != "embedded" {
 					t.Fatalf("process %d says %q", p.Process.Pid, said)
 				}
-				return p, append(append([]*process(nil), processes[:i]...), processes[i+1:]...)
+				next = i
+				return true
 			default:
 			}
 		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatalf("nobody took over within %v", within)
-	return nil, nil
+		return false
+	})
+	return processes[next], slices.Delete(slices.Clone(processes), next, next+1)
 }
 
 type lockedBuffer struct {

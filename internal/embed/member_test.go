@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/natstest"
 )
 
 // takeoverWithin is what design section 10 promises.
@@ -41,9 +43,7 @@ func TestKilledAndStoppedServersAreTakenOver(t *testing.T) {
 	acked := 0
 	publish := func() {
 		t.Helper()
-		if err := publishWithin(t, js, takeoverWithin); err != nil {
-			t.Fatal(err)
-		}
+		publishWithin(t, js, takeoverWithin)
 		acked++
 	}
 	ends := []struct {
@@ -78,15 +78,12 @@ func TestKilledAndStoppedServersAreTakenOver(t *testing.T) {
 }
 
 // publishWithin repeats a write until it is acknowledged.
-func publishWithin(t *testing.T, js jetstream.JetStream, within time.Duration) error {
-	deadline := time.Now().Add(within)
-	for {
+func publishWithin(t *testing.T, js jetstream.JetStream, within time.Duration) {
+	t.Helper()
+	natstest.Eventually(t, within, "a write that is acknowledged", func() bool {
 		_, err := js.Publish(t.Context(), "s", nil)
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return err == nil
+	})
 }
 
 func TestOfManyAtOnceExactlyOneEmbeds(t *testing.T) {

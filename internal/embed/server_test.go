@@ -25,8 +25,9 @@ func startServer(t *testing.T, cfg Config) *Server {
 	return s
 }
 
+// Nothing runs beside it: a process that another test starts holds the lock of the
+// store, too, between its fork and its exec.
 func TestServerServesJetStreamAndKeepsItsFiles(t *testing.T) {
-	t.Parallel()
 	store := filepath.Join(t.TempDir(), "a", "b")
 	s := startServer(t, Config{Listen: "127.0.0.1:0", Store: store})
 	js := connect(t, s.URL())

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/cronce-io/cronce/internal/registry"
 	"github.com/cronce-io/cronce/job"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // leader answers for the registry's leader.
 type leader map[string]job.Entry
