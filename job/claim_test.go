@@ -4,8 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,37 +23,9 @@ var claimBase = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 // have the answers written, and review the diff.
 func TestClaimRules(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/claim/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenario files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			t.Parallel()
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got strings.Builder
-			for line := range strings.Lines(string(data)) {
-				line = strings.TrimRight(line, "\n")
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				fmt.Fprintln(&got, line)
-				if line != "" && !strings.HasPrefix(line, "#") {
-					fmt.Fprintf(&got, "  %s\n", claimScenario(t, line))
-				}
-			}
-			if *rewriteClaims {
-				if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got.String() != string(data) {
-				t.Errorf("got:\n%s\nwant:\n%s", got.String(), data)
-			}
-		})
-	}
+	runScenarios(t, "claim", *rewriteClaims, func(t *testing.T) func(io.Writer, string) {
+		return func(out io.Writer, line string) { fmt.Fprintf(out, "  %s\n", claimScenario(t, line)) }
+	})
 }
 
 func claimScenario(t *testing.T, line string) string {

@@ -3,9 +3,8 @@ package job_test
 import (
 	"flag"
 	"fmt"
+	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,38 +24,10 @@ var dueBase = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 // answer. Run with -rewrite-due to have the answers written, and review the diff.
 func TestDueRules(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/due/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenario files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			t.Parallel()
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got strings.Builder
-			s := dueScenario{t: t}
-			for line := range strings.Lines(string(data)) {
-				line = strings.TrimRight(line, "\n")
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				fmt.Fprintln(&got, line)
-				if line != "" && !strings.HasPrefix(line, "#") {
-					s.run(&got, line)
-				}
-			}
-			if *rewriteDue {
-				if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got.String() != string(data) {
-				t.Errorf("got:\n%s\nwant:\n%s", got.String(), data)
-			}
-		})
-	}
+	runScenarios(t, "due", *rewriteDue, func(t *testing.T) func(io.Writer, string) {
+		s := dueScenario{t: t}
+		return s.run
+	})
 }
 
 type dueScenario struct {
@@ -65,7 +36,7 @@ type dueScenario struct {
 	timeline []job.Stretch
 }
 
-func (s *dueScenario) run(out *strings.Builder, line string) {
+func (s *dueScenario) run(out io.Writer, line string) {
 	words := strings.Fields(line)
 	args := map[string]string{}
 	var spec []string
@@ -112,7 +83,7 @@ func (s *dueScenario) at(args map[string]string, name string) time.Time {
 	return offset(s.t, args, name, "")
 }
 
-func (s *dueScenario) print(out *strings.Builder, due []job.DueSlot, summary bool) {
+func (s *dueScenario) print(out io.Writer, due []job.DueSlot, summary bool) {
 	if len(due) == 0 {
 		fmt.Fprintln(out, "  nothing")
 	}
