@@ -68,8 +68,9 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/replica": {
 			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "job", "kv", "producer",
 		},
-		"internal/bench": {"internal/replica", "job", "kv"},
-		"":               {"internal/control", "internal/replica", "job", "kv"},
+		"internal/bench":   {"internal/replica", "job", "kv"},
+		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},
+		"":                 {"internal/control", "internal/replica", "job", "kv"},
 	}
 	packages := listPackages(t)
 	for name, allowed := range may {

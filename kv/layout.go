@@ -74,6 +74,15 @@ func layout(namespace string, set job.Settings, schedules bool) []jetstream.Stre
 	}...)
 }
 
+// Streams names every stream that a namespace may have, its buckets' included.
+func Streams(namespace string) []string {
+	var names []string
+	for _, cfg := range layout(namespace, job.Settings{}, true) {
+		names = append(names, cfg.Name)
+	}
+	return names
+}
+
 func timerStream(namespace string) string { return namespace + "_timers" }
 
 // difference is one setting of something on the broker that is not as it has

@@ -83,6 +83,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newServerCommand(a),
 		newSetupCommand(a),
 		newSlotCommand(a),
+		newTortureCommand(a),
 		newVerifyCommand(a),
 		newWatchCommand(a),
 	)

@@ -26,6 +26,9 @@ func (t Target) options() []nats.Option {
 		nats.ReconnectErrHandler(w.stillAway),
 		nats.ErrorHandler(w.asyncError),
 	}
+	if t.cfg.Dialer != nil {
+		options = append(options, nats.SetCustomDialer(t.cfg.Dialer))
+	}
 	if t.cfg.Creds != "" {
 		options = append(options, nats.UserCredentials(t.cfg.Creds))
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -26,6 +28,9 @@ type Config struct {
 
 	// Name is what the server's administrator sees: "cronce <Name>".
 	Name string
+
+	// Dialer makes the connections. Nil: nats.go's own.
+	Dialer nats.CustomDialer
 
 	// Getenv reads the environment. Nil: os.Getenv.
 	Getenv func(string) string

@@ -27,8 +27,22 @@ type Config struct {
 	// absent. Empty: DefaultStore.
 	Store string
 
+	// Peer makes the server one of a cluster; only Start can. Nil: it is alone.
+	Peer *Peer
+
 	// Logger gets what the server warns of, and who serves. Nil: nothing.
 	Logger *slog.Logger
+}
+
+// Peer is a server's part in a cluster.
+type Peer struct {
+	// Name is the server's, the same at every start: the others know it by it.
+	Name string
+
+	// Listen is the host:port on which it listens for the others, Routes where
+	// they and it do.
+	Listen string
+	Routes []string
 }
 
 // Validate checks what can be known without touching anything. Its errors wrap

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -63,6 +64,9 @@ func start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("cannot listen on %s: %w", cfg.Listen, err)
 	}
 	name := namePrefix + rand.Text()
+	if cfg.Peer != nil {
+		name = cfg.Peer.Name
+	}
 	if err := lock.describe(holder{os.Getpid(), cfg.Listen, name}); err != nil {
 		lock.discard()
 		return nil, storeError(cfg.Store, err)
@@ -101,7 +105,7 @@ func serve(cfg Config, name string) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns, err := server.NewServer(&server.Options{
+	options := &server.Options{
 		ServerName: name,
 		Host:       host,
 		Port:       port,
@@ -109,7 +113,11 @@ func serve(cfg Config, name string) (*server.Server, error) {
 		StoreDir:   cfg.Store,
 		SyncAlways: true,
 		NoSigs:     true,
-	})
+	}
+	if err := cfg.Peer.join(options); err != nil {
+		return nil, err
+	}
+	ns, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
@@ -129,6 +137,26 @@ func serve(cfg Config, name string) (*server.Server, error) {
 		return nil, fmt.Errorf("embedded server: not ready after %v", readyTimeout)
 	}
 	return ns, nil
+}
+
+// join makes the server one of a cluster.
+func (p *Peer) join(o *server.Options) error {
+	if p == nil {
+		return nil
+	}
+	host, portText, err := net.SplitHostPort(p.Listen)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return err
+	}
+	o.Cluster = server.ClusterOpts{Name: "cronce", Host: host, Port: port}
+	for _, route := range p.Routes {
+		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: route})
+	}
+	return nil
 }
 
 // stop hangs up on every client before the server shuts down. A server that shuts

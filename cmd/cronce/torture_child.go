@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/torture"
+)
+
+// newTortureNodeCommand is one process of the torture's fleet.
+func newTortureNodeCommand(a *app) *cobra.Command {
+	return newChildCommand(a, torture.NodeCommand, func(ctx context.Context, spec torture.NodeSpec) error {
+		a.server, a.context, a.creds = spec.Server, spec.Context, spec.Creds
+		return torture.RunNode(ctx, spec, func(ctx context.Context, d nats.CustomDialer) (*nats.Conn, error) {
+			return a.connectThrough(ctx, spec.Process, d)
+		}, a.log)
+	})
+}
+
+// newTortureServerCommand is one server of the torture's own.
+func newTortureServerCommand(a *app) *cobra.Command {
+	return newChildCommand(a, torture.ServerCommand, func(ctx context.Context, spec torture.ServerSpec) error {
+		cfg := embed.Config{Listen: spec.Listen, Store: spec.Store, Logger: a.log}
+		if spec.Route != "" {
+			cfg.Peer = &embed.Peer{Name: spec.Name, Listen: spec.Route, Routes: spec.Routes}
+		}
+		srv, err := embed.Start(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return srv.Close()
+	})
+}
+
+// newChildCommand is a process that cronce torture starts. The first line of its
+// stdin says what it is to do; when the rest ends, whoever started it is gone, and
+// so is it.
+func newChildCommand[Spec any](a *app, role string, run func(context.Context, Spec) error) *cobra.Command {
+	return &cobra.Command{
+		Use: role, Hidden: true, Args: arguments(cobra.NoArgs),
+		Short: "Be a " + role + " of cronce torture, which starts it",
+		Long:  "It is started by cronce torture, and reads from its stdin what it is to do.",
+		RunE: endless(func(cmd *cobra.Command, _ []string) error {
+			in := bufio.NewReader(a.stdin)
+			line, err := in.ReadBytes('\n')
+			var spec Spec
+			if err == nil {
+				err = json.Unmarshal(line, &spec)
+			}
+			if err != nil {
+				return usage(fmt.Errorf("it is for cronce torture to start: %w", err))
+			}
+			go func() {
+				_, _ = io.Copy(io.Discard, in)
+				os.Exit(exitFailed)
+			}()
+			return run(cmd.Context(), spec)
+		}),
+	}
+}

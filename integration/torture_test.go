@@ -1,0 +1,139 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// tortureSum is the last line of what "cronce torture -o json" prints.
+type tortureSum struct {
+	OK, Conclusive                                           bool
+	Seed                                                     uint64
+	Faults                                                   map[string]int
+	Slots, Attempts, Takeovers, Refused, Redelivered, Fenced int
+	Outcomes                                                 map[string]int
+	Violations                                               int
+}
+
+// torture starts one that is short, and keeps its temporary files on the site.
+func (s *site) torture(args ...string) *process {
+	s.t.Helper()
+	tmp := s.path("tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	env := append(slices.DeleteFunc(s.env(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") }), "TMPDIR="+tmp)
+	args = append([]string{"torture", "--lease", "2s", "--duration", "16s", "--workers", "3", "--producers", "1", "-o", "json"}, args...)
+	return start(s.t, "torture", env, nil, program(s.t, cronce), args...)
+}
+
+// leftNothing checks that the torture has cleaned up, but for processes, which
+// TestMain looks for.
+func (s *site) leftNothing(streams []string) {
+	s.t.Helper()
+	if left, err := os.ReadDir(s.path("tmp")); err != nil || len(left) > 0 {
+		s.t.Errorf("temporary files are left: %v, %v", left, err)
+	}
+	if s.js != nil {
+		if now := s.streams(); !slices.Equal(sorted(now), sorted(streams)) {
+			s.t.Errorf("streams are %q, were %q", now, streams)
+		}
+	}
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+func TestTortureOfServersThatAreGiven(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	// Somebody else's: neither may it be touched.
+	for _, name := range []string{"torture_other_slots", "KV_cronce_ledger"} {
+		if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := s.streams()
+	p := s.torture("--server", s.url, "--seed", "7")
+	if code := p.exit(3 * time.Minute); code != 0 {
+		t.Fatalf("exit status %d, want 0:\n%s", code, p.stdout())
+	}
+	s.leftNothing(before)
+	lines := strings.Split(strings.TrimSpace(p.stdout()), "\n")
+	var sum tortureSum
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &sum); err != nil || len(lines) != 1 {
+		t.Fatalf("it prints %q: %v", lines, err)
+	}
+	if !sum.OK || !sum.Conclusive || sum.Violations != 0 || sum.Seed != 7 {
+		t.Errorf("want no violations with seed 7, got %+v", sum)
+	}
+	if sum.Slots < 50 || sum.Attempts < 50 || sum.Takeovers == 0 || sum.Refused == 0 || sum.Redelivered == 0 || sum.Fenced == 0 || sum.Faults["sleep"] == 0 {
+		t.Errorf("so little proves nothing: %+v", sum)
+	}
+	total := 0
+	for _, n := range sum.Outcomes {
+		total += n
+	}
+	if total != sum.Slots {
+		t.Errorf("%d outcomes of %d slots: %+v", total, sum.Slots, sum)
+	}
+	if !strings.Contains(p.stderr(), "torturing") {
+		t.Errorf("it does not say how it goes:\n%s", p.stderr())
+	}
+}
+
+func TestTortureThatIsInterruptedCleansUp(t *testing.T) {
+	t.Parallel()
+	for name, given := range map[string]bool{"servers of its own": false, "servers that are given": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, args := newSite(t), []string{"--servers", "1"}
+			var before []string
+			if given {
+				s = newServedSite(t)
+				args, before = []string{"--server", s.url}, s.streams()
+			}
+			p := s.torture(args...)
+			eventually(t, 60*time.Second, "handlers to run, and a process to be stopped", func() bool {
+				stopped := false
+				records, _ := filepath.Glob(s.path("tmp/*/*.jsonl"))
+				states, _ := filepath.Glob("/proc/[0-9]*/stat")
+				for _, path := range states {
+					stat, _ := os.ReadFile(path)
+					_, state, _ := strings.Cut(string(stat), ") ")
+					exe, _ := os.Readlink(filepath.Join(filepath.Dir(path), "exe"))
+					stopped = stopped || strings.HasPrefix(state, "T") && exe == program(t, cronce)
+				}
+				return len(records) > 0 && stopped
+			})
+			p.signal(syscall.SIGINT)
+			if code := p.exit(60 * time.Second); code != 1 || !strings.Contains(p.stderr(), "interrupted") {
+				t.Errorf("exit status %d, want 1, and a word about it:\n%s", code, p.stderr())
+			}
+			s.leftNothing(before)
+		})
+	}
+}
+
+func TestTortureRefusesANamespaceThatExists(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "mine_slots", Subjects: []string{"mine"}}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.streams()
+	p := s.torture("--server", s.url, "--namespace", "mine")
+	if code := p.exit(60 * time.Second); code != 1 || !strings.Contains(p.stderr(), "mine_slots is there") {
+		t.Errorf("exit status %d, want 1 and the stream's name:\n%s", code, p.stderr())
+	}
+	s.leftNothing(before)
+}

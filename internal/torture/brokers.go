@@ -1,0 +1,156 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/kv"
+)
+
+// ServerSpec is what a server of our own is told.
+type ServerSpec struct {
+	// Name is the same over all its lives: the others of the cluster know it by it.
+	Name   string `json:"name"`
+	Listen string `json:"listen"`
+	Store  string `json:"store"`
+
+	// Route is where it listens for the others, Routes where they do. Empty: it
+	// is alone.
+	Route  string   `json:"route,omitempty"`
+	Routes []string `json:"routes,omitempty"`
+}
+
+// broker is one server of our own, over all its lives. Only its lane uses it.
+type broker struct {
+	spec ServerSpec
+	life int
+	now  *process
+}
+
+func (b *broker) url() string { return "nats://" + b.spec.Listen }
+
+// startBrokers starts the servers that are ours.
+func (t *torture) startBrokers() error {
+	n := t.shape.Servers
+	addresses, err := freeAddresses(2 * n)
+	if err != nil {
+		return err
+	}
+	listens, routes := addresses[:n], addresses[n:]
+	for i := range n {
+		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.dir, fmt.Sprintf("s%d", i+1))}}
+		if n > 1 {
+			b.spec.Route, b.spec.Routes = routes[i], routes
+		}
+		t.brokers = append(t.brokers, b)
+		if err := t.startBroker(b); err != nil {
+			return err
+		}
+	}
+	var urls []string
+	for _, b := range t.brokers {
+		urls = append(urls, b.url())
+	}
+	t.cfg.Server = strings.Join(urls, ",")
+	return nil
+}
+
+func (t *torture) startBroker(b *broker) error {
+	b.life++
+	spec, err := json.Marshal(b.spec)
+	if err != nil {
+		return err
+	}
+	b.now, err = t.start(fmt.Sprintf("%s.%d", b.spec.Name, b.life), ServerCommand, string(spec))
+	return err
+}
+
+// killBroker kills a server and starts it again; the next one may be killed when
+// this one knows again what the others know. So nothing that was acknowledged is
+// ever on fewer than two of three.
+func (t *torture) killBroker(ctx context.Context, f Fault) {
+	b := t.brokers[f.Target]
+	t.count(string(Broker))
+	b.now.kill()
+	sleep(ctx, f.For)
+	if err := t.startBroker(b); err != nil {
+		t.fail(err)
+		return
+	}
+	const patience = time.Minute
+	for began := time.Now(); ; {
+		err := t.whole(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return
+		case !b.now.running():
+			t.fail(fmt.Errorf("server %s ended by itself: %s: %s", b.spec.Name, b.now.cmd.ProcessState, b.now.lastWords()))
+			return
+		case time.Since(began) > patience:
+			t.fail(fmt.Errorf("the servers are not whole again %v after %s came back: %w", patience, b.spec.Name, err))
+			return
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
+}
+
+// whole reports what is wrong with the servers: a stream has no leader, or not all
+// its replicas are there and current.
+func (t *torture) whole(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, stream := range kv.Streams(t.cfg.Namespace) {
+		s, err := t.js.Stream(ctx, stream)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look at stream %s: %w", stream, err)
+		}
+		c := s.CachedInfo().Cluster
+		if c == nil || t.shape.Servers < 2 {
+			continue
+		}
+		if c.Leader == "" || len(c.Replicas) < t.shape.Servers-1 {
+			return fmt.Errorf("stream %s has no leader, or too few replicas", stream)
+		}
+		for _, r := range c.Replicas {
+			if r.Offline || !r.Current {
+				return fmt.Errorf("stream %s on server %s is behind", stream, r.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// freeAddresses finds addresses on loopback, outside the range from which systems
+// hand out any free port: a server that was killed has to find its own again.
+func freeAddresses(n int) ([]string, error) {
+	var addresses []string
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
+	for range 1000 {
+		if len(addresses) == n {
+			return addresses, nil
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			held = append(held, l)
+			addresses = append(addresses, l.Addr().String())
+		}
+	}
+	return nil, errors.New("no free ports between 10000 and 30000 on 127.0.0.1")
+}

@@ -1,0 +1,240 @@
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Check holds a history against the promise. It is pure, and trusts nothing that
+// the code under test says of itself where there is another witness.
+func Check(h History) ([]Violation, Tally) {
+	c := &checker{
+		h: h, cases: map[string]Case{}, runs: map[job.Slot][]*run{}, pauses: map[string][]Line{},
+		writes: map[job.Slot][]LedgerWrite{}, bySeq: map[uint64]LedgerWrite{}, nodes: map[string][]NodeWrite{},
+		first: map[job.Slot]time.Time{},
+	}
+	for _, step := range []func(){
+		c.index, c.readRuns,
+		c.checkOutcomes, c.checkLedger, c.checkClaims, c.checkRuns, c.checkNodes, c.checkOverlaps, c.checkLocks, c.checkPolicies,
+		c.checkMessages, c.checkWatermark, c.checkAcks, c.count,
+	} {
+		step()
+	}
+	return c.violations, c.tally
+}
+
+type checker struct {
+	h     History
+	cases map[string]Case
+
+	expected map[job.Slot]bool
+	runs     map[job.Slot][]*run
+	all      []*run
+	pauses   map[string][]Line
+
+	writes map[job.Slot][]LedgerWrite
+	bySeq  map[uint64]LedgerWrite
+	nodes  map[string][]NodeWrite
+
+	// first is when a slot's first message was stored.
+	first map[job.Slot]time.Time
+
+	violations []Violation
+	tally      Tally
+}
+
+// clockSlack is by how much a node's idea of the broker's time may be wrong, while
+// its link is as bad as a plan makes it.
+const clockSlack = 300 * time.Millisecond
+
+func (c *checker) bad(rule string, s job.Slot, evidence []string, format string, args ...any) {
+	v := Violation{Rule: rule, Detail: fmt.Sprintf(format, args...), Evidence: evidence}
+	if s.Job != "" {
+		v.Slot = s.ID()
+		if r, ok := c.h.Records[s]; ok {
+			v.Evidence = append(v.Evidence, "ledger at the end: "+r.String())
+		}
+	}
+	c.violations = append(c.violations, v)
+}
+
+// index puts everything where it is looked for.
+func (c *checker) index() {
+	for _, k := range c.h.Cases {
+		c.cases[k.Job.Name] = k
+	}
+	c.expected = expected(c.h.Cases, c.h.From, c.h.Until, c.h.Lines)
+	for _, w := range c.h.Ledger {
+		c.writes[w.Slot] = append(c.writes[w.Slot], w)
+		c.bySeq[w.Seq] = w
+	}
+	for s, w := range c.h.Records {
+		if _, seen := c.bySeq[w.Seq]; !seen {
+			w.Alone = true
+			c.writes[s] = append(c.writes[s], w)
+			c.bySeq[w.Seq] = w
+		}
+	}
+	for s := range c.writes {
+		slices.SortFunc(c.writes[s], func(a, b LedgerWrite) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
+	seen := map[uint64]bool{}
+	for _, w := range slices.Concat(c.h.Nodes, c.h.Final) {
+		if !seen[w.Seq] {
+			seen[w.Seq] = true
+			c.nodes[w.Node.Name] = append(c.nodes[w.Node.Name], w)
+		}
+	}
+	for n := range c.nodes {
+		slices.SortFunc(c.nodes[n], func(a, b NodeWrite) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
+	for _, w := range c.h.Slots {
+		c.published(w.Message.Slot, w.Time)
+	}
+	for s, w := range c.h.Records {
+		if !w.Record.Published.IsZero() {
+			c.published(s, w.Record.Published)
+		}
+	}
+}
+
+// expected are the slots that have to be there: those of the plans, and those whose
+// trigger was acknowledged.
+func expected(cases []Case, from, until time.Time, lines []Line) map[job.Slot]bool {
+	all := map[job.Slot]bool{}
+	for _, k := range cases {
+		for _, s := range k.slots(from, until) {
+			all[s] = true
+		}
+	}
+	for _, l := range lines {
+		if s, err := job.ParseSlotID(l.Slot); l.What == lineOrder && err == nil {
+			all[s] = true
+		}
+	}
+	return all
+}
+
+func (c *checker) published(s job.Slot, at time.Time) {
+	if known, ok := c.first[s]; !ok || at.Before(known) {
+		c.first[s] = at
+	}
+}
+
+// slots are the expected ones, in order.
+func (c *checker) slots() []job.Slot {
+	return slices.SortedFunc(maps.Keys(c.expected), compareSlots)
+}
+
+func compareSlots(a, b job.Slot) int {
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Token, b.Token))
+}
+
+// checkOutcomes: every slot that should exist has one outcome, one that its policy
+// allows, and no other slot has any.
+func (c *checker) checkOutcomes() {
+	for _, s := range c.slots() {
+		w, ok := c.h.Records[s]
+		k := c.cases[s.Job]
+		switch {
+		case !ok:
+			c.bad("missing", s, c.trace(s), "it has no record: it was lost")
+		case !w.Record.State.Final():
+			c.bad("unfinished", s, c.trace(s), "it has no outcome although nothing is in its way any more: it is %s", w.Record.State)
+		case !slices.Contains(k.Outcomes, w.Record.State):
+			c.bad("outcome", s, c.trace(s), "it is %s, and its policy allows only %v", w.Record.State, k.Outcomes)
+		case w.Record.State == job.Succeeded:
+			c.checkSuccess(s, w.Record)
+		}
+	}
+	for _, s := range slices.SortedFunc(maps.Keys(c.h.Records), compareSlots) {
+		if !c.expected[s] && !c.cases[s.Job].Triggered {
+			c.bad("unexpected", s, c.trace(s), "no plan has this slot")
+		}
+	}
+}
+
+// checkSuccess: what is recorded as succeeded was run, to its end, by the attempt
+// that says so, and by no other.
+func (c *checker) checkSuccess(s job.Slot, r job.Record) {
+	last := job.Attempt{}
+	if n := len(r.Attempts); n > 0 {
+		last = r.Attempts[n-1]
+	}
+	found := false
+	for _, run := range c.runs[s] {
+		if run.fence == last.Fence && run.attempt == last.Number && run.node == last.Node && run.ended && run.result == resultOK {
+			found = true
+		}
+		if run.attempt > last.Number {
+			c.bad("ran after success", s, evidence(run), "%s started although attempt %d had succeeded", run, last.Number)
+		}
+	}
+	if !found {
+		c.bad("success without a run", s, c.trace(s), "it is recorded as succeeded by attempt %d at fence %d of %s, and no handler of that attempt wrote down that it succeeded", last.Number, last.Fence, last.Node)
+	}
+	for _, a := range r.Attempts[:max(len(r.Attempts)-1, 0)] {
+		if a.Error == "" {
+			c.bad("two successes", s, c.trace(s), "attempts %d and %d are both recorded as succeeded", a.Number, last.Number)
+		}
+	}
+}
+
+// trace is all that is known of a slot.
+func (c *checker) trace(s job.Slot) []string {
+	lines := evidence(c.runs[s]...)
+	for _, w := range c.writes[s] {
+		lines = append(lines, "ledger: "+w.String())
+	}
+	for _, m := range c.h.Slots {
+		if m.Message.Slot == s {
+			lines = append(lines, fmt.Sprintf("message: %d stored at %s with ID %s", m.Seq, stamp(m.Time), m.ID))
+		}
+	}
+	return lines
+}
+
+// String shows a write to people.
+func (w LedgerWrite) String() string {
+	r := w.Record
+	text := fmt.Sprintf("revision %d over %d at %s: %s", w.Seq, w.Last, stamp(w.Time), r.State)
+	if w.Gone {
+		return fmt.Sprintf("revision %d over %d at %s: deleted", w.Seq, w.Last, stamp(w.Time))
+	}
+	text += fmt.Sprintf(" attempt %d node %s", r.Attempt, r.Node)
+	if r.Error != "" {
+		text += fmt.Sprintf(" error %.120q", r.Error)
+	}
+	return text
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
+
+// count counts what was seen.
+func (c *checker) count() {
+	t := Tally{Slots: len(c.expected), Outcomes: map[job.State]int{}, Attempts: len(c.all)}
+	for _, w := range c.h.Records {
+		t.Outcomes[w.Record.State]++
+	}
+	for s, runs := range c.runs {
+		if at, _ := c.h.Broker.at(runs[0].start); !s.At.IsZero() && at.Sub(s.At) > t.Worst {
+			t.Worst, t.WorstSlot = at.Sub(s.At), s.ID()
+		}
+	}
+	for _, e := range c.h.Events {
+		switch e.Kind {
+		case job.EventTakeover:
+			t.Takeovers++
+		case job.EventRefused:
+			t.Refused++
+		case job.EventFenced:
+			t.Fenced++
+		}
+	}
+	c.tally = t
+}

@@ -1,0 +1,154 @@
+package torture
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// checkLedger goes along the writes of each record: only its owner, or somebody
+// after its owner was proved dead, writes a slot that runs, and nobody one that
+// has its outcome.
+func (c *checker) checkLedger() {
+	for s, writes := range c.writes {
+		for _, w := range writes {
+			var before *LedgerWrite
+			switch prev, known := c.bySeq[w.Last]; {
+			case known:
+				before = &prev
+			case w.Last != 0, w.Alone:
+				continue // what it replaced was not seen
+			}
+			if why := c.illegal(before, w); why != "" {
+				lines := []string{"ledger: " + w.String()}
+				if before != nil {
+					lines = []string{"ledger: " + before.String(), "ledger: " + w.String()}
+					lines = append(lines, c.nodeTrace(before.Record.Node)...)
+				}
+				c.bad("ledger", s, append(lines, evidence(c.runs[s]...)...), "%s", why)
+			}
+		}
+	}
+}
+
+// illegal says why w must not follow before; empty: it may.
+func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
+	now := w.Record
+	switch {
+	case w.Gone:
+		return "a record was deleted"
+	case before == nil && now.State == job.Running && now.Attempt != 1:
+		return fmt.Sprintf("its first claim is attempt %d", now.Attempt)
+	case before == nil && (now.State == job.Succeeded || now.State == job.Retrying):
+		return fmt.Sprintf("it is %s, and nobody had claimed it", now.State)
+	case before == nil:
+		return ""
+	}
+	was := before.Record
+	switch {
+	case was.State.Final():
+		return fmt.Sprintf("its outcome %s was overwritten by %s", was.State, now.State)
+	case was.State == job.Running && now.Node != was.Node:
+		return c.takenOver(was, w)
+	case was.State == job.Running && now.State == job.Running && now.Attempt != was.Attempt:
+		return fmt.Sprintf("its owner claimed attempt %d although attempt %d had no end", now.Attempt, was.Attempt)
+	case was.State == job.Retrying && now.State == job.Running && now.Attempt != was.Attempt+1:
+		return fmt.Sprintf("attempt %d was claimed after attempt %d", now.Attempt, was.Attempt)
+	case was.State == job.Retrying && now.State == job.Succeeded:
+		return "it succeeded without a claim"
+	case now.Attempt < was.Attempt-1:
+		return fmt.Sprintf("its attempts went back from %d to %d", was.Attempt, now.Attempt)
+	}
+	return ""
+}
+
+// takenOver says why somebody else must not have written over a running slot.
+func (c *checker) takenOver(was job.Record, w LedgerWrite) string {
+	dead, ok := c.deadSince(was.Node)
+	switch {
+	case !ok:
+		return fmt.Sprintf("%s wrote it as %s over a claim of %s, which nobody had fenced and which had not stopped", w.Record.Node, w.Record.State, was.Node)
+	case dead.After(w.Time.Add(c.h.Skew)):
+		return fmt.Sprintf("%s wrote it as %s over a claim of %s, %v before that one was proved dead", w.Record.Node, w.Record.State, was.Node, dead.Sub(w.Time))
+	case w.Record.State == job.Running && w.Record.Attempt != was.Attempt+1:
+		return fmt.Sprintf("it was taken over as attempt %d after attempt %d", w.Record.Attempt, was.Attempt)
+	case w.Record.State == job.Succeeded, w.Record.State == job.Retrying:
+		return fmt.Sprintf("%s, which had no claim on it, recorded it as %s", w.Record.Node, w.Record.State)
+	}
+	return ""
+}
+
+// deadSince is when a node was proved dead, or had stopped by its own word.
+func (c *checker) deadSince(node string) (time.Time, bool) {
+	for _, w := range c.nodes[node] {
+		if w.Node.State != job.NodeAlive {
+			return w.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+func (c *checker) nodeTrace(node string) []string {
+	var lines []string
+	writes := c.nodes[node]
+	for _, w := range writes[max(0, len(writes)-3):] {
+		line := fmt.Sprintf("node %s: revision %d over %d at %s: %s", node, w.Seq, w.Last, stamp(w.Time), w.Node.State)
+		if w.Node.FencedBy != "" {
+			line += " by " + w.Node.FencedBy
+		}
+		lines = append(lines, line)
+	}
+	if lines == nil {
+		lines = []string{"node " + node + ": never seen"}
+	}
+	return lines
+}
+
+// checkClaims: no handler starts without a won claim, at the fence that the claim
+// was stored under, and fences grow.
+func (c *checker) checkClaims() {
+	fences := map[uint64]*run{}
+	for _, r := range c.all {
+		if other, ok := fences[r.fence]; ok {
+			c.bad("one fence, two starts", r.slot, evidence(other, r), "fence %d was given to two handlers", r.fence)
+		}
+		fences[r.fence] = r
+		claim, seen := c.bySeq[r.fence]
+		switch {
+		case seen && claim.Slot == r.slot && claim.Record.State == job.Running && claim.Record.Node == r.node && claim.Record.Attempt == r.attempt:
+			// A claim is won before its handler starts.
+			at, err := c.h.Broker.at(r.start)
+			if claim.Time.After(at.Add(err + c.h.Skew)) {
+				c.bad("start before the claim", r.slot, append(evidence(r), "ledger: "+claim.String()), "%s started %v before its claim was stored", r, claim.Time.Sub(at))
+			}
+		case seen:
+			c.bad("start without a claim", r.slot, append(evidence(r), "ledger: "+claim.String()), "%s started, and what is stored at revision %d is not its claim", r, r.fence)
+		case r.fence == 0 || !c.confirmed(r):
+			c.bad("start without a claim", r.slot, c.trace(r.slot), "%s started, and no claim of it was stored", r)
+		}
+	}
+	for s, runs := range c.runs {
+		for i := 1; i < len(runs); i++ {
+			if a, b := runs[i-1], runs[i]; (b.fence <= a.fence || b.attempt < a.attempt) && !c.claimedBeforeFreeze(b) {
+				c.bad("fence", s, evidence(a, b), "%s started after %s: fences have to grow, and attempts must not go back", b, a)
+			}
+		}
+	}
+}
+
+// confirmed reports whether a claim that was not seen as it was stored may have
+// been: what was stored later names it, or nothing was seen around it.
+func (c *checker) confirmed(r *run) bool {
+	for _, w := range c.writes[r.slot] {
+		for _, a := range w.Record.Attempts {
+			if a.Number == r.attempt && a.Node == r.node && (a.Fence == r.fence || a.Fence == 0) {
+				return true
+			}
+		}
+		if w.Last == r.fence {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,105 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// checkOverlaps: no more slots of a job run at once than its policy allows.
+func (c *checker) checkOverlaps() {
+	going := map[string][]*run{} // by job, in order of their starts
+	for _, r := range c.all {
+		most := c.cases[r.slot.Job].atMost()
+		if most == 0 || r.stop <= r.start {
+			continue
+		}
+		beside := slices.DeleteFunc(going[r.slot.Job], func(o *run) bool { return o.stop <= r.start })
+		going[r.slot.Job] = append(beside, r)
+		others := map[job.Slot]*run{}
+		for _, o := range beside {
+			if o.slot != r.slot {
+				others[o.slot] = o
+			}
+		}
+		if len(others) >= most {
+			runs := []*run{r}
+			for _, o := range others {
+				runs = append(runs, o)
+			}
+			c.bad("overlap", r.slot, evidence(runs...), "%s started while %d other slots of its job ran; its policy allows %d at once", r, len(others), most)
+		}
+	}
+}
+
+// checkLocks: a lock is never deleted; and where slots run in their order, none
+// gets a place before an older one that waits.
+func (c *checker) checkLocks() {
+	before := map[string]LockWrite{}
+	for _, w := range c.h.Locks {
+		if w.Gone {
+			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, stamp(w.Time))}, "a lock was deleted: a writer who slept may take away what was given to another since")
+			continue
+		}
+		last, seen := before[w.Lock.Job]
+		before[w.Lock.Job] = w
+		if k := c.cases[w.Lock.Job].Job; !seen || w.Last != last.Seq || k.Overlap != job.OverlapQueue && k.Concurrency == 0 {
+			continue
+		}
+		for _, h := range w.Lock.Holders {
+			if slices.ContainsFunc(last.Lock.Holders, func(o job.LockSlot) bool { return o.Slot == h.Slot }) {
+				continue
+			}
+			for _, waits := range w.Lock.Waiting {
+				if waits.At.Before(h.At) && slices.ContainsFunc(last.Lock.Waiting, func(o job.LockSlot) bool { return o.Slot == waits.Slot }) && !c.begun(h.Slot, w) {
+					c.bad("out of order", h.Slot, c.trace(h.Slot), "it was given a place while the older %s waited for one", waits.Slot)
+				}
+			}
+		}
+	}
+}
+
+// begun reports whether a slot had been claimed before: one that has lost its
+// place, with its lock, does not wait behind others again.
+func (c *checker) begun(s job.Slot, w LockWrite) bool {
+	writes := c.writes[s]
+	return len(writes) > 0 && writes[0].Record.State == job.Running && writes[0].Time.Before(w.Time)
+}
+
+// checkExplanation: a slot that was left out for another one says for which, and
+// that one was there.
+func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
+	text, _, ok := strings.Cut(strings.TrimPrefix(w.Record.Error, "slot "), " was in its way")
+	if w.Record.State == job.Cancelled {
+		text, ok = strings.CutPrefix(w.Record.Error, job.ErrReplaced.Error()+" by ")
+		text, _, _ = strings.Cut(text, ": ") // and what the handler says
+	}
+	other, err := job.ParseSlotID(text)
+	if !ok || err != nil {
+		c.bad("explanation", s, c.trace(s), "it is %s, and does not say for which slot", w.Record.State)
+		return
+	}
+	end, ended := c.finalOf(other)
+	switch first, published := c.first[other]; {
+	case !c.expected[other]:
+		c.bad("explanation", s, c.trace(s), "it is %s for %s, which does not exist", w.Record.State, other)
+	case !published || first.After(w.Time.Add(c.h.Skew)):
+		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s for %s, which was published later", w.Record.State, other)
+	case c.cases[s.Job].Job.Overlap == job.OverlapSkip && ended && end.Time.Before(c.first[s]):
+		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is skipped for %s, which had its outcome before this one was published", other)
+	case c.cases[s.Job].Job.Overlap != job.OverlapSkip && !other.At.After(s.At):
+		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s for %s, which is not newer", w.Record.State, other)
+	}
+}
+
+// finalOf is the first write of a slot's outcome that was seen.
+func (c *checker) finalOf(s job.Slot) (LedgerWrite, bool) {
+	for _, w := range c.writes[s] {
+		if w.Record.State.Final() {
+			return w, true
+		}
+	}
+	return LedgerWrite{}, false
+}

@@ -1,0 +1,135 @@
+package torture
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// simplyLate is how late a slot may be published without a catch-up policy being
+// asked.
+const simplyLate = time.Minute
+
+// checkPolicies: what was not run was left out for a reason that holds, and what
+// was run was allowed to.
+func (c *checker) checkPolicies() {
+	for _, s := range c.slots() {
+		w, ok := c.h.Records[s]
+		if !ok {
+			continue
+		}
+		k := c.cases[s.Job].Job
+		from, late := s.At, time.Duration(0)
+		if published, ok := c.first[s]; ok && s.Token == "" {
+			late = published.Sub(s.At)
+			if late > simplyLate {
+				from = published // a caught-up slot has its deadline from there
+			}
+		}
+		switch w.Record.State {
+		case job.Skipped, job.Cancelled:
+			c.checkExplanation(s, w)
+		case job.Missed:
+			if late < simplyLate-clockSlack-time.Second {
+				c.bad("missed", s, c.trace(s), "it was left out as missed, and had been published %v after its instant: %v are simply late", late, simplyLate)
+			}
+		case job.Expired:
+			if waited := w.Time.Sub(from); k.Deadline > 0 && waited < k.Deadline-clockSlack {
+				c.bad("expired", s, c.trace(s), "it was expired %v after it was due; its deadline is %v", waited, k.Deadline)
+			}
+		}
+		c.checkTimes(s, k, from)
+	}
+}
+
+// checkTimes holds the runs of a slot against its deadline and its timeout.
+func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
+	for _, r := range c.runs[s] {
+		// The deadline is for the decision: its write may be under way for longer.
+		if claim, ok := c.bySeq[r.fence]; ok && r.attempt == 1 && k.Deadline > 0 && len(claim.Record.Attempts) == 1 {
+			if waited := claim.Record.Attempts[0].Started.Sub(from); waited > k.Deadline+clockSlack {
+				c.bad("past its deadline", s, append(evidence(r), "ledger: "+claim.String()), "%s was claimed %v after it was due; its deadline is %v", r, waited, k.Deadline)
+			}
+		}
+		if ran := r.stop - r.start; k.Timeout > 0 && ran > k.Timeout+moment && !c.wasFrozen(r.process, r.stop) {
+			c.bad("past its timeout", s, evidence(r), "%s could act for %v; its timeout is %v", r, ran, k.Timeout)
+		}
+	}
+}
+
+// wasFrozen reports whether a process did not run shortly before a boot time.
+func (c *checker) wasFrozen(process string, at time.Duration) bool {
+	for _, p := range c.pauses[process] {
+		if p.From <= at && at <= p.Boot+10*time.Second {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMessages: every message of a slot is named after it, so that the stream
+// can fold the copies.
+func (c *checker) checkMessages() {
+	for _, w := range c.h.Slots {
+		id := w.Message.Slot.ID()
+		if w.ID != id && !strings.HasPrefix(w.ID, id+"/r") {
+			c.bad("message ID", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q", w.Seq, stamp(w.Time), w.ID)}, "its message has another ID, under which the stream folds nothing")
+		}
+		if s := w.Message.Slot; !c.expected[s] && !s.Range && !c.cases[s.Job].Triggered {
+			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan has")
+		}
+	}
+}
+
+// checkWatermark: it never goes back, and passes no slot that was not stored.
+func (c *checker) checkWatermark() {
+	for i, w := range c.h.Marks {
+		if i > 0 {
+			if before := c.h.Marks[i-1].Mark; w.Mark.Time.Before(before.Time) || w.Mark.Revision < before.Revision {
+				c.bad("watermark", job.Slot{}, nil, "it went back from %s (registry %d) to %s (registry %d), by %s",
+					before.Time.Format(time.RFC3339Nano), before.Revision, w.Mark.Time.Format(time.RFC3339Nano), w.Mark.Revision, w.Mark.Node)
+			}
+		}
+	}
+	// The slots in order, and for each the first watermark that passed it.
+	next := 0
+	for _, s := range c.slots() {
+		if s.Token != "" {
+			continue
+		}
+		for next < len(c.h.Marks) && c.h.Marks[next].Mark.Time.Before(s.At) {
+			next++
+		}
+		if next == len(c.h.Marks) {
+			return
+		}
+		mark := c.h.Marks[next]
+		if stored, ok := c.first[s]; ok && stored.After(mark.Time.Add(c.h.Skew)) {
+			c.bad("watermark before publish", s, []string{fmt.Sprintf("watermark %s written at %s by %s", mark.Mark.Time.UTC().Format(time.RFC3339Nano), stamp(mark.Time), mark.Mark.Node)},
+				"the watermark passed it %v before it was stored", stored.Sub(mark.Time))
+		}
+	}
+}
+
+// checkAcks: a message is answered for good only after its slot's outcome stands.
+func (c *checker) checkAcks() {
+	slots := map[uint64]job.Slot{}
+	for _, w := range c.h.Slots {
+		slots[w.Seq] = w.Message.Slot
+	}
+	for _, a := range c.h.Acks {
+		s, ok := slots[a.Seq]
+		if !ok {
+			continue
+		}
+		at, err := c.h.Broker.at(a.Boot)
+		w, ok := c.finalOf(s)
+		if !ok {
+			c.bad("acked too early", s, c.trace(s), "its message %d was acked at %s, and it has no outcome", a.Seq, stamp(at))
+		} else if early := w.Time.Sub(at); early > err+c.h.Skew+time.Millisecond {
+			c.bad("acked too early", s, c.trace(s), "its message %d was acked %v before its outcome was recorded", a.Seq, early)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package torture
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// checkRuns: attempts are counted, ended ones stay ended, and while its owner
+// lives nobody else runs a slot.
+func (c *checker) checkRuns() {
+	for s, runs := range c.runs {
+		k := c.cases[s.Job]
+		attempts := k.Job.WithDefaults().Retry.Attempts
+		if !c.expected[s] && !k.Triggered {
+			c.bad("unexpected", s, evidence(runs...), "a handler was started for a slot that no plan has")
+		}
+		for _, r := range runs {
+			if r.attempt > attempts {
+				c.bad("too many attempts", s, evidence(r), "%s started; the job has %d", r, attempts)
+			}
+		}
+		if n := len(runs); n > attempts {
+			c.bad("too many attempts", s, evidence(runs...), "it was started %d times; the job allows %d", n, attempts)
+		}
+		if w, ok := c.h.Records[s]; ok && w.Record.Attempt > attempts {
+			c.bad("too many attempts", s, evidence(runs...), "its record counts %d attempts; the job allows %d", w.Record.Attempt, attempts)
+		}
+		for i, r := range runs {
+			c.checkAlone(runs[:i], r)
+			c.checkPunctual(r)
+		}
+	}
+}
+
+// checkAlone: r runs beside none of the slot's earlier runs, and after none that
+// was recorded as the last.
+func (c *checker) checkAlone(earlier []*run, r *run) {
+	for _, other := range earlier {
+		if over := other.stop - r.start; over > 0 && r.stop > r.start && !c.finishes(r) {
+			lines := append(evidence(other, r), c.nodeTrace(other.node)...)
+			c.bad("two at once", r.slot, lines, "%s started %v before %s could act no more", r, over, other)
+		}
+		if other.ended && other.result == resultPermanent && c.recorded(other) {
+			c.bad("after a permanent error", r.slot, evidence(other, r), "%s started although %s had failed for good", r, other)
+		}
+	}
+}
+
+// finishes reports whether the job's handlers may go on when the lease is lost.
+func (c *checker) finishes(r *run) bool {
+	return c.cases[r.slot.Job].Job.OnLeaseLost == job.LeaseLostFinish
+}
+
+// recorded reports whether the end of a run was written down at its claim.
+func (c *checker) recorded(r *run) bool {
+	return slices.ContainsFunc(c.writes[r.slot], func(w LedgerWrite) bool {
+		return w.Last == r.fence && w.Record.Node == r.node && w.Record.State != job.Running
+	})
+}
+
+// checkPunctual: no run starts before its slot's instant, or before its retry is
+// due, or in the name of a node that is dead.
+func (c *checker) checkPunctual(r *run) {
+	at, err := c.h.Broker.at(r.start)
+	if early := r.slot.At.Sub(at); !r.slot.At.IsZero() && early > clockSlack+err {
+		c.bad("early", r.slot, evidence(r), "%s started %v before its instant, by the broker's clock", r, early)
+	}
+	if claim, ok := c.bySeq[r.fence]; ok {
+		if before, ok := c.bySeq[claim.Last]; ok && before.Slot == r.slot && before.Record.State == job.Retrying {
+			if early := before.Record.RetryAt.Sub(at); early > clockSlack+err {
+				c.bad("retry too early", r.slot, append(evidence(r), "ledger: "+before.String()), "%s started %v before its retry was due", r, early)
+			}
+		}
+	}
+	dead, ok := c.deadSince(r.node)
+	if !ok {
+		return
+	}
+	end, err := c.h.Broker.boot(dead)
+	slack := err + c.h.Skew
+	switch {
+	case r.start > end+slack && !c.claimedBeforeFreeze(r):
+		c.bad("started after death", r.slot, append(evidence(r), c.nodeTrace(r.node)...), "%s started %v after its node was proved dead", r, r.start-end)
+	case r.start <= end && r.stop > end+slack && !c.finishes(r):
+		c.bad("outlived the lease", r.slot, append(evidence(r), c.nodeTrace(r.node)...), "%s could act for %v after its node was proved dead", r, r.stop-end)
+	}
+}
+
+// claimedBeforeFreeze reports whether a process was frozen between a claim and the
+// start, and noticed at once that it was too late.
+func (c *checker) claimedBeforeFreeze(r *run) bool {
+	froze, ok := c.frozenSince(r.process, r.start)
+	claim, seen := c.bySeq[r.fence]
+	if !ok || !seen || r.stop-r.start > moment {
+		return false
+	}
+	at, err := c.h.Broker.at(froze)
+	return !claim.Time.After(at.Add(err + c.h.Skew + 50*time.Millisecond)) // the watch looks every 20 ms
+}
+
+// checkNodes: a node is fenced only after a whole lease of silence, and says
+// nothing afterwards.
+func (c *checker) checkNodes() {
+	for name, writes := range c.nodes {
+		for i, w := range writes {
+			if i == 0 {
+				continue
+			}
+			before := writes[i-1]
+			switch {
+			case before.Node.State != job.NodeAlive && w.Node.State == job.NodeAlive:
+				c.bad("back from death", job.Slot{}, c.nodeTrace(name), "node %s was %s, and then wrote a heartbeat", name, before.Node.State)
+			case w.Node.State == job.NodeFenced && before.Node.State == job.NodeAlive && w.Last == before.Seq &&
+				w.Time.Sub(before.Time) < c.h.Lease-c.h.Skew:
+				c.bad("fenced alive", job.Slot{}, c.nodeTrace(name), "node %s was fenced %v after its last heartbeat; the lease is %v", name, w.Time.Sub(before.Time), c.h.Lease)
+			}
+		}
+	}
+}

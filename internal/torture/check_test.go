@@ -1,0 +1,392 @@
+package torture
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+var a0 = slotOf("a", 0)
+
+// taken is a slot whose first owner x is frozen in the middle, fenced, and loses
+// it to y; x wakes at woke.
+func (s *story) taken(slot job.Slot, woke float64) {
+	s.publish(slot, 0)
+	s.claim(slot, "x", 0.01)
+	s.line(lineStart, slot, 0.02)
+	i := len(s.h.Lines) - 1
+	s.node("x", job.NodeFenced, 4)
+	s.claim(slot, "y", 4.1)
+	s.line(lineStart, slot, 4.11)
+	s.line(lineEnd, slot, 9, resultOK)
+	s.end(slot, job.Succeeded, "", 9.1)
+	s.ack(slot, 9.2)
+	s.pause("x.1", 0.5, woke)
+	s.again(i, lineCancel, "", woke+0.05)
+	s.again(i, lineEnd, resultError, woke+0.06)
+}
+
+func TestHistoriesThatKeepThePromise(t *testing.T) {
+	t.Parallel()
+	for name, tell := range map[string]func(*story){
+		"the usual way": func(*story) {},
+		"a frozen owner learns of its end when it wakes": func(s *story) { s.taken(a0, 6) },
+		"an owner is killed in the middle": func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.line(lineStart, a0, 0.02)
+			s.h.Deaths["x.1"] = storyBoot + seconds(1)
+			s.node("x", job.NodeFenced, 4)
+			s.claim(a0, "y", 4.1)
+			s.line(lineStart, a0, 4.11)
+			s.line(lineEnd, a0, 5, resultOK)
+			s.end(a0, job.Succeeded, "", 5.1)
+		},
+		"an attempt fails and is retried": func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.line(lineStart, a0, 0.02)
+			s.line(lineEnd, a0, 0.1, resultError)
+			s.end(a0, job.Retrying, "failed", 0.11)
+			s.claim(a0, "y", 0.3)
+			s.line(lineStart, a0, 0.31)
+			s.line(lineEnd, a0, 0.4, resultOK)
+			s.end(a0, job.Succeeded, "", 0.41)
+			s.ack(a0, 0.42)
+		},
+		"a handler that may finish runs beside the next": func(s *story) {
+			f := slotOf("finish", 0)
+			s.publish(f, 0)
+			s.claim(f, "x", 0.01)
+			s.line(lineStart, f, 0.02)
+			i := len(s.h.Lines) - 1
+			s.node("x", job.NodeFenced, 4)
+			s.claim(f, "y", 4.1)
+			s.line(lineStart, f, 4.11)
+			s.again(i, lineEnd, resultOK, 5)
+			s.line(lineEnd, f, 9, resultOK)
+			s.end(f, job.Succeeded, "", 9.1)
+		},
+		"frozen between the claim and the start": func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.line(lineStart, a0, 6.1)
+			i := len(s.h.Lines) - 1
+			s.node("x", job.NodeFenced, 4)
+			s.claim(a0, "y", 4.1)
+			s.line(lineStart, a0, 4.11)
+			s.line(lineEnd, a0, 5, resultOK)
+			s.end(a0, job.Succeeded, "", 5.1)
+			s.pause("x.1", 0.015, 6.05)
+			s.again(i, lineCancel, "", 6.15)
+			s.again(i, lineEnd, resultError, 6.16)
+		},
+		"a slot is left out for one that runs": func(s *story) {
+			first, second := slotOf("skip", 0), slotOf("skip", 10)
+			s.publish(first, 0)
+			s.claim(first, "x", 0.01)
+			s.line(lineStart, first, 0.02)
+			s.publish(second, 10)
+			s.write(job.Record{Slot: second, State: job.Skipped, Node: "y", Error: "slot " + first.ID() + " was in its way (overlap: skip)"}, 10.1)
+			s.line(lineEnd, first, 11, resultOK)
+			s.end(first, job.Succeeded, "", 11.1)
+		},
+		"writes that were not heard of": func(s *story) {
+			s.runs(a0, 0)
+			s.h.Ledger = nil
+		},
+		"a trigger that was answered": func(s *story) {
+			asked := job.Slot{Job: "asked", Token: "key-1"}
+			s.runs(asked, 3)
+			s.h.Lines = append(s.h.Lines, Line{What: lineOrder, Slot: asked.ID()})
+		},
+		"published so late that the policy leaves it out": func(s *story) {
+			late := slotOf("late", 0)
+			s.publish(late, 70)
+			s.write(job.Record{Slot: late, State: job.Missed, Node: "x"}, 70.1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStory()
+			tell(s)
+			violations, _ := Check(s.rest())
+			for _, v := range violations {
+				t.Errorf("%s %s: %s\n\t%s", v.Rule, v.Slot, v.Detail, strings.Join(v.Evidence, "\n\t"))
+			}
+		})
+	}
+}
+
+// broken is a way to break the promise, and what has to be said of it.
+type broken struct {
+	rule string
+	tell func(*story)
+}
+
+func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
+	t.Parallel()
+	rules := map[string]bool{}
+	for name, b := range map[string]broken{
+		"a slot is lost": {"missing", func(s *story) { s.publish(a0, 0) }},
+		"a slot has no end": {"unfinished", func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+		}},
+		"a slot fails that must not": {"outcome", func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.line(lineStart, a0, 0.02)
+			s.line(lineEnd, a0, 0.1, resultError)
+			s.end(a0, job.Failed, "failed", 0.2)
+		}},
+		"success without a run": {"success without a run", func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.end(a0, job.Succeeded, "", 0.2)
+		}},
+		"success of a handler that failed": {"success without a run", func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.line(lineStart, a0, 0.02)
+			s.line(lineEnd, a0, 0.1, resultError)
+			s.end(a0, job.Succeeded, "", 0.2)
+		}},
+		"a run after success": {"ran after success", func(s *story) {
+			s.runs(a0, 0)
+			s.h.Lines = append(s.h.Lines, Line{What: lineStart, Process: "y.1", Slot: a0.ID(), Attempt: 2, Fence: 999, Node: "y", Boot: storyBoot + seconds(3)})
+		}},
+		"two successes": {"two successes", func(s *story) {
+			s.runs(a0, 0)
+			s.claim(a0, "y", 3)
+			s.line(lineStart, a0, 3.1)
+			s.line(lineEnd, a0, 3.2, resultOK)
+			s.end(a0, job.Succeeded, "", 3.3)
+		}},
+		"a slot that nobody planned": {"unexpected", func(s *story) { s.runs(slotOf("a", 5), 5) }},
+		"an outcome is overwritten": {"ledger", func(s *story) {
+			s.runs(a0, 0)
+			s.end(a0, job.Succeeded, "", 3)
+		}},
+		"a zombie completes over the new owner": {"ledger", func(s *story) {
+			s.taken(a0, 20)
+			s.h.Ledger = s.h.Ledger[:len(s.h.Ledger)-1]
+			r := s.h.Ledger[len(s.h.Ledger)-1]
+			s.last[a0.ID()] = r.Seq
+			zombie := r.Record
+			zombie.Node, zombie.Attempt, zombie.State = "x", 1, job.Succeeded
+			s.write(zombie, 5)
+		}},
+		"a takeover without a fence": {"ledger", func(s *story) {
+			s.taken(a0, 20)
+			s.h.Nodes = s.h.Nodes[:3]
+		}},
+		"a takeover before the fence": {"ledger", func(s *story) {
+			s.taken(a0, 20)
+			s.h.Nodes[3].Time = at(4.2)
+		}},
+		"a record is deleted": {"ledger", func(s *story) {
+			s.runs(a0, 0)
+			s.h.Ledger[len(s.h.Ledger)-1].Gone = true
+		}},
+		"success without a claim": {"ledger", func(s *story) {
+			s.publish(a0, 0)
+			s.end(a0, job.Retrying, "", 0)
+		}},
+		"an attempt is skipped": {"ledger", func(s *story) {
+			s.publish(a0, 0)
+			s.write(job.Record{Slot: a0, State: job.Running, Node: "x", Attempt: 2}, 0.1)
+		}},
+		"a start without a claim": {"start without a claim", func(s *story) {
+			s.runs(a0, 0)
+			s.h.Lines[0].Fence, s.h.Lines[1].Fence = 0, 0
+		}},
+		"a start at somebody else's claim": {"start without a claim", func(s *story) {
+			s.taken(a0, 20)
+			s.h.Lines = append(s.h.Lines, Line{What: lineStart, Process: "z.1", Slot: a0.ID(), Attempt: 1, Fence: s.h.Ledger[0].Seq, Node: "z", Boot: storyBoot + seconds(0.3)})
+		}},
+		"a start before the claim is stored": {"start before the claim", func(s *story) {
+			s.runs(a0, 0)
+			s.h.Lines[0].Boot = storyBoot + seconds(0.001)
+		}},
+		"one claim starts two handlers": {"one fence, two starts", func(s *story) {
+			s.runs(a0, 0)
+			l := s.h.Lines[0]
+			l.Process, l.Boot = "x.2", l.Boot+time.Second
+			s.h.Lines = append(s.h.Lines, l)
+		}},
+		"one claim starts a handler twice": {"started twice", func(s *story) {
+			s.runs(a0, 0)
+			s.again(0, lineStart, "", 3)
+		}},
+		"fences go back": {"fence", func(s *story) {
+			s.taken(a0, 20)
+			s.h.Lines[1].Fence, s.h.Lines[2].Fence = 1, 1
+		}},
+		"an end without a start": {"record", func(s *story) {
+			s.runs(a0, 0)
+			s.h.Lines = s.h.Lines[1:]
+		}},
+		"a second attempt of a job with one": {"too many attempts", func(s *story) {
+			once := slotOf("once", 0)
+			s.taken(once, 20)
+		}},
+		"two at once": {"two at once", func(s *story) {
+			s.taken(a0, 6)
+			s.h.Lines = s.h.Lines[:3] // it was never frozen, and never told
+			s.again(0, lineEnd, resultOK, 6)
+		}},
+		"a frozen owner goes on for long after it wakes": {"two at once", func(s *story) {
+			s.taken(a0, 6)
+			n := len(s.h.Lines)
+			s.h.Lines[n-2].Boot += 2 * time.Second
+			s.h.Lines[n-1].Boot += 2 * time.Second
+		}},
+		"a handler outlives the lease": {"outlived the lease", func(s *story) {
+			s.taken(a0, 6)
+			s.h.Lines = s.h.Lines[:3]
+			s.again(0, lineCancel, "", 4.05)
+		}},
+		"a dead node starts something": {"started after death", func(s *story) {
+			s.publish(a0, 0)
+			s.node("x", job.NodeFenced, 4)
+			s.claim(a0, "x", 5)
+			s.line(lineStart, a0, 5.1)
+			s.line(lineEnd, a0, 5.2, resultOK)
+			s.end(a0, job.Succeeded, "", 5.3)
+		}},
+		"a dead node comes back": {"back from death", func(s *story) {
+			s.node("x", job.NodeFenced, 4)
+			s.beat("x", 5)
+		}},
+		"a living node is fenced": {"fenced alive", func(s *story) {
+			s.beat("x", 3)
+			s.node("x", job.NodeFenced, 4)
+		}},
+		"after a permanent error": {"after a permanent error", func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.line(lineStart, a0, 0.02)
+			s.line(lineEnd, a0, 0.1, resultPermanent)
+			s.end(a0, job.Retrying, "failed", 0.11)
+			s.claim(a0, "y", 0.3)
+			s.line(lineStart, a0, 0.31)
+		}},
+		"too early": {"early", func(s *story) { s.runs(a0, -2) }},
+		"a retry too early": {"retry too early", func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.01)
+			s.line(lineStart, a0, 0.02)
+			s.line(lineEnd, a0, 0.1, resultError)
+			s.end(a0, job.Retrying, "failed", 3)
+			s.h.Ledger[len(s.h.Ledger)-1].Time = at(0.11)
+			s.claim(a0, "y", 0.3)
+			s.line(lineStart, a0, 0.31)
+		}},
+		"two slots of a job that takes one at a time": {"overlap", func(s *story) {
+			first, second := slotOf("skip", 0), slotOf("skip", 10)
+			s.publish(first, 0)
+			s.claim(first, "x", 0.01)
+			s.line(lineStart, first, 0.02)
+			s.runs(second, 10)
+			s.line(lineEnd, first, 12, resultOK)
+			s.end(first, job.Succeeded, "", 12.1)
+		}},
+		"a lock is deleted": {"lock", func(s *story) {
+			s.h.Locks = append(s.h.Locks, LockWrite{Seq: 900, Gone: true})
+		}},
+		"a newer slot goes before an older one": {"out of order", func(s *story) {
+			first, second := slotOf("line", 0), slotOf("line", 10)
+			s.lock("line", 10.001, nil, []job.Slot{first})
+			s.lock("line", 10.002, []job.Slot{second}, []job.Slot{first})
+		}},
+		"a skipped slot does not say why": {"explanation", func(s *story) {
+			s.publish(slotOf("skip", 10), 10)
+			s.write(job.Record{Slot: slotOf("skip", 10), State: job.Skipped, Node: "y", Error: "no idea"}, 10.1)
+		}},
+		"a slot is skipped for one that had ended": {"explanation", func(s *story) {
+			first, second := slotOf("skip", 0), slotOf("skip", 10)
+			s.runs(first, 0)
+			s.publish(second, 10)
+			s.write(job.Record{Slot: second, State: job.Skipped, Node: "y", Error: "slot " + first.ID() + " was in its way (overlap: skip)"}, 10.1)
+		}},
+		"a slot is cancelled for an older one": {"explanation", func(s *story) {
+			first, second := slotOf("newer", 0), slotOf("newer", 10)
+			s.runs(first, 0)
+			s.publish(second, 10)
+			s.write(job.Record{Slot: second, State: job.Cancelled, Node: "y", Error: job.ReplacedBy(first).Error()}, 10.1)
+		}},
+		"missed although published in time": {"missed", func(s *story) {
+			late := slotOf("late", 0)
+			s.publish(late, 1)
+			s.write(job.Record{Slot: late, State: job.Missed, Node: "x"}, 1.1)
+		}},
+		"expired before its deadline": {"expired", func(s *story) {
+			quick := slotOf("quick", 0)
+			s.publish(quick, 0)
+			s.write(job.Record{Slot: quick, State: job.Expired, Node: "x"}, 1)
+		}},
+		"claimed past its deadline": {"past its deadline", func(s *story) {
+			quick := slotOf("quick", 0)
+			s.publish(quick, 0)
+			s.claim(quick, "x", 5)
+			s.line(lineStart, quick, 5.1)
+			s.line(lineEnd, quick, 5.2, resultOK)
+			s.end(quick, job.Succeeded, "", 5.3)
+		}},
+		"past its timeout": {"past its timeout", func(s *story) {
+			quick := slotOf("quick", 0)
+			s.publish(quick, 0)
+			s.claim(quick, "x", 0.1)
+			s.line(lineStart, quick, 0.2)
+			s.line(lineEnd, quick, 3, resultOK)
+			s.end(quick, job.Succeeded, "", 3.1)
+		}},
+		"published under another ID": {"message ID", func(s *story) {
+			s.runs(a0, 0)
+			s.publish(a0, 0.1)
+			s.h.Slots[len(s.h.Slots)-1].ID = "a-once-more"
+		}},
+		"the watermark goes back": {"watermark", func(s *story) {
+			s.watermark(-1, -1)
+			s.watermark(-5, 0)
+		}},
+		"the watermark passes what is not stored": {"watermark before publish", func(s *story) {
+			s.watermark(0, 0.5)
+			s.runs(a0, 1)
+		}},
+		"an ack before the outcome": {"acked too early", func(s *story) {
+			s.runs(a0, 0)
+			s.h.Acks[0].Boot = storyBoot + seconds(0.3)
+		}},
+		"an ack without an outcome": {"acked too early", func(s *story) {
+			s.publish(a0, 0)
+			s.claim(a0, "x", 0.1)
+			s.ack(a0, 0.3)
+		}},
+		"a trigger is lost": {"missing", func(s *story) {
+			s.h.Lines = append(s.h.Lines, Line{What: lineOrder, Slot: "asked:@key-1"})
+		}},
+	} {
+		rules[b.rule] = true
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStory()
+			b.tell(s)
+			violations, _ := Check(s.rest())
+			for _, v := range violations {
+				if v.Rule == b.rule && v.Detail != "" {
+					return
+				}
+			}
+			t.Errorf("want a violation of %q, got %+v", b.rule, violations)
+		})
+	}
+	for _, rule := range rulesOf(t, "check*.go", "runs.go") {
+		if !rules[rule] {
+			t.Errorf("no history here breaks the rule %q", rule)
+		}
+	}
+}

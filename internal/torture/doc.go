@@ -1,0 +1,71 @@
+// Package torture breaks a fleet in every way it can, and checks that the promise
+// holds.
+//
+// # What it does
+//
+//	plan     what goes wrong, when, drawn from a seed
+//	jobs     the table of jobs: a policy each, what its handler does, what may
+//	         become of its slots
+//	fleet    workers and producers, processes that are this very program
+//	brokers  servers of its own, one process each, if it was given none
+//	proxy    between each process and the servers, to cut, slow, lose, hold back
+//	faults   carries the plan out
+//	record   what handlers write down: every start, every end
+//	witness  every write that the broker stores, as it tells of it
+//	check    the promise, held against all of that: pure
+//
+// # Whom it believes
+//
+// Not the code under test, where there is another witness. Which slots exist is
+// arithmetic on the periods of the table. That a handler ran, when, and at which
+// fence, is in the record, which handlers append to files: a line is one write, so
+// a KILL loses none. All processes are on one machine and read one clock (boot),
+// so their times can be compared, however wrong the clocks are that the code under
+// test is given. That a claim was won, and over what, is told by the broker: its
+// streams republish each write with its sequence, its time and the sequence that
+// it replaced. The broker's time is asked of the broker, by this process.
+//
+// A handler's run ends, for the check, when it returns or when its context ends: a
+// handler that is told to stop has been told. A process that was frozen learns of
+// it when it wakes; the promise says that it may act until then. So each process
+// writes down when it did not run, and a run that ends in the moment after its
+// process woke counts as ended when it was frozen. The same holds for a process
+// that a busy machine has starved.
+//
+// # Decisions
+//
+// Handlers are functions of this program, not commands: panics, permanent errors
+// and ends of contexts are part of what is tested, and a command's end would be
+// seen through the guard only.
+//
+// The proxy is told by the client's dialer where to connect to. Rejected: a URL of
+// the proxy's in place of the servers', around which a client goes as soon as it
+// learns of the other servers, and which no TLS certificate names.
+//
+// Some faults look at what they break: a connection is cut just before, or just
+// after, a write to the ledger, the nodes, the watermark or the slots goes out. An
+// order of two steps that is wrong shows when something happens between them, and
+// by chance it seldom does. With TLS the proxy cannot see writes, and waits in
+// vain.
+//
+// Each process has a lane of faults of its own, so that the same seed plans the
+// same faults however long each of them takes to carry out. What comes of them also
+// depends on the machine.
+//
+// Servers are killed one at a time, and the next one when every stream is on all
+// of them again: what is acknowledged stands on two of three, and nothing more is
+// promised. They are never frozen: a leader that wakes may answer from its past,
+// and that would be a test of the engine.
+//
+// A run must have seen a takeover, a completion that was refused, and a message
+// that came again for a slot that somebody had. One worker sleeps through its lease
+// in the middle of a handler first of all, so that short runs have, too.
+//
+// # What it does not notice
+//
+// What a broker does that loses acknowledged writes together with their witnesses.
+// A nonce that is ignored after a timeout: the worker takes its own write for
+// another's, and the slot comes again, which is allowed. Reads that nobody acts
+// upon. A rule that is broken by less than the clocks are certain of (300 ms for
+// what a node judges by its own clock).
+package torture

@@ -1,0 +1,189 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// member is one process of the fleet, over all its lives.
+type member struct {
+	t     *torture
+	index int
+	name  string
+	proxy *proxy
+
+	mu   sync.Mutex
+	life int
+	now  *process // nil: it is meant to be away
+
+	// Of its file of the record: how far it was read, and how many handlers of
+	// the current life have started and not ended.
+	read    int64
+	running int
+}
+
+func (t *torture) newMember(i int) (*member, error) {
+	name := fmt.Sprintf("w%d", i+1)
+	if i >= t.shape.Workers {
+		name = fmt.Sprintf("p%d", i-t.shape.Workers+1)
+	}
+	p, err := newProxy()
+	if err != nil {
+		return nil, err
+	}
+	return &member{t: t, index: i, name: name, proxy: p}, nil
+}
+
+func (m *member) record() string { return filepath.Join(m.t.dir, m.name+".jsonl") }
+
+// begin starts its next life.
+func (m *member) begin() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.life++
+	t := m.t
+	spec := NodeSpec{
+		Process: fmt.Sprintf("%s.%d", m.name, m.life), Host: m.name,
+		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
+		From: t.fromBoot, Duration: t.cfg.Duration,
+		Produce: t.shape.publishes(m.index), Work: m.index < t.shape.Workers,
+		Record: m.record(), Proxy: m.proxy.address(), ClockOffset: t.shape.offset(m.index, m.life),
+		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	p, err := t.start(spec.Process, NodeCommand, string(data))
+	if err != nil {
+		return err
+	}
+	m.now, m.running = p, 0
+	go m.watch(p)
+	return nil
+}
+
+// watch waits for the end of a life. One that nobody asked for is looked into, and
+// the next one begun.
+func (m *member) watch(p *process) {
+	<-p.gone
+	m.t.deaths.note(p)
+	m.mu.Lock()
+	meant := m.now != p
+	if !meant {
+		m.now = nil
+	}
+	m.mu.Unlock()
+	if meant {
+		return
+	}
+	if p.cmd.ProcessState.ExitCode() != diedByItself {
+		m.t.found(Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended by itself: %s", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+	} else {
+		m.t.count("died in a handler")
+	}
+	if sleep(m.t.fleetCtx, time.Second) {
+		m.again()
+	}
+}
+
+// again begins the next life, unless there is one.
+func (m *member) again() {
+	m.mu.Lock()
+	there := m.now != nil
+	m.mu.Unlock()
+	if there || m.t.fleetCtx.Err() != nil {
+		return
+	}
+	if err := m.begin(); err != nil {
+		m.t.fail(err)
+	}
+}
+
+// take takes the current life away from watch: its end is meant.
+func (m *member) take() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.now
+	m.now = nil
+	return p
+}
+
+func (m *member) kill() {
+	if p := m.take(); p != nil {
+		p.kill()
+	}
+}
+
+// stuckAfter is how long a process may take to end after a TERM: its handlers'
+// grace, the time that a handler has to return, its last word, and a machine that
+// has much to do.
+const stuckAfter = grace + 5*time.Second + 2*time.Second + 15*time.Second
+
+// term asks it to end, and sees to it that it does.
+func (m *member) term() {
+	p := m.take()
+	if p == nil {
+		return
+	}
+	p.signal(termSignal)
+	select {
+	case <-p.gone:
+	case <-time.After(stuckAfter):
+		m.t.found(Violation{Rule: "stuck", Detail: fmt.Sprintf("process %s did not end within %v of a TERM", p.name, stuckAfter), Evidence: []string{p.lastWords()}})
+		p.kill()
+		return
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself {
+		m.t.found(Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+	}
+}
+
+// hold stops it; the returned function lets it go on.
+func (m *member) hold() func() {
+	m.mu.Lock()
+	p := m.now
+	m.mu.Unlock()
+	if p == nil {
+		return func() {}
+	}
+	p.signal(stopSignal)
+	return func() { p.signal(contSignal) }
+}
+
+// busy reports whether a handler of it runs that has a while to go.
+func (m *member) busy() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lines, read, err := readLines(m.record(), m.read)
+	if err != nil {
+		return false // the check will say so
+	}
+	m.read = read
+	for _, l := range lines {
+		switch {
+		case m.now == nil || l.Process != m.now.name:
+		case l.What == lineStart:
+			m.running++
+		case l.What == lineEnd:
+			m.running--
+		}
+	}
+	return m.running > 0
+}
+
+// untilBusy waits for the middle of a handler, not for ever.
+func (m *member) untilBusy(ctx context.Context) {
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		if m.busy() {
+			return
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return
+		}
+	}
+}

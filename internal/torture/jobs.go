@@ -1,0 +1,193 @@
+package torture
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Case is one job under torture: a policy, what its handler does, and what may
+// become of its slots.
+type Case struct {
+	Job job.Job
+
+	// Every is the job's period, in whole seconds since 1970: which slots exist is
+	// computed from it alone, not by the code that is under test.
+	Every time.Duration
+
+	// Act is what an attempt does.
+	Act func(r *rand.Rand, attempt int) Act
+
+	// Outcomes are those that a slot may have.
+	Outcomes []job.State
+
+	// Triggered says that the job has no plan: every process of the fleet triggers
+	// it, all with the same keys, one every Every.
+	Triggered bool
+}
+
+// atMost is how many slots of the job may run at once. Zero: any number.
+func (c Case) atMost() int {
+	if !c.Job.Guarded() {
+		return 0
+	}
+	return c.Job.Places()
+}
+
+// Act is what one attempt of a handler does: it works, until its context ends,
+// and returns with a result.
+type Act struct {
+	Work   time.Duration
+	Result string
+}
+
+const (
+	// ample attempts are never spent by faults.
+	ample = 1000
+
+	soon = 200 * time.Millisecond // a backoff
+)
+
+// Cases is the table of jobs. lease scales what has to be longer or shorter than
+// it.
+func Cases(lease time.Duration) []Case {
+	works := func(least, most time.Duration) func(*rand.Rand, int) Act {
+		return func(r *rand.Rand, _ int) Act { return Act{between(r, least, most), resultOK} }
+	}
+	short := works(0, 300*time.Millisecond)
+	long := works(lease/4, 2*lease) // to be taken over, often twice
+	patient := job.Retry{Attempts: ample, Backoff: soon, MaxBackoff: 2 * time.Second}
+	all := job.CatchUp{Policy: job.CatchUpAll}
+	const slow = "slow" // a queue of its own, so that long runs leave places to short ones
+
+	cases := []Case{
+		{
+			Job:   job.Job{Name: "steady", Retry: patient, CatchUp: all},
+			Every: time.Second, Act: short, Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "long", Queue: slow, Retry: patient, CatchUp: all},
+			Every: wholeSeconds(lease / 5), Act: long, Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "flaky", Retry: patient, CatchUp: all},
+			Every: 2 * time.Second, Outcomes: succeeds,
+			Act: func(r *rand.Rand, _ int) Act {
+				results := []string{resultOK, resultOK, resultOK, resultError, resultLater, resultPanic}
+				return Act{between(r, 0, 200*time.Millisecond), results[r.IntN(len(results))]}
+			},
+		}, {
+			Job:   job.Job{Name: "once", Queue: slow, Retry: job.Retry{Attempts: 1}, CatchUp: all},
+			Every: 2 * time.Second, Outcomes: []job.State{job.Succeeded, job.Failed},
+			Act: works(0, lease),
+		}, {
+			Job:   job.Job{Name: "thrice", Retry: job.Retry{Attempts: 3, Backoff: soon}, CatchUp: all},
+			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Failed},
+			Act: func(r *rand.Rand, _ int) Act {
+				return Act{between(r, 0, lease/2), []string{resultOK, resultError, resultLater}[r.IntN(3)]}
+			},
+		}, {
+			Job:   job.Job{Name: "permanent", Retry: patient, CatchUp: all},
+			Every: 5 * time.Second, Outcomes: fails,
+			Act: func(r *rand.Rand, _ int) Act {
+				return Act{between(r, 0, 200*time.Millisecond), []string{resultPermanent, resultError}[r.IntN(2)]}
+			},
+		}, {
+			Job:   job.Job{Name: "panics", Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
+			Every: 5 * time.Second, Outcomes: fails,
+			Act: func(*rand.Rand, int) Act { return Act{0, resultPanic} },
+		}, {
+			Job:   job.Job{Name: "dies", Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
+			Every: 47 * time.Second, Outcomes: fails,
+			Act: func(r *rand.Rand, _ int) Act { return Act{between(r, 0, time.Second), resultDie} },
+		}, {
+			Job:   job.Job{Name: "timeout", Timeout: time.Second, Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
+			Every: 5 * time.Second, Outcomes: fails,
+			Act: func(*rand.Rand, int) Act { return Act{time.Hour, resultOK} },
+		}, {
+			Job:   job.Job{Name: "deadline", Deadline: 2 * time.Second, Retry: patient, CatchUp: all},
+			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Expired}, Act: short,
+		}, {
+			Job:   job.Job{Name: "newest", Retry: patient, CatchUp: job.CatchUp{Policy: job.CatchUpLatest}},
+			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Missed}, Act: short,
+		}, {
+			Job:   job.Job{Name: "none", Retry: patient, CatchUp: job.CatchUp{Policy: job.CatchUpNone}},
+			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Missed}, Act: short,
+		}, {
+			Job:   job.Job{Name: "cron", Schedule: "*/5 * * * * *", Timezone: "Europe/Berlin", Retry: patient, CatchUp: all},
+			Every: 5 * time.Second, Act: short, Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "skip", Overlap: job.OverlapSkip, Retry: patient, CatchUp: all},
+			Every: 2 * time.Second, Act: works(0, 3*time.Second), Outcomes: []job.State{job.Succeeded, job.Skipped},
+		}, {
+			Job:   job.Job{Name: "queue", Overlap: job.OverlapQueue, Retry: patient, CatchUp: all},
+			Every: 4 * time.Second, Act: works(0, 2*time.Second), Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "latest", Overlap: job.OverlapLatest, Retry: patient, CatchUp: all},
+			Every: 2 * time.Second, Act: works(0, 4*time.Second), Outcomes: []job.State{job.Succeeded, job.Skipped},
+		}, {
+			Job:   job.Job{Name: "replace", Overlap: job.OverlapReplace, Retry: patient, CatchUp: all},
+			Every: 3 * time.Second, Act: works(0, 6*time.Second), Outcomes: []job.State{job.Succeeded, job.Skipped, job.Cancelled},
+		}, {
+			Job:   job.Job{Name: "pair", Overlap: job.OverlapAllow, Concurrency: 2, Retry: patient, CatchUp: all},
+			Every: 4 * time.Second, Act: works(0, 6*time.Second), Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "finish", Queue: slow, OnLeaseLost: job.LeaseLostFinish, Retry: patient, CatchUp: all},
+			Every: wholeSeconds(lease / 3), Act: works(lease/4, lease*3/2), Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "triggered", Schedule: "@at 2100-01-01T00:00:00Z", Retry: patient},
+			Every: 2 * time.Second, Triggered: true, Act: short, Outcomes: succeeds,
+		},
+	}
+	for i := range cases {
+		j := &cases[i].Job
+		if j.Schedule == "" {
+			j.Schedule = fmt.Sprintf("@every %v", cases[i].Every)
+		}
+		if j.Overlap == "" {
+			j.Overlap = job.OverlapAllow
+		}
+	}
+	return cases
+}
+
+var (
+	succeeds = []job.State{job.Succeeded}
+	fails    = []job.State{job.Failed}
+)
+
+// slots are those of the case's plan, from from on and before until.
+func (c Case) slots(from, until time.Time) []job.Slot {
+	if c.Triggered {
+		return nil
+	}
+	every := int64(c.Every / time.Second)
+	var slots []job.Slot
+	for u := (from.Unix() + every - 1) / every * every; u < until.Unix(); u += every {
+		slots = append(slots, job.NewSlot(c.Job.Name, time.Unix(u, 0)))
+	}
+	return slots
+}
+
+// act is what an attempt of the slot does: the same in every run with the seed,
+// as far as the slots are the same.
+func (c Case) act(seed uint64, s job.Slot, attempt int) Act {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d", s.ID(), attempt)
+	return c.Act(rand.New(rand.NewPCG(seed, h.Sum64())), attempt)
+}
+
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	if most <= least {
+		return least
+	}
+	return least + time.Duration(r.Int64N(int64(most-least)))
+}
+
+func wholeSeconds(d time.Duration) time.Duration { return max(d.Truncate(time.Second), 2*time.Second) }
+
+// order is the slot of the nth trigger.
+func (c Case) order(n int) job.Slot {
+	return job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
+}

@@ -1,0 +1,213 @@
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Kind is a kind of fault.
+type Kind string
+
+const (
+	Kill    Kind = "kill"    // KILL of a process, which comes back after For
+	Term    Kind = "term"    // TERM of a process, the same
+	Freeze  Kind = "freeze"  // STOP for less than the lease, then CONT
+	Sleep   Kind = "sleep"   // STOP for longer than the lease, in the middle of a handler, then CONT
+	Cut     Kind = "cut"     // no connection to the servers
+	Slow    Kind = "slow"    // each byte later by Delay, in both directions
+	Deaf    Kind = "deaf"    // what the servers say is lost
+	Hold    Kind = "hold"    // what the servers say is held back; then it comes, and then a cut
+	Sever   Kind = "sever"   // the connection is cut at a write of a kind, before or after it goes out
+	Broker  Kind = "broker"  // KILL of a server, which comes back after For
+	Silence Kind = "silence" // KILL of every process that publishes, for longer than a slot may be simply late
+)
+
+// Fault is one thing that is to go wrong.
+type Fault struct {
+	// At counts from the beginning of the torture.
+	At time.Duration `json:"at"`
+
+	Kind Kind `json:"kind"`
+
+	// Target is an index: of a server for Broker, of a process otherwise.
+	Target int `json:"target"`
+
+	// For is how long it lasts.
+	For time.Duration `json:"for"`
+
+	// Delay is of Slow, and how long Hold holds back. Write is which writes Sever waits for, Landed whether
+	// they go out.
+	Delay  time.Duration `json:"delay,omitempty"`
+	Write  string        `json:"write,omitempty"`
+	Landed bool          `json:"landed,omitempty"`
+}
+
+// heard is how long what was held back may arrive, before the cut.
+const heard = 300 * time.Millisecond
+
+// Severed writes.
+const (
+	writeLedger = "ledger"
+	writeNodes  = "nodes"
+	writeState  = "state"
+	writeSlots  = "slots"
+)
+
+// Shape is what a plan is made for.
+type Shape struct {
+	Seed            uint64
+	Duration, Lease time.Duration
+
+	// Workers are processes that run slots, Makers those that only publish them.
+	Workers, Makers int
+
+	// Servers that may be killed. 0: none.
+	Servers int
+}
+
+// publishes reports whether process i publishes slots: all that do nothing else,
+// and every other worker.
+func (s Shape) publishes(i int) bool { return i >= s.Workers || i%2 == 0 }
+
+// Plan is what goes wrong, when: the same for the same shape. Each process and
+// the servers have a lane of their own, in which one fault follows the other.
+type Plan struct {
+	Lanes [][]Fault
+}
+
+// NewPlan draws a plan from the seed.
+func NewPlan(s Shape) Plan {
+	var p Plan
+	for i := range s.Workers + s.Makers {
+		p.Lanes = append(p.Lanes, s.lane(i))
+	}
+	if s.Servers > 0 {
+		p.Lanes = append(p.Lanes, s.brokers())
+	}
+	if s.Duration >= 4*time.Minute {
+		s.silence(&p)
+	}
+	return p
+}
+
+// All returns every fault, in order of time.
+func (p Plan) All() []Fault {
+	return slices.SortedStableFunc(slices.Values(slices.Concat(p.Lanes...)), func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Target, b.Target))
+	})
+}
+
+func (s Shape) rand(lane string) *rand.Rand {
+	var h uint64 = 14695981039346656037
+	for _, c := range []byte(lane) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(s.Seed, h))
+}
+
+// lane is the faults of one process.
+func (s Shape) lane(i int) []Fault {
+	r := s.rand(fmt.Sprintf("process %d", i))
+	worker := i < s.Workers
+	at := between(r, time.Second, 8*time.Second)
+	var lane []Fault
+	if i == 0 {
+		// A run is to prove something however short it is: one worker sleeps
+		// through its lease in the middle of a slot.
+		at = 2 * time.Second
+		lane = append(lane, Fault{At: at, Kind: Sleep, Target: i, For: s.Lease*5/4 + 2*time.Second})
+		at += lane[0].For + between(r, time.Second, 4*time.Second)
+	}
+	for {
+		f := s.fault(r, i, worker)
+		f.At, f.Target = at, i
+		if f.At+f.For > s.Duration {
+			return lane
+		}
+		lane = append(lane, f)
+		at += f.For + between(r, 500*time.Millisecond, 6*time.Second)
+	}
+}
+
+// fault draws what goes wrong with a process.
+func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
+	L := s.Lease
+	kinds := []Kind{Kill, Kill, Kill, Term, Term, Freeze, Cut, Cut, Slow, Deaf, Hold, Sever, Sever, Sever, Sever}
+	if worker {
+		kinds = append(kinds, Sleep, Sleep, Freeze)
+	}
+	f := Fault{Kind: kinds[r.IntN(len(kinds))]}
+	switch f.Kind {
+	case Kill, Term:
+		f.For = between(r, 0, 3*time.Second)
+	case Freeze:
+		f.For = between(r, L/10, L*3/4)
+	case Sleep:
+		f.For = L*5/4 + between(r, time.Second, L/2+2*time.Second)
+	case Cut, Deaf:
+		f.For = between(r, L/10, L*3/2)
+	case Slow:
+		f.For, f.Delay = between(r, time.Second, L), between(r, 5*time.Millisecond, 200*time.Millisecond)
+	case Hold:
+		f.Delay = between(r, L/4, L*7/10)
+		f.For = f.Delay + heard + L*7/5
+	case Sever:
+		f.For = 3 * time.Second
+		f.Landed = r.IntN(2) == 0
+		writes := []string{writeNodes, writeState, writeSlots}
+		if worker {
+			writes = []string{writeLedger, writeLedger, writeLedger, writeNodes, writeSlots}
+		}
+		if worker && !s.publishes(i) {
+			writes = writes[:4]
+		}
+		f.Write = writes[r.IntN(len(writes))]
+	}
+	return f
+}
+
+// brokers is the faults of the servers: never more than one is away.
+func (s Shape) brokers() []Fault {
+	r := s.rand("servers")
+	var lane []Fault
+	for at := between(r, 8*time.Second, 14*time.Second); ; {
+		f := Fault{At: at, Kind: Broker, Target: r.IntN(s.Servers), For: between(r, 0, 4*time.Second)}
+		if r.IntN(4) == 0 {
+			f.For = between(r, 4*time.Second, 10*time.Second)
+		}
+		if f.At+f.For+5*time.Second > s.Duration {
+			return lane
+		}
+		lane = append(lane, f)
+		at += f.For + between(r, 12*time.Second, 24*time.Second)
+	}
+}
+
+// silence adds a stretch in which nobody publishes, long enough for the catch-up
+// policies to be asked.
+func (s Shape) silence(p *Plan) {
+	r := s.rand("silence")
+	from := between(r, s.Duration*4/10, s.Duration/2)
+	until := from + between(r, 66*time.Second, 75*time.Second)
+	for i := range s.Workers + s.Makers {
+		if s.publishes(i) {
+			p.Lanes[i] = slices.DeleteFunc(p.Lanes[i], func(f Fault) bool { return f.At < until && f.At+f.For > from })
+			p.Lanes[i] = append(p.Lanes[i], Fault{At: from, Kind: Silence, Target: i, For: until - from})
+			slices.SortFunc(p.Lanes[i], func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+		}
+	}
+}
+
+// offset is by how much the clock of a life of process i is wrong. Only the first
+// worker's may be so wrong that it refuses to publish: somebody has to.
+func (s Shape) offset(i, life int) time.Duration {
+	r := s.rand(fmt.Sprintf("clock %d %d", i, life))
+	offsets := []time.Duration{0, -90 * time.Second, 90 * time.Second, 300 * time.Millisecond, -5 * time.Second, 45 * time.Minute}
+	if i == 0 {
+		offsets = append(offsets, 2*time.Hour, -2*time.Hour)
+	}
+	return offsets[r.IntN(len(offsets))]
+}

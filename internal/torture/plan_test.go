@@ -1,0 +1,86 @@
+package torture
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func drawShape(t *rapid.T) Shape {
+	lease := rapid.IntRange(2, 30).Draw(t, "lease")
+	return Shape{
+		Seed: rapid.Uint64().Draw(t, "seed"), Duration: time.Duration(rapid.IntRange(2*lease+10, 900).Draw(t, "seconds")) * time.Second,
+		Lease:   time.Duration(lease) * time.Second,
+		Workers: rapid.IntRange(2, 8).Draw(t, "workers"), Makers: rapid.IntRange(0, 3).Draw(t, "producers"),
+		Servers: rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "servers"),
+	}
+}
+
+func TestTheSameSeedPlansTheSameFaults(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawShape(t)
+		if a, b := NewPlan(s), NewPlan(s); !reflect.DeepEqual(a, b) {
+			t.Fatalf("two plans of %+v differ", s)
+		}
+	})
+}
+
+func TestOtherSeedsPlanOtherFaults(t *testing.T) {
+	t.Parallel()
+	s := Shape{Seed: 1, Duration: time.Minute, Lease: 3 * time.Second, Workers: 4, Makers: 2, Servers: 1}
+	other := s
+	other.Seed = 2
+	if reflect.DeepEqual(NewPlan(s), NewPlan(other)) {
+		t.Error("seeds 1 and 2 plan the same")
+	}
+}
+
+// Faults of one lane follow each other, end with the torture, and are of things
+// that are there; one server at most is away at any time; and a worker sleeps
+// through its lease, or the run would prove nothing.
+func TestAPlanCanBeCarriedOut(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawShape(t)
+		sleeps := 0
+		for i, lane := range NewPlan(s).Lanes {
+			end := time.Duration(0)
+			for _, f := range lane {
+				if f.At < end || f.For < 0 {
+					t.Fatalf("lane %d: %+v begins before %v", i, f, end)
+				}
+				end = f.At + f.For
+				if end > s.Duration {
+					t.Fatalf("lane %d: %+v ends after %v", i, f, s.Duration)
+				}
+				switch {
+				case f.Kind == Broker && (f.Target >= s.Servers || i != s.Workers+s.Makers):
+					t.Fatalf("lane %d: %+v: there are %d servers", i, f, s.Servers)
+				case f.Kind != Broker && f.Target != i:
+					t.Fatalf("lane %d: %+v is of another process", i, f)
+				case f.Kind == Sleep && f.Target >= s.Workers:
+					t.Fatalf("lane %d: %+v is of no worker", i, f)
+				case f.Kind == Sleep && f.For > s.Lease:
+					sleeps++
+				}
+			}
+		}
+		if sleeps == 0 {
+			t.Fatalf("nobody sleeps through a lease of %v in %v", s.Lease, s.Duration)
+		}
+	})
+}
+
+func TestNotEveryPublisherRefusesItsClock(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawShape(t)
+		i, life := rapid.IntRange(1, s.Workers+s.Makers-1).Draw(t, "process"), rapid.IntRange(1, 100).Draw(t, "life")
+		if by := s.offset(i, life); by.Abs() >= time.Hour {
+			t.Fatalf("the clock of process %d is off by %v", i, by)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package torture
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// proxy stands between one process of the fleet and whatever servers it wants to
+// reach: the process's dialer names the server on the first line of each
+// connection. So contexts, credentials, TLS and servers that the client learns of
+// by itself work through it, and no connection goes around it.
+type proxy struct {
+	listener net.Listener
+
+	mu    sync.Mutex
+	fault link
+	conns map[net.Conn]bool
+	woken chan struct{} // closed, and made anew, when fault changes
+	all   sync.WaitGroup
+}
+
+// link is what is wrong with the way to the servers.
+type link struct {
+	// apart: no connection stands, and none can be made.
+	apart bool
+
+	// delay is added to every byte, in either direction.
+	delay time.Duration
+
+	// hold keeps back what the servers say, until it is over.
+	hold bool
+
+	// deaf loses what the servers say. The connection is of no use afterwards.
+	deaf bool
+
+	// sever cuts the connection when the client next sends something with this
+	// in it: before it is sent, or, with landed, after, so that its answer is
+	// lost.
+	sever  []byte
+	landed bool
+}
+
+func newProxy() (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p := &proxy{listener: l, conns: map[net.Conn]bool{}, woken: make(chan struct{})}
+	p.all.Go(p.accept)
+	return p, nil
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+func (p *proxy) close() {
+	_ = p.listener.Close()
+	p.set(link{apart: true})
+	p.all.Wait()
+}
+
+// set changes what is wrong. Connections that have lost something, or that may
+// not stand, are cut.
+func (p *proxy) set(fault link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cut := fault.apart || p.fault.deaf
+	p.fault = fault
+	close(p.woken)
+	p.woken = make(chan struct{})
+	if cut {
+		p.cut()
+	}
+}
+
+// cut ends all connections. p.mu is held.
+func (p *proxy) cut() {
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// now is what is wrong now, and a channel that is closed when that changes.
+func (p *proxy) now() (link, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault, p.woken
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.all.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	from := bufio.NewReader(client)
+	_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
+	target, err := from.ReadString('\n')
+	if err != nil {
+		return
+	}
+	_ = client.SetReadDeadline(time.Time{})
+	server, err := net.DialTimeout("tcp", strings.TrimSpace(target), 2*time.Second)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	p.mu.Lock()
+	if p.fault.apart {
+		p.mu.Unlock()
+		return
+	}
+	p.conns[client], p.conns[server] = true, true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, client)
+		delete(p.conns, server)
+	}()
+	var both sync.WaitGroup
+	both.Go(func() { p.pipe(server, from, p.asked); server.Close(); client.Close() })
+	both.Go(func() { p.pipe(client, server, p.answered); server.Close(); client.Close() })
+	both.Wait()
+}
+
+// pipe copies from one side to the other, late where there is a delay, until
+// either ends. pass says what goes on of what was read.
+func (p *proxy) pipe(to io.Writer, from io.Reader, pass func([]byte) ([]byte, bool)) {
+	type chunk struct {
+		data []byte
+		at   time.Time
+	}
+	chunks := make(chan chunk, 1024)
+	var sender sync.WaitGroup
+	broken := make(chan struct{})
+	sender.Go(func() {
+		defer close(broken)
+		for c := range chunks {
+			if wait := time.Until(c.at); wait > 0 {
+				time.Sleep(wait)
+			}
+			data, goOn := pass(c.data)
+			if _, err := to.Write(data); err != nil || !goOn {
+				return
+			}
+		}
+	})
+	defer sender.Wait()
+	defer close(chunks)
+	for {
+		buffer := make([]byte, 32<<10)
+		n, err := from.Read(buffer)
+		if n > 0 {
+			fault, _ := p.now()
+			select {
+			case chunks <- chunk{buffer[:n], time.Now().Add(fault.delay)}:
+			case <-broken:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// answered passes on what a server says, unless it is held back or lost.
+func (p *proxy) answered(data []byte) ([]byte, bool) {
+	fault, changed := p.now()
+	for fault.hold {
+		<-changed
+		fault, changed = p.now()
+	}
+	if fault.deaf {
+		return nil, true
+	}
+	return data, true
+}
+
+// asked passes on what a client says, and looks for what is to be severed: the
+// protocol line that has it, and all after it, is not sent, or is the last that
+// is.
+func (p *proxy) asked(data []byte) ([]byte, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fault.sever == nil {
+		return data, true
+	}
+	i := bytes.Index(data, p.fault.sever)
+	if i < 0 {
+		return data, true
+	}
+	if p.fault.landed {
+		// From here on nothing is answered, and when the fault is over the
+		// connection is.
+		p.fault = link{deaf: true}
+		return data, true
+	}
+	p.fault = link{}
+	return data[:max(bytes.LastIndex(data[:i], []byte("\r\n"))+2, 0)], false
+}
+
+// severed reports whether what was to be severed has come.
+func (p *proxy) severed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault.sever == nil
+}
+
+// proxyDialer connects through the proxy on this address.
+type proxyDialer string
+
+// Dial satisfies nats.CustomDialer.
+func (d proxyDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(context.Background(), network, string(d))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(conn, "%s\n", address); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}

@@ -1,0 +1,183 @@
+package torture
+
+import (
+	"bufio"
+	"net"
+	"testing"
+	"time"
+)
+
+// echo is a server that says back every line, and what it has heard.
+func echo(t *testing.T) (address string, heard <-chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 100)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for s := bufio.NewScanner(conn); s.Scan(); {
+					lines <- s.Text()
+					if _, err := conn.Write(append(s.Bytes(), '\r', '\n')); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-ended })
+	return l.Addr().String(), lines
+}
+
+// through is a client that talks to an echo through a proxy.
+type through struct {
+	*testing.T
+	proxy *proxy
+	conn  net.Conn
+	from  *bufio.Reader
+	heard <-chan string
+}
+
+func newThrough(t *testing.T) *through {
+	t.Helper()
+	address, heard := echo(t)
+	p, err := newProxy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	conn, err := proxyDialer(p.address()).Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	c := &through{t, p, conn, bufio.NewReader(conn), heard}
+	c.say("hello")
+	c.wantHeard("hello")
+	c.wantAnswer("hello")
+	return c
+}
+
+func (c *through) say(line string) {
+	c.Helper()
+	if _, err := c.conn.Write([]byte(line + "\r\n")); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *through) wantHeard(line string) {
+	c.Helper()
+	select {
+	case got := <-c.heard:
+		if got != line {
+			c.Fatalf("the server heard %q, want %q", got, line)
+		}
+	case <-time.After(10 * time.Second):
+		c.Fatalf("the server has not heard %q", line)
+	}
+}
+
+func (c *through) wantAnswer(line string) {
+	c.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if got, err := c.from.ReadString('\n'); got != line+"\r\n" {
+		c.Fatalf("answer %q, %v; want %q", got, err, line)
+	}
+}
+
+// wantEnd wants the connection to end without another answer.
+func (c *through) wantEnd() {
+	c.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	got, err := c.from.ReadString('\n')
+	if timeout, ok := err.(net.Error); got != "" || err == nil || ok && timeout.Timeout() {
+		c.Fatalf("read %q, %v; want the end of the connection", got, err)
+	}
+}
+
+func TestAProxyCutsConnections(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{apart: true})
+	c.wantEnd()
+}
+
+func TestAProxyLosesAnswersAndThenTheConnection(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{deaf: true})
+	c.say("one")
+	c.wantHeard("one")
+	c.proxy.set(link{})
+	c.wantEnd()
+}
+
+func TestAProxyHoldsAnswersBack(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{hold: true})
+	c.say("one")
+	c.wantHeard("one")
+	c.proxy.set(link{})
+	c.wantAnswer("one")
+}
+
+func TestAProxyIsSlow(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{delay: 100 * time.Millisecond})
+	began := time.Now()
+	c.say("one")
+	c.wantAnswer("one")
+	if took := time.Since(began); took < 200*time.Millisecond {
+		t.Errorf("there and back took %v, want 200ms at least", took)
+	}
+}
+
+func TestAProxySeversBeforeAWrite(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{sever: []byte("$KV.x_ledger.")})
+	c.say("PUB other 1")
+	c.wantHeard("PUB other 1")
+	c.wantAnswer("PUB other 1")
+	c.say("PUB ack 1\r\nPUB $KV.x_ledger.a 1\r\nPUB later 1")
+	c.wantHeard("PUB ack 1")
+	for {
+		line, err := c.from.ReadString('\n')
+		if err != nil {
+			break
+		}
+		if line != "PUB ack 1\r\n" {
+			t.Fatalf("answer %q", line)
+		}
+	}
+	if !c.proxy.severed() {
+		t.Error("it does not say that it has severed")
+	}
+	if len(c.heard) > 0 {
+		t.Errorf("the server has heard %q", <-c.heard)
+	}
+}
+
+func TestAProxySeversAfterAWrite(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{sever: []byte("$KV.x_ledger."), landed: true})
+	c.say("PUB $KV.x_ledger.a 1")
+	c.wantHeard("PUB $KV.x_ledger.a 1")
+	if !c.proxy.severed() {
+		t.Error("it does not say that it has severed")
+	}
+	c.proxy.set(link{})
+	c.wantEnd()
+}

@@ -1,0 +1,156 @@
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// run is one call of a handler, put together from its lines.
+type run struct {
+	slot    job.Slot
+	attempt int
+	fence   uint64
+	node    string
+	process string
+
+	start time.Duration
+	// stop is when it could act no more: it returned, its context ended, its
+	// process was gone, or was frozen and learned on waking that it was too late.
+	stop time.Duration
+
+	ended  bool // it returned; result says how
+	result string
+	cause  string // of the end of its context; empty: it did not end
+
+	lines []Line
+}
+
+func (r *run) String() string {
+	return fmt.Sprintf("attempt %d at fence %d by %s (%s)", r.attempt, r.fence, r.node, r.process)
+}
+
+// evidence shows the lines of runs.
+func evidence(runs ...*run) []string {
+	var all []string
+	for _, r := range runs {
+		for _, l := range r.lines {
+			all = append(all, l.String())
+		}
+	}
+	return all
+}
+
+// String shows a line to people.
+func (l Line) String() string {
+	text := fmt.Sprintf("record: %.3fs %s %s", l.Boot.Seconds(), l.Process, l.What)
+	if l.What == linePause {
+		return text + fmt.Sprintf(" since %.3fs", l.From.Seconds())
+	}
+	text += fmt.Sprintf(" %s attempt %d fence %d node %s", l.Slot, l.Attempt, l.Fence, l.Node)
+	if l.Result != "" {
+		text += " result " + l.Result
+	}
+	if l.Cause != "" {
+		text += " cause: " + l.Cause
+	}
+	return text
+}
+
+// moment is how long after it wakes a process may take to look at the clock. The
+// promise makes this exception: a frozen owner may act until it wakes and checks.
+const moment = 500 * time.Millisecond
+
+type runKey struct {
+	slot    string
+	attempt int
+	fence   uint64
+	process string
+	node    string
+}
+
+// readRuns puts the lines together. Lines that belong to no start are violations.
+func (c *checker) readRuns() {
+	open := map[runKey]*run{}
+	lines := slices.Clone(c.h.Lines)
+	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.Boot, b.Boot) })
+	last := time.Duration(0)
+	for _, l := range lines {
+		last = l.Boot
+		switch l.What {
+		case linePause:
+			c.pauses[l.Process] = append(c.pauses[l.Process], l)
+			continue
+		case lineOrder:
+			continue
+		}
+		key := runKey{l.Slot, l.Attempt, l.Fence, l.Process, l.Node}
+		r := open[key]
+		switch {
+		case l.What == lineStart && r != nil:
+			c.bad("started twice", r.slot, append(evidence(r), l.String()), "one claim started a handler twice")
+			continue
+		case l.What == lineStart:
+			slot, err := job.ParseSlotID(l.Slot)
+			if err != nil {
+				c.bad("record", job.Slot{}, []string{l.String()}, "a handler was started for something that is no slot: %v", err)
+				continue
+			}
+			r = &run{slot: slot, attempt: l.Attempt, fence: l.Fence, node: l.Node, process: l.Process, start: l.Boot}
+			open[key] = r
+			c.runs[slot] = append(c.runs[slot], r)
+			c.all = append(c.all, r)
+		case r == nil:
+			c.bad("record", job.Slot{}, []string{l.String()}, "a line without a start before it")
+			continue
+		case l.What == lineCancel:
+			r.stop, r.cause = l.Boot, l.Cause
+		case l.What == lineEnd:
+			r.ended, r.result = true, l.Result
+			if r.cause == "" {
+				r.stop = l.Boot
+			}
+		}
+		r.lines = append(r.lines, l)
+	}
+	for _, r := range c.all {
+		if r.stop == 0 {
+			if died, ok := c.h.Deaths[r.process]; ok {
+				r.stop = died
+			} else {
+				r.stop = last
+			}
+		}
+		for _, p := range slices.Backward(c.pauses[r.process]) {
+			r.forgive(p)
+		}
+	}
+}
+
+// forgive shortens a run that ended in the moment after its process woke: it could
+// act no more from when it was frozen.
+func (r *run) forgive(p Line) {
+	switch {
+	case p.From >= r.stop || p.Boot+moment < r.stop:
+	case p.From >= r.start:
+		r.stop = p.From
+		r.lines = append(r.lines, p)
+	case r.start-p.Boot <= moment: // frozen between the claim and the start
+		r.stop = r.start
+		r.lines = append(r.lines, p)
+	}
+}
+
+// frozenSince reports whether a process had only just woken at a boot time, and
+// since when it had been frozen.
+func (c *checker) frozenSince(process string, at time.Duration) (time.Duration, bool) {
+	for _, p := range c.pauses[process] {
+		if p.From <= at && at <= p.Boot+moment {
+			return p.From, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,18 @@
+//go:build !unix
+
+package torture
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+// Supported says why torture cannot work on this system.
+func Supported() error {
+	return errors.New("torture stops and continues processes, which this system cannot: run it on Linux, macOS or a BSD, it may torture servers anywhere")
+}
+
+var stopSignal, contSignal, termSignal = os.Kill, os.Kill, os.Kill
+
+func ownGroup(*exec.Cmd) {}

@@ -1,0 +1,209 @@
+package torture
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// story builds a history: everything happens at a second after the first slot's
+// instant, by the broker's clock.
+type story struct {
+	h    History
+	seq  uint64
+	last map[string]uint64 // revision of each key
+	mark job.Watermark
+}
+
+var storyBegan = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+
+// storyBoot is what the boot clock showed then.
+const storyBoot = 1000 * time.Second
+
+const storyLease = 3 * time.Second
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func at(s float64) time.Time { return storyBegan.Add(seconds(s)) }
+
+// newStory has the jobs a (any attempt succeeds at last), once (one attempt),
+// serial (one slot after the other), skip, line (in order), quick (a timeout and a deadline), finish and late
+// (which runs only its newest), each with one slot at 0; serial, skip and line have another at 10.
+func newStory() *story {
+	s := &story{last: map[string]uint64{}}
+	all := job.CatchUp{Policy: job.CatchUpAll}
+	patient := job.Retry{Attempts: 1000, Backoff: soon, MaxBackoff: time.Second}
+	act := func(*rand.Rand, int) Act { return Act{} }
+	add := func(j job.Job, outcomes ...job.State) {
+		if j.Overlap == "" {
+			j.Overlap = job.OverlapAllow
+		}
+		every := 20 * time.Second
+		if j.Guarded() {
+			every = 10 * time.Second
+		}
+		j.Schedule = fmt.Sprintf("@every %v", every)
+		s.h.Cases = append(s.h.Cases, Case{Job: j, Every: every, Act: act, Outcomes: outcomes})
+	}
+	add(job.Job{Name: "a", Retry: patient, CatchUp: all}, job.Succeeded)
+	add(job.Job{Name: "once", Retry: job.Retry{Attempts: 1}, CatchUp: all}, job.Succeeded, job.Failed)
+	add(job.Job{Name: "skip", Overlap: job.OverlapSkip, Retry: patient, CatchUp: all}, job.Succeeded, job.Skipped)
+	add(job.Job{Name: "line", Overlap: job.OverlapQueue, Retry: patient, CatchUp: all}, job.Succeeded)
+	add(job.Job{Name: "newer", Overlap: job.OverlapReplace, Retry: patient, CatchUp: all}, job.Succeeded, job.Cancelled)
+	add(job.Job{Name: "quick", Timeout: time.Second, Deadline: 2 * time.Second, CatchUp: all}, job.Succeeded, job.Failed, job.Expired)
+	add(job.Job{Name: "finish", OnLeaseLost: job.LeaseLostFinish, Retry: patient, CatchUp: all}, job.Succeeded)
+	add(job.Job{Name: "late", Retry: patient}, job.Succeeded, job.Missed)
+	s.h.Cases = append(s.h.Cases, Case{Job: job.Job{Name: "asked", Retry: patient}, Triggered: true, Outcomes: []job.State{job.Succeeded}})
+	s.h.Lease, s.h.From, s.h.Until = storyLease, storyBegan, at(20)
+	s.h.Skew = time.Millisecond
+	s.h.Deaths, s.h.Records = map[string]time.Duration{}, map[job.Slot]LedgerWrite{}
+	s.h.Broker.add(storyBoot, storyBoot, storyBegan)
+	s.beat("x", -1)
+	s.beat("y", -1)
+	s.beat("z", -1)
+	return s
+}
+
+func slotOf(name string, second int) job.Slot {
+	return job.NewSlot(name, storyBegan.Add(time.Duration(second)*time.Second))
+}
+
+func (s *story) next(key string) (seq, last uint64) {
+	s.seq++
+	last = s.last[key]
+	s.last[key] = s.seq
+	return s.seq, last
+}
+
+func (s *story) beat(node string, when float64) { s.node(node, job.NodeAlive, when) }
+
+func (s *story) node(name string, state job.NodeState, when float64) {
+	seq, last := s.next("node " + name)
+	s.h.Nodes = append(s.h.Nodes, NodeWrite{Seq: seq, Last: last, Time: at(when), Node: job.Node{Name: name, State: state}})
+}
+
+func (s *story) publish(slot job.Slot, when float64) {
+	s.seq++
+	s.h.Slots = append(s.h.Slots, SlotWrite{Seq: s.seq, Time: at(when), Message: job.Message{Slot: slot}, ID: slot.ID()})
+}
+
+// write stores a record and returns its revision.
+func (s *story) write(r job.Record, when float64) uint64 {
+	seq, last := s.next(r.Slot.ID())
+	w := LedgerWrite{Seq: seq, Last: last, Time: at(when), Record: r, Slot: r.Slot}
+	s.h.Ledger = append(s.h.Ledger, w)
+	s.h.Records[r.Slot] = w
+	return seq
+}
+
+// claim is a won claim; the attempts before it stand in its record.
+func (s *story) claim(slot job.Slot, node string, when float64) (fence uint64) {
+	before := s.h.Records[slot]
+	r := before.Record
+	r.Attempts = slices.Clone(r.Attempts)
+	if n := len(r.Attempts); r.State == job.Running && r.Attempts[n-1].Error == "" {
+		r.Attempts[n-1].Error, r.Attempts[n-1].Fence = "worker "+r.Node+" died", before.Seq
+	}
+	r.Slot, r.State, r.Node, r.Attempt = slot, job.Running, node, r.Attempt+1
+	r.Attempts = append(r.Attempts, job.Attempt{Number: r.Attempt, Node: node, Started: at(when)})
+	return s.write(r, when)
+}
+
+// end records how the current attempt ended.
+func (s *story) end(slot job.Slot, state job.State, err string, when float64) {
+	w := s.h.Records[slot]
+	r := w.Record
+	r.State, r.Error, r.Attempts = state, err, slices.Clone(r.Attempts)
+	if n := len(r.Attempts); n > 0 {
+		r.Attempts[n-1].Fence, r.Attempts[n-1].Finished, r.Attempts[n-1].Error = w.Seq, at(when), err
+	}
+	if state == job.Retrying {
+		r.RetryAt = at(when)
+	}
+	s.write(r, when)
+}
+
+// line writes a line of the current attempt into the record.
+func (s *story) line(what string, slot job.Slot, when float64, words ...string) {
+	w := s.h.Records[slot]
+	l := Line{
+		What: what, Process: w.Record.Node + ".1", Boot: storyBoot + seconds(when), Slot: slot.ID(),
+		Attempt: w.Record.Attempt, Fence: w.Seq, Node: w.Record.Node,
+	}
+	if len(words) > 0 {
+		l.Result = words[0]
+	}
+	if what == lineCancel {
+		l.Result, l.Cause = "", "lease lost"
+	}
+	s.h.Lines = append(s.h.Lines, l)
+}
+
+// again repeats the line at i, later: a process that wakes writes what belongs to
+// an attempt which is not the current one any more.
+func (s *story) again(i int, what, result string, when float64) {
+	l := s.h.Lines[i]
+	l.What, l.Result, l.Boot = what, result, storyBoot+seconds(when)
+	if what == lineCancel {
+		l.Cause = "lease lost"
+	}
+	s.h.Lines = append(s.h.Lines, l)
+}
+
+func (s *story) pause(process string, from, to float64) {
+	s.h.Lines = append(s.h.Lines, Line{What: linePause, Process: process, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to)})
+}
+
+func (s *story) ack(slot job.Slot, when float64) {
+	for _, m := range s.h.Slots {
+		if m.Message.Slot == slot {
+			s.h.Acks = append(s.h.Acks, Ack{m.Seq, storyBoot + seconds(when)})
+		}
+	}
+}
+
+func (s *story) watermark(to, when float64) {
+	s.seq++
+	s.h.Marks = append(s.h.Marks, MarkWrite{Seq: s.seq, Time: at(when), Mark: job.Watermark{Time: at(to), Revision: 9}})
+}
+
+func (s *story) lock(name string, when float64, holders, waiting []job.Slot) {
+	seq, last := s.next("lock " + name)
+	list := func(slots []job.Slot) (all []job.LockSlot) {
+		for _, slot := range slots {
+			all = append(all, job.LockSlot{Slot: slot, At: slot.At})
+		}
+		return all
+	}
+	s.h.Locks = append(s.h.Locks, LockWrite{Seq: seq, Last: last, Time: at(when), Lock: job.Lock{Job: name, Holders: list(holders), Waiting: list(waiting)}})
+}
+
+// runs is a slot that is published, claimed, run and completed in the usual way,
+// from then on, by z.
+func (s *story) runs(slot job.Slot, from float64) {
+	s.publish(slot, from)
+	s.claim(slot, "z", from+0.01)
+	s.line(lineStart, slot, from+0.02)
+	s.line(lineEnd, slot, from+0.5, resultOK)
+	s.end(slot, job.Succeeded, "", from+0.51)
+	s.ack(slot, from+0.52)
+}
+
+// rest runs every slot that has no message yet.
+func (s *story) rest() History {
+	began := map[job.Slot]bool{}
+	for _, w := range s.h.Slots {
+		began[w.Message.Slot] = true
+	}
+	for _, k := range s.h.Cases {
+		for _, slot := range k.slots(s.h.From, s.h.Until) {
+			if !began[slot] {
+				s.runs(slot, slot.At.Sub(storyBegan).Seconds()+0.001)
+			}
+		}
+	}
+	return s.h
+}
