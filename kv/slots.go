@@ -83,8 +83,14 @@ func (l *Slots) subject(queue, job string) string {
 	return l.s.namespace + ".slot." + queue + "." + job
 }
 
-// WaitingFilter narrows Slots.Waiting. Its zero value takes everything.
-type WaitingFilter struct{ Queue, Job string }
+// WaitingFilter narrows what waits. Its zero value takes everything.
+type WaitingFilter struct {
+	Queue, Job string
+
+	// Fired leaves out the timers whose time has not come: there may be millions,
+	// and none is a message for a worker.
+	Fired bool
+}
 
 // WaitingSlot is a message in the stream: a slot that has no outcome yet.
 type WaitingSlot struct {

@@ -134,7 +134,11 @@ func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[Waiting
 			return
 		}
 		prefix := t.s.namespace + ".timer."
-		for _, filter := range []string{prefix + "set." + anyIfEmpty(f.Job) + ".>", prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)} {
+		filters := []string{prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)}
+		if !f.Fired {
+			filters = append([]string{prefix + "set." + anyIfEmpty(f.Job) + ".>"}, filters...)
+		}
+		for _, filter := range filters {
 			for e, err := range t.s.all(ctx, t.s.timerStream(), filter, time.Time{}) {
 				if err != nil {
 					yield(WaitingSlot{}, err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,6 +74,9 @@ func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	if err != nil || got.Message != want.Message || got.Queue != "default" || string(got.Payload) != `{"n": 1}` {
 		t.Fatalf("read %+v, %v", got, err)
 	}
+	if all := timers(t, s, kv.WaitingFilter{Fired: true}); len(all) > 0 {
+		t.Errorf("fired before its time: %+v", all)
+	}
 	if all := timers(t, s, kv.WaitingFilter{Job: "report"}); len(all) != 1 || !all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
 		t.Fatalf("waiting: %+v", all)
 	}
@@ -87,7 +91,7 @@ func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	if err != nil || parsed != want.Message || string(m.Data()) != `{"n": 1}` || m.Headers().Get(job.HeaderMsgID) != "" {
 		t.Errorf("fired %+v with %q and headers %v, %v", parsed, m.Data(), m.Headers(), err)
 	}
-	if all := timers(t, s, kv.WaitingFilter{Queue: "default"}); len(all) != 1 || all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
+	if all := timers(t, s, kv.WaitingFilter{Queue: "default", Fired: true}); len(all) != 1 || all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
 		t.Errorf("waiting for a worker: %+v", all)
 	}
 	if _, _, err := s.Timers().Read(t.Context(), want.Slot); !errors.Is(err, job.ErrNotFound) {
@@ -332,4 +336,52 @@ func TestWaitingPassesOverWhatIsNoTimer(t *testing.T) {
 	if good != 1 || bad != 3 {
 		t.Errorf("%d read, %d not; want 1 and 3", good, bad)
 	}
+}
+
+// TestTimersOutliveTheirStreamsLeader on three servers, set by two at once: each is
+// set once, and fires although the leader goes when they fall due.
+func TestTimersOutliveTheirStreamsLeader(t *testing.T) {
+	t.Parallel()
+	c := natstest.RunCluster(t)
+	s := open(t, c.JetStream(), kv.Options{})
+	const n = 100
+	due := time.Now().Add(3 * time.Second)
+	var setting sync.WaitGroup
+	var won atomic.Int32
+	for range 2 {
+		setting.Go(func() {
+			for i := range n {
+				_, err := s.Timers().Set(within(t, 30*time.Second), timer(fmt.Sprint(i), due), 0)
+				if err == nil {
+					won.Add(1)
+				} else if !errors.Is(err, job.ErrConflict) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	setting.Wait()
+	if got := won.Load(); got != n {
+		t.Errorf("%d of %d timers were set", got, n)
+	}
+	c.Leader("cronce_timers").Stop()
+
+	queue, err := s.Timers().Queue(within(t, time.Minute), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	natstest.Eventually(t, time.Minute, "all to fire", func() bool {
+		m, err := queue.Next(jetstream.FetchMaxWait(time.Second), jetstream.FetchPriorityGroup(kv.WorkerGroup))
+		if err != nil {
+			return false
+		}
+		got, err := job.ParseMessage(m.Headers())
+		if err != nil {
+			t.Error(err)
+		}
+		seen[got.Slot.Token]++
+		_ = m.Ack()
+		return len(seen) == n
+	})
 }

@@ -182,7 +182,7 @@ func (a *app) meter(what string) (progress func(done, all int), end func()) {
 	return func(done, all int) {
 			if bar == nil {
 				bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(what),
-					progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetPredictTime(true),
+					progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true),
 					progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 			}
 			_ = bar.Set(done)

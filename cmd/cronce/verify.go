@@ -212,11 +212,11 @@ func (v *verifier) told(ctx context.Context) error {
 }
 
 func (v *verifier) waiting(ctx context.Context) error {
-	for w, err := range v.Waiting(ctx, kv.WaitingFilter{Job: v.only()}) {
+	for w, err := range v.Waiting(ctx, kv.WaitingFilter{Job: v.only(), Fired: true}) {
 		if fatal := v.taken(err); fatal != nil {
 			return fatal
 		}
-		if err == nil && !w.Timer {
+		if err == nil {
 			v.check.Waiting(w.Message, w.Published)
 		}
 	}

@@ -28,6 +28,15 @@
 // Explain is made of what is there anyway (record, message, kept events, plans,
 // nodes): no trail is kept for it.
 //
+// # Triggers and backfills
+//
+// These change no entry: they publish slots, whose IDs make any number of copies
+// one run. What they read first (a record, a timer, what waits) spares messages and
+// tells the operator what there is; that nothing runs twice does not depend on it.
+// So they can be repeated after anything. Of two orders of one key the first
+// stands, but for its queue: what waits on one that is no longer the job's is moved
+// by the next order of that key.
+//
 // # Decisions
 //
 // No operation prints, asks or logs: it returns values, and what to say of them

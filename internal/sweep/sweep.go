@@ -267,7 +267,7 @@ func (s *Sweeper) suspects(alive map[string]bool) map[where][]suspect {
 // none.
 func (s *Sweeper) search(ctx context.Context, at where, suspects []suspect) error {
 	waiting := map[job.Slot]bool{}
-	filter := kv.WaitingFilter{Queue: at.queue, Job: at.job}
+	filter := kv.WaitingFilter{Queue: at.queue, Job: at.job, Fired: true}
 	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
 		for w, err := range messages.Waiting(ctx, filter) {
 			if err != nil && !errors.Is(err, job.ErrInvalid) {

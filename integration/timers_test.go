@@ -1,0 +1,144 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	library "github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// timers is how many triggers of the future are set at once. CRONCE_TIMERS makes
+// it more, as "task timers" does.
+func timers(t *testing.T) int {
+	text := os.Getenv("CRONCE_TIMERS")
+	if text == "" {
+		return 1000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Many triggers are set for one moment. The server is killed before it comes, is
+// away while it passes, and is killed again in the middle of the work: each runs
+// once, with its own payload.
+func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
+	t.Parallel()
+	onEachServer(t, func(t *testing.T, s *site) {
+		n := timers(t)
+		limit := 60*time.Second + time.Duration(n)*2*time.Millisecond
+		var ran, wrong atomic.Int64
+		starts := make([]atomic.Int32, n)
+		replica := func() *library.Scheduler {
+			r, err := library.New(t.Context(), natstest.Connect(t, s.url, quiet), library.WithConcurrency(64))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = r.Handle(job.Job{Name: "remind", Schedule: "@yearly", Overlap: job.OverlapAllow}, func(_ context.Context, run job.Run) error {
+				i, err := strconv.Atoi(string(run.Payload))
+				if err != nil || run.Slot.Token != fmt.Sprint("key ", i) {
+					wrong.Add(1)
+					return nil
+				}
+				starts[i].Add(1)
+				ran.Add(1)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer stop()
+		run := func() *library.Scheduler {
+			r := replica()
+			running.Go(func() {
+				if err := r.Run(ctx); err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			})
+			return r
+		}
+		first := run()
+		natstest.Eventually(t, 20*time.Second, "the job", func() bool {
+			_, err := s.bucket("jobs").Get(t.Context(), "remind")
+			return err == nil
+		})
+
+		began := time.Now()
+		due := began.Add(8*time.Second + time.Duration(n)*3*time.Millisecond) // a server that syncs each write takes its time
+		var setting sync.WaitGroup
+		next := make(chan int)
+		for range 16 {
+			setting.Go(func() {
+				for i := range next {
+					if err := first.Trigger(t.Context(), "remind", fmt.Sprint("key ", i), due, []byte(strconv.Itoa(i))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for i := range n {
+			next <- i
+		}
+		close(next)
+		setting.Wait()
+		t.Logf("set %d in %v", n, time.Since(began).Round(time.Millisecond))
+		if time.Now().After(due) {
+			t.Fatal("not set in time: nothing is shown")
+		}
+		if got := ran.Load(); got > 0 {
+			t.Fatalf("%d ran before their time", got)
+		}
+		run()
+		s.restartServer(func(p *process) {
+			p.kill()
+			<-time.After(time.Until(due)) // it is away while they fall due
+		})
+		back := time.Now()
+		natstest.Eventually(t, limit, "a third of the work", func() bool { return ran.Load() > int64(n)/3 })
+		s.restartServer((*process).kill)
+		natstest.Eventually(t, limit, "all of the work", func() bool { return ran.Load() >= int64(n) })
+		t.Logf("ran %d in %v", n, time.Since(back).Round(time.Millisecond))
+
+		states := map[string]int{}
+		for _, r := range s.slots("--job", "remind") {
+			states[r.State]++
+		}
+		natstest.Eventually(t, limit, "all outcomes", func() bool {
+			clear(states)
+			for _, r := range s.slots("--job", "remind") {
+				states[r.State]++
+			}
+			return states["succeeded"] >= n
+		})
+		if len(states) != 1 || states["succeeded"] != n || wrong.Load() > 0 {
+			t.Errorf("states %v of %d, %d with a wrong payload", states, n, wrong.Load())
+		}
+		for i := range starts {
+			if got := starts[i].Load(); got != 1 {
+				t.Fatalf("key %d was started %d times, as are perhaps others", i, got)
+			}
+		}
+	})
+}
+
+// quiet keeps what a lost connection says out of the test's output.
+var quiet = nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
