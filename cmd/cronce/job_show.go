@@ -2,17 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
 )
 
 func newJobShowCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var asFile bool
+	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Tell all that is known of a job",
 		Long: `Show tells all that is known of one job: what the registry holds, who wrote that
@@ -20,6 +23,9 @@ last and whose it is, the plans it had before, its pauses and what the end of on
 would mean, the live nodes that would run it, its next slots, and the newest that
 have a record. A definition that cannot be read is shown as broken; it has no
 slots, and disables no other job. To mend it: apply or remove the job.
+
+--file prints the definition as a job file, to be edited and applied. Like the
+registry it has no action.
 
 With -o json, one line. definition and plan are as in docs/protocol.md; of plans,
 pauses and last the newest comes last; paused tells of the pause that lasts; last
@@ -32,12 +38,39 @@ is as in "slot ls", without output. What is absent is omitted:
    "paused":{"since":"2026-11-20T10:00:00Z","missed":1,"runs":1},"pauses":[{"from":"2026-11-20T10:00:00Z"}],
    "handlers":["web1-711-0kq1-x2"],"next":["2026-11-22T07:00:00Z"],
    "last":[{"id":"report:2026-11-20T06:00:00Z",...,"state":"succeeded",...}]}`,
-		Example: "  cronce job show report\n  cronce job show report -o json | jq .definition",
-		Args:    arguments(cobra.ExactArgs(1)),
+		Example: `  cronce job show report
+  cronce job show report -o json | jq .definition
+  cronce job show report --file > report.yaml   # edit it, and then:
+  cronce job apply -f report.yaml`,
+		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.onJob(cmd.Context(), "job show", args[0], reader.show)
+			if asFile && a.output == outputJSON {
+				return try(usage(errors.New("--file and -o json exclude each other")), "cronce job show --help")
+			}
+			show := reader.show
+			if asFile {
+				show = reader.showFile
+			}
+			return a.onJob(cmd.Context(), "job show", args[0], show)
 		},
 	}
+	cmd.Flags().BoolVar(&asFile, "file", false, "print the definition as a job file")
+	return cmd
+}
+
+// showFile begins with the revision that apply may be given, so that nobody's edit
+// in between is lost.
+func (r reader) showFile(ctx context.Context, name string) error {
+	e, _, err := r.Jobs().Read(ctx, name)
+	if err != nil {
+		return err
+	}
+	text, err := config.Format(e.Job)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(r.stdout, "# to change it, and nobody's later edit: cronce job apply -f FILE --revision %d\n%s", e.Revision, text)
+	return err
 }
 
 func (r reader) show(ctx context.Context, name string) error {

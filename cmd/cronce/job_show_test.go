@@ -36,6 +36,14 @@ func TestJobShow(t *testing.T) {
 	golden(t, "job_show.txt", settled(f.ok(t, "job", "show", "report")))
 	golden(t, "job_show.json", settled(f.ok(t, "job", "show", "report", "-o", "json")))
 
+	file := f.cli
+	file.stdin = f.ok(t, "job", "show", "report", "--file")
+	golden(t, "job_show_file.yaml", file.stdin)
+	if got := file.run(t, "job", "apply", "-f", "-").done(t); got != "1 unchanged\n" {
+		t.Errorf("to apply what --file prints says %q", got)
+	}
+	f.run(t, "job", "show", "report", "--file", "-o", "json").oneError(t, exitUsage, "exclude each other")
+
 	f.ok(t, "job", "pause", "report")
 	f.ok(t, "job", "resume", "report")
 	f.ok(t, "job", "pause", "report")

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Format writes jobs as a file, without actions, that Parse reads as the same
+// jobs, defaults filled. Every value stands as JSON, which is YAML too: nothing
+// that a payload holds can be taken for something else. What a file cannot say,
+// and code can, is brought into its form: an output size in whole KiB, upward, and
+// the order of a payload's members.
+func Format(jobs ...job.Job) ([]byte, error) {
+	f := formatter{}
+	f.out.WriteString("version: 1\njobs:\n")
+	for _, j := range jobs {
+		f.job(j.WithDefaults())
+	}
+	return f.out.Bytes(), f.err
+}
+
+type formatter struct {
+	out bytes.Buffer
+	err error
+}
+
+func (f *formatter) job(j job.Job) {
+	lead := "  - "
+	for _, m := range members(j) {
+		if m.value == nil {
+			continue
+		}
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(m.value); err != nil {
+			f.err = fmt.Errorf("job %s: %s: %w", j.Name, m.name, err)
+		}
+		fmt.Fprintf(&f.out, "%s%s: %s\n", lead, m.name, escaped(strings.TrimSpace(text.String())))
+		lead = "    "
+	}
+}
+
+// escaped writes what no file may hold as it is with its number. In JSON that can
+// only stand inside of quotes.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r) // in YAML; JSON would need two
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// setting is a member of a job in a file. Without a value it is left out.
+type setting struct {
+	name  string
+	value any
+}
+
+// settings is an object, in an order of its own.
+type settings []setting
+
+// members are a job's, in the order in which people write them.
+func members(j job.Job) settings {
+	return settings{
+		{"name", j.Name}, {"schedule", j.Schedule}, {"timezone", j.Timezone},
+		{"dst_gap", j.DSTGap}, {"dst_overlap", j.DSTOverlap}, {"spread", length(j.Spread)},
+		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", some(j.Exclude)},
+		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
+		{"retry", settings{
+			{"attempts", j.Retry.Attempts}, {"backoff", length(j.Retry.Backoff)}, {"max_backoff", length(j.Retry.MaxBackoff)},
+		}},
+		{"catch_up", settings{
+			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
+		}},
+		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"on_lease_lost", j.OnLeaseLost},
+	}
+}
+
+// MarshalJSON writes what has a value.
+func (s settings) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	for _, m := range s {
+		if m.value == nil {
+			continue
+		}
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", m.name, value)
+	}
+	return []byte("{" + b.String() + "}"), nil
+}
+
+func length(d time.Duration) any {
+	if d == 0 {
+		return nil
+	}
+	return d.String()
+}
+
+func instant(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func count(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
+func kib(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Sprintf("%dKiB", (n+1023)>>10)
+}
+
+// payload is read as it is, but for the spelling of its text: JSON knows escapes
+// that YAML does not.
+func payload(data json.RawMessage) any {
+	if len(data) == 0 {
+		return nil
+	}
+	var value any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if dec.Decode(&value) != nil {
+		return data // the encoder will say what is wrong
+	}
+	if value == nil {
+		return data // null is a payload too
+	}
+	return value
+}
+
+func some[S ~[]E, E any](s S) any {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}
