@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 
@@ -14,6 +15,9 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 		fence = rec.Attempts[n-1].Fence
 	}
 	c.emitKind(job.EventKind(rec.State), rec, fence, "")
+	if rec.State == job.Succeeded && !c.cfg.Logger.Enabled(context.Background(), slog.LevelInfo) {
+		return // most slots, most of the time
+	}
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
 	switch rec.State {
 	case job.Succeeded:

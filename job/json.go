@@ -57,8 +57,16 @@ func decode(what string, data []byte, dst any) (Extra, error) {
 // encode writes src with the extra members beside its own.
 func encode(src any, extra Extra) ([]byte, error) {
 	data, err := json.Marshal(src)
-	if err != nil || len(extra) == 0 {
-		return data, err
+	if err != nil {
+		return nil, err
+	}
+	return withExtra(data, extra)
+}
+
+// withExtra adds to an object the members that this program has no field for.
+func withExtra(data []byte, extra Extra) ([]byte, error) {
+	if len(extra) == 0 {
+		return data, nil
 	}
 	var all Extra
 	if err := json.Unmarshal(data, &all); err != nil {

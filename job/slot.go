@@ -41,10 +41,12 @@ func (s Slot) ID() string {
 	if s.Token != "" {
 		return s.Job + ":@" + s.Token
 	}
+	var b [len(idLayout) + 8]byte
+	at := s.At.UTC().AppendFormat(b[:0], time.RFC3339) // as idLayout, in UTC, but faster
 	if s.Range {
-		return s.Job + ":m." + s.At.UTC().Format(idLayout)
+		return s.Job + ":m." + string(at)
 	}
-	return s.Job + ":" + s.At.UTC().Format(idLayout)
+	return s.Job + ":" + string(at)
 }
 
 func (s Slot) String() string { return s.ID() }
@@ -56,10 +58,17 @@ func (s Slot) Key() string {
 	if s.Token != "" {
 		return s.Job + ".t." + escape(s.Token)
 	}
-	if s.Range {
-		return s.Job + ".m." + s.At.UTC().Format(keyLayout)
+	var b, k [len(idLayout) + 8]byte
+	key := k[:0]
+	for _, c := range s.At.UTC().AppendFormat(b[:0], time.RFC3339) {
+		if c != '-' && c != ':' { // what is left is keyLayout
+			key = append(key, c)
+		}
 	}
-	return s.Job + "." + s.At.UTC().Format(keyLayout)
+	if s.Range {
+		return s.Job + ".m." + string(key)
+	}
+	return s.Job + "." + string(key)
 }
 
 // ParseSlotID is the inverse of Slot.ID. Its errors quote the input and say what

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"regexp"
 	"strings"
 	"time"
 
@@ -28,13 +27,27 @@ func (b bucket) stream() string            { return "KV_" + b.name }
 func (b bucket) subject(key string) string { return "$KV." + b.name + "." + key }
 func (b bucket) key(subject string) string { return strings.TrimPrefix(subject, "$KV."+b.name+".") }
 
-var keyPattern = regexp.MustCompile(`^[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*$`)
-
 func (b bucket) check(key string) error {
-	if keyPattern.MatchString(key) {
+	if isKey(key) {
 		return nil
 	}
 	return fmt.Errorf("%w key %q of bucket %s: want letters, digits and - / _ = with single dots between", job.ErrInvalid, key, b.name)
+}
+
+// isKey reports whether key is [-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*.
+func isKey(key string) bool {
+	last := byte('.')
+	for i := range len(key) {
+		c := key[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '/', c == '_', c == '=':
+		case c == '.' && last != '.':
+		default:
+			return false
+		}
+		last = c
+	}
+	return last != '.'
 }
 
 // read asks the stream's leader for the key's value until it is answered or ctx

@@ -51,6 +51,10 @@
 // job.ErrUnknown and job.ErrDenied: its writers are people, and nodes that can do
 // without. Everybody else cannot, and waits.
 //
+// Any number of writes may be under way at a time, over one inbox (pipe): that is
+// where a worker that drains a queue spends its time. Their order is not promised,
+// and nothing here needs it: each names the revision that it stands on.
+//
 // The first attempt is one message and one answer; nothing is read before it. An
 // attempt is given one second, so that a request that died with a leader is put
 // to the next one soon.

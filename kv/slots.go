@@ -26,10 +26,10 @@ const (
 
 // asyncClient is a client of our own for asynchronous publishing: its limits
 // are the client's, and the caller's may have none that suit slots.
-func (w wire) asyncClient(pending int, timeout time.Duration) (jetstream.JetStream, error) {
+func (w wire) asyncClient() (jetstream.JetStream, error) {
 	opts := []jetstream.JetStreamOpt{
-		jetstream.WithPublishAsyncMaxPending(pending),
-		jetstream.WithPublishAsyncTimeout(timeout),
+		jetstream.WithPublishAsyncMaxPending(maxPublishing),
+		jetstream.WithPublishAsyncTimeout(publishTimeout),
 	}
 	switch o := w.js.Options(); {
 	case o.Domain != "":

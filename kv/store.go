@@ -57,14 +57,11 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if err := o.Want.Validate(); err != nil {
 		return nil, err
 	}
-	w, err := newWire(js)
-	if err != nil {
-		return nil, fmt.Errorf("jetstream client: %w", err)
-	}
+	w := newWire(js)
 	if version := w.conn().ConnectedServerVersion(); !atLeast(version, 2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", version, w.conn().ConnectedUrlRedacted())
 	}
-	async, err := w.asyncClient(maxPublishing, publishTimeout)
+	async, err := w.asyncClient()
 	if err != nil {
 		return nil, fmt.Errorf("jetstream client: %w", err)
 	}

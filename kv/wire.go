@@ -23,24 +23,19 @@ const defaultPrefix = jetstream.DefaultAPIPrefix
 
 type wire struct {
 	js     jetstream.JetStream
-	writer jetstream.JetStream // asks for one write each, in attemptTimeout
-	prefix string              // of API subjects, with the last dot
+	pipe   *pipe  // for writes
+	prefix string // of API subjects, with the last dot
 }
 
-// maxWriting bounds how many writes may be unanswered at once.
-const maxWriting = 16_384
-
-func newWire(js jetstream.JetStream) (wire, error) {
-	w := wire{js: js, prefix: defaultPrefix}
+func newWire(js jetstream.JetStream) wire {
+	w := wire{js, newPipe(js.Conn()), defaultPrefix}
 	switch o := js.Options(); {
 	case o.Domain != "":
 		w.prefix = "$JS." + o.Domain + ".API."
 	case o.APIPrefix != "":
 		w.prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
 	}
-	var err error
-	w.writer, err = w.asyncClient(maxWriting, attemptTimeout)
-	return w, err
+	return w
 }
 
 func (w wire) conn() *nats.Conn { return w.js.Conn() }
@@ -142,22 +137,20 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 		// the writer has given up: a claim for a node that is dead by then.
 		return 0, nats.ErrDisconnected
 	}
-	answer, err := w.writer.PublishMsgAsync(m,
-		jetstream.WithExpectStream(stream),
-		jetstream.WithExpectLastSequencePerSubject(revision),
-		jetstream.WithRetryAttempts(0),
-		jetstream.WithStallWait(attemptTimeout))
+	if m.Header == nil {
+		m.Header = nats.Header{}
+	}
+	m.Header[jetstream.ExpectedStreamHeader] = []string{stream}
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(revision, 10)}
+	answer, err := w.pipe.ask(ctx, m)
 	if err != nil {
 		return 0, w.because(err)
 	}
-	select {
-	case ack := <-answer.Ok():
-		return ack.Sequence, w.misplaced(m, ack.Domain)
-	case err := <-answer.Err():
+	seq, domain, err := pubAck(answer)
+	if err != nil {
 		return 0, w.because(err)
-	case <-ctx.Done():
-		return 0, ctx.Err()
 	}
+	return seq, w.misplaced(m, domain)
 }
 
 // misplaced is an error when m was stored in another JetStream domain than the one

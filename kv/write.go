@@ -34,9 +34,10 @@ func write(ctx context.Context, a asker, what string, m *nats.Msg, revision uint
 	var pause *backoff.ExponentialBackOff
 	for unanswered := false; ; {
 		won, err := a.put(ctx, m, revision)
-		switch kind := classify(err); {
-		case err == nil:
+		if err == nil {
 			return won, nil
+		}
+		switch kind := classify(err); {
 		case kind == conflict:
 			won, settled := judge(ctx, a, m, revision, err)
 			if settled && won > 0 {

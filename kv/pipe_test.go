@@ -1,0 +1,41 @@
+package kv
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestAnswersToWritesAreReadAsTheyAreMeant(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]uint64{
+		`{"stream":"KV_cronce_ledger","seq":12}`:                   12,
+		`{"stream":"S", "seq": 12}`:                                12,
+		`{"stream":"S","domain":"hub","seq":18446744073709551615}`: 18446744073709551615,
+		`{"stream":"S","seq":3,"duplicate":true}`:                  3,
+		`{"seq":4,"stream":"S"}`:                                   4,
+	} {
+		seq, domain, err := pubAck(&nats.Msg{Data: []byte(data)})
+		var full struct{ Domain string }
+		_ = json.Unmarshal([]byte(data), &full)
+		if err != nil || seq != want || domain != full.Domain {
+			t.Errorf("%s: %d in %q, %v", data, seq, domain, err)
+		}
+	}
+	for _, data := range []string{``, `{}`, `{"stream":"S","seq":}`, `{"stream":"S","seq":0}`, `{"stream":"S","seq":-1}`, `{"stream":"","seq":1`, `+OK`} {
+		if seq, _, err := pubAck(&nats.Msg{Data: []byte(data)}); !errors.Is(err, jetstream.ErrInvalidJSAck) {
+			t.Errorf("%s: %d, %v", data, seq, err)
+		}
+	}
+	refused := `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"S","seq":0}`
+	if _, _, err := pubAck(&nats.Msg{Data: []byte(refused)}); classify(err) != conflict {
+		t.Errorf("a conflict is read as %v", err)
+	}
+	nobody := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
+	if _, _, err := pubAck(nobody); !errors.Is(err, jetstream.ErrNoStreamResponse) || classify(err) != unanswered {
+		t.Errorf("nobody there is read as %v", err)
+	}
+}
