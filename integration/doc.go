@@ -1,3 +1,25 @@
 // Package integration holds what can only be seen from outside: the built binary,
 // real servers and clusters, real processes, and what the engine really does.
+//
+// The problems that Cronce was made for are one test each:
+//
+//   - Several servers submit the same timer task to schedulers that share a store
+//     which fails at unlock time, and one joins late:
+//     TestSeveralServersSubmitTheSameTimerTask.
+//   - Four copies of a web process each start the scheduler:
+//     TestFourCopiesOfAWebProcessEachStartTheScheduler.
+//   - A single scheduler is a single point of failure: TestNoSinglePointOfFailure.
+//   - A worker loses the registry, and comes back:
+//     TestWorkerLosesTheRegistryForLessThanTheLease, ...ForMoreThanTheLease.
+//   - Clocks of the fleet differ: TestClocksOfTheFleetDifferByTwoHours.
+//   - A run is longer than its interval, or crashes with the lock:
+//     TestARunLongerThanItsIntervalNeverOverlaps, TestTheLockOfACrashedRunFreesItself.
+//   - Two applications have jobs of the same name:
+//     TestNamespacesKeepSameNamedJobsOfTwoApplicationsApart.
+//   - Main and standby, and work for all machines:
+//     TestAStandbyWorkerTakesOverAndHandsBack,
+//     TestWorkIsSpreadOverAllMachinesAndGrowsWithOneMore.
+//
+// What takes minutes is built with the tag "long", is named TestLong..., and runs
+// with "go tool task integration-long".
 package integration

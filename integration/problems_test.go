@@ -3,11 +3,94 @@
 package integration
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 )
+
+// Schedulers A and B get the same timer task, submitted by several servers. The
+// store fails when the task is done and about to be unlocked, and recovers: the
+// finished task is not run again. C joins late, when A and B are gone, and knows of
+// what is pending.
+func TestSeveralServersSubmitTheSameTimerTask(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	file := s.jobs(`
+echo "start $CRONCE_SLOT_ID" >>touched
+[ "$CRONCE_SLOT_ID" = pay:@invoice-8 ] || until [ -e goon ]; do sleep 0.1; done
+echo "end $CRONCE_SLOT_ID" >>touched
+`, `name: pay, schedule: "@at 2099-01-01T00:00:00Z"`)
+	a, b := s.worker("a", file), s.worker("b", file)
+	a.says("node is up")
+	b.says("node is up")
+	later := time.Now().Add(20 * time.Second)
+	if n := s.submit("invoice-7", time.Now().Add(2*time.Second)); n != 1 {
+		t.Errorf("five servers submitted one task, and %d were told that it is new", n)
+	}
+	if n := s.submit("invoice-8", later); n != 1 {
+		t.Errorf("five servers submitted one task, and %d were told that it is new", n)
+	}
+	eventually(t, 20*time.Second, "the task to run", func() bool { return count(s.touched(), "start pay:@invoice-7") == 1 })
+	s.restartServer(func(server *process) {
+		server.kill()
+		s.write("goon", "")
+		eventually(t, 10*time.Second, "the task to be done", func() bool { return count(s.touched(), "end pay:@invoice-7") == 1 })
+	})
+	eventually(t, 20*time.Second, "its outcome", func() bool { return s.triggered("invoice-7").State == "succeeded" })
+	if n := s.submit("invoice-7", time.Now()); n != 0 {
+		t.Errorf("%d servers were told that the finished task is new", n)
+	}
+	a.kill()
+	b.kill()
+	s.worker("c", file).says("node is up")
+	if time.Now().After(later) {
+		t.Fatal("the machine is too slow: c did not join before the pending task was due")
+	}
+	eventually(t, 40*time.Second, "the pending task to run on c", func() bool { return s.triggered("invoice-8").State == "succeeded" })
+	if r := s.triggered("invoice-8"); !strings.HasPrefix(r.Node, "c-") || r.Started.Before(later.Truncate(time.Second)) {
+		t.Errorf("want it on c, and not before %v: %+v", later, r)
+	}
+	if r := s.triggered("invoice-7"); r.Attempt != 1 || count(s.touched(), "start pay:@invoice-7") != 1 || len(s.touched()) != 4 {
+		t.Errorf("want each run once, at its first attempt; got %q and %+v", s.touched(), r)
+	}
+}
+
+// submit has five servers order the same task at the same time, and returns how
+// many of them were told that it is new.
+func (s *site) submit(key string, at time.Time) (fresh int) {
+	s.t.Helper()
+	var servers []*process
+	for range 5 {
+		servers = append(servers, s.start("trigger "+key, "job", "trigger", "pay", "--key", key, "--at", at.UTC().Format(time.RFC3339), "-o", "json"))
+	}
+	for _, p := range servers {
+		if code := p.exit(30 * time.Second); code != 0 {
+			s.t.Errorf("job trigger: exit status %d: %s", code, p.stderr())
+		}
+		var answer struct{ New bool }
+		if err := json.Unmarshal([]byte(p.stdout()), &answer); err != nil {
+			s.t.Errorf("job trigger: %v in %q", err, p.stdout())
+		}
+		if answer.New {
+			fresh++
+		}
+	}
+	return fresh
+}
+
+// triggered is what "slot ls" says of the task.
+func (s *site) triggered(key string) slotRow {
+	s.t.Helper()
+	for _, r := range s.slots("--job", "pay") {
+		if r.ID == "pay:@"+key {
+			return r
+		}
+	}
+	return slotRow{}
+}
 
 // Four copies of a web process each start the scheduler: each slot runs once. No
 // copy knows of the others, and none was told to be the one that schedules.
@@ -140,4 +223,54 @@ func TestNamespacesKeepSameNamedJobsOfTwoApplicationsApart(t *testing.T) {
 	if jobs := list[struct{ Job string }](bank, "job", "ls", "--namespace", "bank"); len(jobs) != 1 {
 		t.Errorf("the bank has %+v", jobs)
 	}
+}
+
+// Work is spread over all machines, and grows with them: each runs as much as it
+// has room for, and one that is added has its share at once.
+func TestWorkIsSpreadOverAllMachinesAndGrowsWithOneMore(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	var jobs []string
+	for i := range 12 {
+		jobs = append(jobs, fmt.Sprintf(`name: work%d, schedule: "*/6 * * * * *", overlap: allow`, i))
+	}
+	file := s.jobs(`
+echo "start $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
+sleep 1
+echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
+`, jobs...)
+	s.worker("m1", file, "--concurrency", "2").says("node is up")
+	s.worker("m2", file, "--concurrency", "2").says("node is up")
+	s.spread(2)
+	s.worker("m3", file, "--concurrency", "2").says("node is up")
+	s.spread(3)
+}
+
+// spread waits for a round of the work that n machines share, two runs at a time on
+// each, and never more.
+func (s *site) spread(n int) {
+	s.t.Helper()
+	from := len(s.touched())
+	eventually(s.t, 40*time.Second, fmt.Sprintf("%d machines that are all busy at once", n), func() bool {
+		busy := map[string]int{}
+		for i, line := range s.touched() {
+			f := strings.Fields(line)
+			if busy[f[2]]++; f[0] == "end" {
+				busy[f[2]] -= 2
+			}
+			if busy[f[2]] > 2 {
+				s.t.Fatalf("%s runs %d at once", f[2], busy[f[2]])
+			}
+			full := 0
+			for _, runs := range busy {
+				if runs == 2 {
+					full++
+				}
+			}
+			if i >= from && full == n {
+				return true
+			}
+		}
+		return false
+	})
 }
