@@ -117,6 +117,9 @@ func (s *Store) Locks() *Locks { return &Locks{s} }
 // Slots is the stream of slots to run.
 func (s *Store) Slots() *Slots { return &Slots{s} }
 
+// Producers is where producers talk to each other.
+func (s *Store) Producers() *Producers { return &Producers{s} }
+
 // Timers are the triggered runs whose time has not come.
 func (s *Store) Timers() *Timers { return &Timers{s} }
 

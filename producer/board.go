@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 	"unique"
 
@@ -43,6 +44,10 @@ type board struct {
 	changed        time.Time
 	ready          bool
 
+	// digest is of all definitions as they are known: two boards with the same
+	// one have the same jobs at the same revisions, and make the same of them.
+	digest uint64
+
 	// newer names the jobs whose definitions only a newer program can read:
 	// their slots may be published by others, but not vouched for by us.
 	newer map[string]struct{}
@@ -55,6 +60,9 @@ type task struct {
 	// lines are the stretches of the job's timeline, oldest first, that have
 	// slots to come or had some.
 	lines []*line
+
+	// digest is the task's part in the board's.
+	digest uint64
 
 	// seen is the timestamp of the entry that the task was made from: stretches
 	// no newer than that have been on the board.
@@ -115,6 +123,7 @@ func (b *board) settle(now time.Time) {
 func (b *board) remove(name string, at time.Time) {
 	if t := b.tasks[name]; t != nil {
 		b.end(t.lines, at)
+		b.digest -= t.digest
 	}
 	delete(b.tasks, name)
 	delete(b.newer, name)
@@ -129,7 +138,10 @@ func (b *board) disable(ev job.RegistryEvent) {
 	}
 	b.log.Error("a job is disabled: its definition cannot be used", "job", ev.Name, "err", ev.Err)
 	b.end(t.lines, ev.Time)
-	b.tasks[ev.Name] = &task{def: &definition{name: ev.Name, revision: ev.Revision}, seen: t.seen}
+	b.digest -= t.digest
+	t = &task{def: &definition{name: ev.Name, revision: ev.Revision}, seen: t.seen}
+	b.tasks[ev.Name] = t
+	b.count(t, ev.Time, true)
 	delete(b.newer, ev.Name)
 	if errors.Is(ev.Err, job.ErrVersion) {
 		b.newer[ev.Name] = struct{}{}
@@ -156,21 +168,36 @@ func (b *board) put(e job.Entry) {
 	j := e.Job.WithDefaults()
 	t.def = &definition{j.Name, unique.Make(j.Queue).Value(), j.Payload, j.CatchUp, e.Revision}
 	old := t.lines
-	t.lines = b.lines(t, old, e)
+	lines, broken := b.lines(t, old, e)
+	t.lines = lines
 	gone := slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(t.lines, l) })
 	b.end(gone, e.Since())
 	t.lines = append(slices.DeleteFunc(gone, func(l *line) bool { return l.group == nil }), t.lines...)
 	t.seen = e.Time
+	b.digest -= t.digest
+	b.count(t, e.Time, broken)
+}
+
+// count adds the task's part to the digest: the revision that it was made from,
+// by its timestamp too, since a bucket that was restored counts anew; and whether
+// all of it could be used.
+func (b *board) count(t *task, at time.Time, broken bool) {
+	text := strconv.AppendUint(make([]byte, 0, 64), t.def.revision, 10)
+	text = strconv.AppendInt(append(text, ' '), at.UnixNano(), 10)
+	text = strconv.AppendBool(append(text, ' '), broken)
+	t.digest = digest(t.def.name, string(text))
+	b.digest += t.digest
 }
 
 // lines returns one line for each stretch of the entry's timeline that has slots
-// to come.
-func (b *board) lines(t *task, old []*line, e job.Entry) []*line {
-	lines := make([]*line, 0, 1)
+// to come. broken says that there are plans that cannot be used.
+func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken bool) {
+	lines = make([]*line, 0, 1)
 	for _, p := range e.Plans() {
 		s, err := b.schedule(e.Job.Name, p.Plan)
 		if err != nil {
 			b.log.Error("a plan of a job cannot be used", "job", e.Job.Name, "schedule", p.Plan.Schedule, "err", err)
+			broken = true
 			continue
 		}
 		for _, part := range e.Stretches(p, s.Schedule) {
@@ -187,7 +214,7 @@ func (b *board) lines(t *task, old []*line, e job.Entry) []*line {
 			}
 		}
 	}
-	return lines
+	return lines, broken
 }
 
 // start is the instant after which the line's first slot is to be handed out.
@@ -231,10 +258,12 @@ func (b *board) skip(p position) {
 		behind = append(behind, g)
 	}
 	for _, g := range behind {
+		covered := p.time.Add(-g.schedule.Delay())
+		next := g.schedule.Next(covered)
 		for _, l := range g.lines {
 			l.group = nil
 			if p.knows(l.task.def.revision, l.since) {
-				b.place(l, p.time.Add(-g.schedule.Delay()))
+				b.join(l, next)
 			} else {
 				b.join(l, g.next)
 			}
@@ -252,13 +281,16 @@ func (b *board) next() (time.Time, bool) {
 }
 
 // position is what may be claimed, once everything that was handed out is
-// acknowledged, after due has said at now that this is all. It is false while
-// there are definitions that we cannot read and others may.
-func (b *board) position(now time.Time) (position, bool) {
+// acknowledged, after due has said at now that this is all.
+func (b *board) position(now time.Time) position {
 	p := b.settled
 	p.time = now
-	return p, len(b.newer) == 0
+	return p
 }
+
+// vouches is false while there are definitions that we cannot read and others
+// may: nothing can be claimed then.
+func (b *board) vouches() bool { return len(b.newer) == 0 }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -1,8 +1,9 @@
 // Package producer publishes the slots of every job as they fall due. Any number
-// of producers run beside each other without knowing of each other: a slot's
+// of producers run beside each other, and need not know of each other: a slot's
 // message ID is computed from the job and the instant alone, so what two of them
 // publish is one message in the stream, or, where the stream has forgotten, one
-// record in the ledger.
+// record in the ledger. Those that do hear of each other spare the broker the
+// copies (see "Standing by").
 //
 // A slot walks through four parts, all driven by one loop (shift):
 //
@@ -41,6 +42,57 @@
 // A definition of a newer format holds the watermark where it is: there may be
 // slots that we cannot compute, and whose producer may die. A definition that is
 // simply broken disables its job and holds nothing.
+//
+// # Standing by
+//
+// Of the producers that take part, each job has a first: the one whose name and
+// the job's hash together to the largest number. The first publishes the job's
+// slots, its share; the others hold their copies in the outbox, as items in the
+// state standing. A producer announces "every slot of my share that is due up to
+// T is acknowledged, for members E and registry R", when its share is acknowledged;
+// it shows life ten times a second while it is not, and once a second otherwise.
+//
+// Why a dropped copy implies a stored one. A copy of a slot of definition d, due at
+// D, held for f, is dropped when f has announced T >= D with the E and R that the
+// holder has now, and when d is what the holder has now.
+//
+//   - R is a digest of the whole registry as the producer's board has it: each
+//     job's revision and timestamp, and whether it could be used. It is the same
+//     only if the two boards were made from the same entries. It is not a
+//     revision: a watch that catches up shows the last writes only, so that two
+//     producers at one revision may differ.
+//   - E is a digest of the members' names, and of the version of the rules, of the
+//     time zone data and of lateness. So whose share the job is, f computes as the
+//     holder does, and the slots of d as well.
+//   - f makes a mark when its board has just said that nothing due at T is left on
+//     it. The slot was thus handed out by f (or is covered by the watermark that f
+//     began with), before the mark.
+//   - A mark holds for the E and R under which it was made (the epoch): f announces
+//     it only while these stand. When either changes, all copies that are held are
+//     published; so of the items before the mark none that is of f's share under E
+//     is standing. Those that are not standing must be settled: acknowledged, or
+//     dropped on another producer's word, which by this same argument is as good.
+//     (No two words lean on each other: each is said after the items it speaks of.)
+//
+// An announcement stays true for ever: it is about revisions that never come again,
+// and about what is stored. So it does no harm late, and E going away and coming
+// back is none either. The watermark needs all items settled, the dropped ones
+// included, and so invariant 2 holds as before.
+//
+// What is believed of who is alive decides nothing but the number of copies. A
+// first that shows no life for standby_delay (250 ms) while copies are held for it
+// does not count until it is heard again; one that lives and agrees is given two
+// seconds, since it publishes as fast as the broker takes it, and does not count
+// for ten if it used them up. One that disagrees is not waited for beyond the
+// delay. Jobs that a producer cannot publish are named in its announcement, and
+// tried by the others.
+//
+// Only a handful (5) of producers take part, the oldest incarnations, so that a
+// newcomer shifts no shares. The others rest: they listen, know the registry, and
+// do nothing. When fewer than five older ones are heard they go on from the
+// watermark, as after a suspend: should all five die at once, that takes three
+// seconds. A producer that cannot read a definition claims nothing and leaves the
+// field to those that can; alone it does what it can.
 //
 // # What a job newer than the watermark is owed
 //
@@ -102,8 +154,23 @@
 //     Rejected: waiting for each second's acknowledgements before the next.
 //   - A producer that loses the race for the watermark stands aside for five
 //     seconds and then looks whether it still moves. Rejected: all write every
-//     second (n-1 conflicts a second). What would change it: producers that know
-//     of each other.
+//     second (n-1 conflicts a second).
+//   - Who is alive is judged by announcements, not by the nodes' leases. A lease
+//     takes 20 s to run out, in which each slot of the dead one's share would be a
+//     quarter second late, and a hundred nodes that watch a hundred heartbeats cost
+//     the broker thousands of messages a second. Nothing is lost by a wrong guess,
+//     so there is nothing for a lease to prove: a producer that was fenced and does
+//     not know it publishes what is right.
+//   - Shares are computed for each slot when it is handed out: a hash of its job's
+//     name and five mixes, some tens of nanoseconds beside ten microseconds for a
+//     publication, and no memory a job. Rejected: shares of heap groups (a group is
+//     a schedule: "every minute" would be one producer's).
+//   - Copies are held one by one. Rejected: keeping only the times, and asking the
+//     board again when a producer dies (the board would have to walk backwards,
+//     and to remember what was judged how).
+//   - All copies of a dead producer's share are published by all that hold them.
+//     Rejected: one after the other by rank, which makes the last one's wait, and
+//     so the lateness, grow with the ranks, to save four copies once.
 //   - A job that cannot be published is tried one slot at a time, with backoff,
 //     until one gets through. Rejected: a backoff for each slot, which had one
 //     refused job cost hundreds of publications a second.

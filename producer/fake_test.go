@@ -29,6 +29,12 @@ type broker struct {
 	storedAt map[string]time.Time
 	attempts []job.Message
 
+	// Announcements: who listens, how many were made, and which are lost.
+	listeners map[*view]func(job.Announcement)
+	announced int
+	born      int
+	lost      func(from, to *view) bool
+
 	mark      job.Watermark
 	markRev   uint64
 	markWrite []time.Time
@@ -49,7 +55,10 @@ const (
 var errAway = errors.New("no connection")
 
 func newBroker(t testing.TB) *broker {
-	return &broker{t: t, changed: make(chan struct{}), stored: map[string]job.Message{}, storedAt: map[string]time.Time{}}
+	return &broker{
+		t: t, changed: make(chan struct{}), stored: map[string]job.Message{}, storedAt: map[string]time.Time{},
+		listeners: map[*view]func(job.Announcement){},
+	}
 }
 
 // apply upserts a job as an operator would, and returns its entry.
@@ -187,6 +196,79 @@ type view struct {
 	deaf   bool // hears of no changes
 	cut    bool // has no connection, where others have one
 	frozen chan struct{}
+
+	refuse bool   // what it publishes is not taken
+	mute   bool   // nobody hears what it announces
+	blind  string // a job whose definition is of a newer format, to this one
+}
+
+// shown is what the producer makes of an event.
+func (v *view) shown(ev job.RegistryEvent) job.RegistryEvent {
+	if ev.Name == v.blind && v.blind != "" && !ev.Deleted {
+		return job.RegistryEvent{Name: ev.Name, Revision: ev.Revision, Time: ev.Time, Err: job.ErrVersion}
+	}
+	return ev
+}
+
+// Announce reaches the others a millisecond later.
+func (v *view) Announce(a job.Announcement) error {
+	b := v.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.announced++
+	for to, hear := range b.listeners {
+		if b.away || v.isMute() || v.isCut() || to.isCut() || b.lost != nil && b.lost(v, to) {
+			continue
+		}
+		time.AfterFunc(time.Millisecond, func() { hear(a) })
+	}
+	return nil
+}
+
+func (v *view) Listen(f func(job.Announcement)) (stop func(), err error) {
+	b := v.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listeners[v] = f
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.listeners, v)
+	}, nil
+}
+
+func (v *view) isMute() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.mute
+}
+
+func (v *view) isCut() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.cut
+}
+
+// announcements are how many were made since it was last called.
+func (b *broker) announcements() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.announced
+	b.announced = 0
+	return n
+}
+
+// late names what is stored of a job and how late, if that is more than most.
+func (b *broker) late(most time.Duration) map[string]time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	late := map[string]time.Duration{}
+	for id, m := range b.stored {
+		if d := b.storedAt[id].Sub(m.Due); d > most {
+			late[id] = d
+		}
+	}
+	return late
 }
 
 // deafen keeps the registry's changes from the producer, or has it catch up.
@@ -268,7 +350,7 @@ func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
 	b.mu.Unlock()
 	for _, ev := range slices.SortedFunc(maps.Values(current), func(a, b job.RegistryEvent) int { return int(a.Revision) - int(b.Revision) }) {
 		if !ev.Deleted {
-			fn(ev)
+			fn(v.shown(ev))
 		}
 	}
 	fn(job.RegistryEvent{Ready: true, Revision: uint64(last)})
@@ -281,7 +363,7 @@ func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
 		v.mu.Unlock()
 		if !deaf {
 			for _, ev := range fresh {
-				fn(ev)
+				fn(v.shown(ev))
 			}
 			last += len(fresh)
 		}
@@ -302,7 +384,12 @@ func (v *view) Publish(queue string, m job.Message, payload []byte) (func(contex
 		return func(ctx context.Context) (bool, error) { return false, errAway }, nil
 	}
 	f := fine
-	if b.answer != nil {
+	v.mu.Lock()
+	if v.refuse {
+		f = refused
+	}
+	v.mu.Unlock()
+	if f == fine && b.answer != nil {
 		f = b.answer(m)
 	}
 	id := m.Slot.ID()
@@ -391,6 +478,25 @@ func (b *broker) start(edit ...func(*Config, *view)) *running {
 	r := &running{p, v, cancel, make(chan error, 1)}
 	go func() { r.done <- p.Run(ctx) }()
 	return r
+}
+
+// member is a producer that stands by the others. Its name tells its age.
+func (b *broker) member(edit ...func(*Config, *view)) *running {
+	b.mu.Lock()
+	b.born++
+	name := fmt.Sprintf("n%03d", b.born)
+	b.mu.Unlock()
+	return b.start(append([]func(*Config, *view){func(c *Config, v *view) {
+		c.Node, c.Peers, c.Started = name, v, time.Now()
+	}}, edit...)...)
+}
+
+// die ends the producer without a last word.
+func (r *running) die() {
+	r.view.mu.Lock()
+	r.mute = true
+	r.view.mu.Unlock()
+	r.stop()
 }
 
 // stop is a kill, as far as the broker can tell: nothing is flushed.

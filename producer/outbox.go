@@ -30,6 +30,7 @@ const (
 	held     itemState = iota // a range that waits for the job's other slots
 	inFlight                  // published, not answered
 	waiting                   // failed, or without a place in flight yet
+	standing                  // held for the producer whose share it is
 	settled                   // acknowledged, or back on the board
 )
 
@@ -52,9 +53,11 @@ func (it *item) late(now time.Time, late time.Duration) bool {
 }
 
 // mark says that the position may be claimed when all items before the given
-// number are settled.
+// number are settled, and announced when those of our own share are, as long as
+// the epoch lasts.
 type mark struct {
 	number uint64
+	epoch  uint64
 	position
 }
 
@@ -62,7 +65,8 @@ type mark struct {
 // acknowledged them, in the order in which they came, and the marks between
 // them. Only the shift's goroutine uses it; answers are collected by another.
 type outbox struct {
-	p *Producer
+	p     *Producer
+	fleet *fleet
 
 	// items are in order; the first is number first. Settled ones leave at the
 	// front only.
@@ -70,14 +74,24 @@ type outbox struct {
 	first uint64
 	marks []mark
 
+	// claimed is the last mark that was passed on.
+	claimed mark
+
 	// tasks has the jobs that have anything unsettled, failing those of them
 	// that have anything waiting.
 	tasks, failing map[*task]*unsettled
 
-	flying, waiting int
-	complained      time.Time
-	flights         chan flight
-	answers         chan answer
+	// open counts the items that are not settled; some of them are flying,
+	// waiting or standing.
+	open, flying, waiting, standing int
+
+	// owes says that slots of our share were handed out since all of it was last
+	// announced to be acknowledged.
+	owes bool
+
+	complained time.Time
+	flights    chan flight
+	answers    chan answer
 }
 
 // unsettled is what one job has in the outbox.
@@ -105,9 +119,9 @@ type answer struct {
 	err       error
 }
 
-func newOutbox(p *Producer) *outbox {
+func newOutbox(p *Producer, f *fleet) *outbox {
 	return &outbox{
-		p: p, tasks: map[*task]*unsettled{}, failing: map[*task]*unsettled{},
+		p: p, fleet: f, tasks: map[*task]*unsettled{}, failing: map[*task]*unsettled{},
 		flights: make(chan flight, maxInFlight), answers: make(chan answer, maxInFlight),
 	}
 }
@@ -131,10 +145,11 @@ func (o *outbox) collect(ctx context.Context) error {
 // may exceed it: what then has no place in flight waits for one.
 func (o *outbox) room() int { return min(maxInFlight-o.flying, maxWaiting-o.flying-o.waiting) }
 
-// add takes slots over from the board and publishes them. A range of missed
-// slots waits until the job's other slots are acknowledged (see the package
-// comment).
+// add takes slots over from the board and publishes them, or holds them for the
+// producers whose share they are. A range of missed slots waits until the job's
+// other slots are acknowledged (see the package comment).
 func (o *outbox) add(slots []dueSlot, now time.Time) {
+	local := time.Now()
 	for _, s := range slots {
 		it := &item{dueSlot: s, judged: now}
 		o.items = append(o.items, it)
@@ -144,6 +159,11 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 			o.tasks[s.line.task] = u
 		}
 		u.items++
+		o.open++
+		if o.stand(it, o.fleet.first(it.def.name), local) {
+			continue
+		}
+		o.owes = true
 		switch {
 		case it.Range && u.items > 1:
 			u.held = append(u.held, it)
@@ -197,6 +217,7 @@ func (o *outbox) answered(a answer) {
 // they are left.
 func (o *outbox) settle(it *item) {
 	it.state = settled
+	o.open--
 	t := it.line.task
 	u := o.tasks[t]
 	u.probe, u.retry, u.retryAt = nil, nil, time.Time{}
@@ -305,10 +326,14 @@ func (o *outbox) giveBack(b *board, t *task) {
 		if it.state == settled || t != nil && it.line.task != t {
 			continue
 		}
-		if it.state == waiting {
+		switch it.state {
+		case waiting:
 			o.waiting--
+		case standing:
+			o.standing--
 		}
 		it.state = settled
+		o.open--
 		b.back(it.dueSlot)
 	}
 	o.marks = nil
@@ -324,10 +349,10 @@ func (o *outbox) giveBack(b *board, t *task) {
 func (o *outbox) mark(pos position) {
 	number := o.first + uint64(len(o.items))
 	if n := len(o.marks); n > 0 && o.marks[n-1].number == number {
-		o.marks[n-1].position = pos
+		o.marks[n-1] = mark{number, o.fleet.epoch, pos}
 		return
 	}
-	o.marks = append(o.marks, mark{number, pos})
+	o.marks = append(o.marks, mark{number, o.fleet.epoch, pos})
 }
 
 // claim returns the newest position that may be claimed, if there is a new one:
@@ -340,8 +365,8 @@ func (o *outbox) claim() (pos position, ok bool) {
 	}
 	o.items, o.first = o.items[n:], o.first+uint64(n)
 	for len(o.marks) > 0 && o.marks[0].number <= o.first {
-		pos, ok = o.marks[0].position, true
+		o.claimed, ok = o.marks[0], true
 		o.marks = o.marks[1:]
 	}
-	return pos, ok
+	return o.claimed.position, ok
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -58,7 +59,18 @@ type Clock interface {
 	Plausible() error
 }
 
-// Config is what a Producer is made of. The interfaces and Node are required.
+// Peers are the other producers of the fleet.
+type Peers interface {
+	// Announce tells all of them, at most once. It does not wait.
+	Announce(job.Announcement) error
+
+	// Listen calls fn for what each announces from now on, one call at a time,
+	// until stop is called. What is told while there is no connection is lost.
+	Listen(fn func(job.Announcement)) (stop func(), err error)
+}
+
+// Config is what a Producer is made of. Node and the interfaces are required,
+// Peers apart.
 type Config struct {
 	// Node is this process's incarnation; it travels with every message.
 	Node string
@@ -67,6 +79,18 @@ type Config struct {
 	Watermark Watermark
 	Slots     Slots
 	Clock     Clock
+
+	// Peers to share the work with. Nil: this producer publishes every slot, and
+	// whoever else does so publishes a copy.
+	Peers Peers
+
+	// Started is when the incarnation began, by the broker's clock. The oldest
+	// producers of a fleet take part, the others rest.
+	Started time.Time
+
+	// StandbyDelay is how long the others hold their copies of a slot for the
+	// producer whose share it is. Zero: DefaultStandbyDelay.
+	StandbyDelay time.Duration
 
 	// Horizon is how far back a missed slot may lie and still run. Zero:
 	// job.DefaultHorizon. It belongs to the namespace: all producers have to
@@ -85,8 +109,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// DefaultLate is the zero value of Config.Late.
-const DefaultLate = time.Minute
+// Defaults are the zero values of Config.Late and Config.StandbyDelay.
+const (
+	DefaultLate         = time.Minute
+	DefaultStandbyDelay = 250 * time.Millisecond
+)
 
 func (c Config) withDefaults() Config {
 	if c.Horizon == 0 {
@@ -97,6 +124,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Handed == nil {
 		c.Handed = func(string, job.Message) {}
+	}
+	if c.StandbyDelay == 0 {
+		c.StandbyDelay = DefaultStandbyDelay
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -112,6 +142,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("%w producer: registry, watermark, slots and clock are all required", job.ErrInvalid)
 	case c.Late < 0:
 		return fmt.Errorf("%w producer: late %v must not be negative", job.ErrInvalid, c.Late)
+	case c.StandbyDelay < 0:
+		return fmt.Errorf("%w producer: standby delay %v must not be negative", job.ErrInvalid, c.StandbyDelay)
 	case c.Horizon < 0:
 		return fmt.Errorf("%w producer: horizon %v must not be negative", job.ErrInvalid, c.Horizon)
 	}
@@ -124,7 +156,13 @@ func (c Config) validate() error {
 type Producer struct {
 	cfg   Config
 	stats counters
+	place atomic.Int32 // in the fleet, plus one; zero: it does not take part
 }
+
+// First reports whether this producer is the first, by age, of those that live
+// and take part: for what one of a fleet should do now and then. It is a hint.
+// None may be the first for some seconds, or two.
+func (p *Producer) First() bool { return p.place.Load() == 1 }
 
 // New checks the configuration; its errors wrap job.ErrInvalid. Nothing starts
 // before Run.
@@ -150,11 +188,18 @@ func (p *Producer) Run(ctx context.Context) error {
 	}
 	events := make(chan job.RegistryEvent, 64)
 	s := newShift(p, k)
+	stop, err := p.listen(s.said)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	s.ask()
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.watch(inner, events) })
 	group.Go(func() error { return k.run(inner) })
 	group.Go(func() error { return s.outbox.collect(inner) })
 	group.Go(func() error { return s.run(inner, events) })
+	defer s.leave()
 	return unlessEnded(ctx, group.Wait())
 }
 
@@ -169,6 +214,24 @@ func (p *Producer) watch(ctx context.Context, events chan<- job.RegistryEvent) e
 		err = errors.New("it ended by itself")
 	}
 	return unlessEnded(ctx, fmt.Errorf("watch the job registry: %w", err))
+}
+
+// listen has what other producers announce sent to said. What the shift cannot
+// take in is dropped: there will be more of it.
+func (p *Producer) listen(said chan<- job.Announcement) (stop func(), err error) {
+	if p.cfg.Peers == nil {
+		return func() {}, nil
+	}
+	stop, err = p.cfg.Peers.Listen(func(a job.Announcement) {
+		select {
+		case said <- a:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen to the other producers: %w", err)
+	}
+	return stop, nil
 }
 
 // unlessEnded is err, or nil when ctx has ended: what fails then fails because

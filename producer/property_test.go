@@ -2,6 +2,7 @@ package producer
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,7 @@ type step struct {
 
 var (
 	stepKinds = []string{
-		"start", "start", "kill", "kill all", "freeze", "thaw", "away", "back", "faults", "calm", "deafen", "listen",
+		"start", "start", "kill", "kill all", "freeze", "thaw", "away", "back", "faults", "calm", "deafen", "listen", "lossy", "heard", "die",
 		"edit", "touch", "create", "remove", "pause", "resume", "pause", "resume",
 	}
 	specs = []string{"*/10 * * * * *", "*/15 * * * * *", "* * * * *", "@every 40s", "7,8,9 * * * * *"}
@@ -35,21 +36,21 @@ func drawSteps(t *rapid.T) []step {
 	}), 1, 25).Draw(t, "steps")
 }
 
-// fleet plays steps against a broker.
-type fleet struct {
+// scene plays steps against a broker.
+type scene struct {
 	*broker
 	jobs  []job.Job
 	alive []*running
 	thaw  []func()
 }
 
-func (f *fleet) play(s step) {
+func (f *scene) play(s step) {
 	advance(s.Pause)
 	pick := func(n int) int { return s.Arg % max(n, 1) }
 	switch s.Kind {
 	case "start":
-		if len(f.alive) < 4 {
-			f.alive = append(f.alive, f.start())
+		if len(f.alive) < 7 {
+			f.alive = append(f.alive, f.member())
 		}
 	case "kill":
 		if len(f.alive) > 0 {
@@ -67,6 +68,17 @@ func (f *fleet) play(s step) {
 		f.thawAll()
 	case "away", "back":
 		f.setAway(s.Kind == "away")
+	case "die":
+		if i := pick(len(f.alive)); len(f.alive) > 0 {
+			f.thawAll()
+			f.alive[i].die()
+			f.alive = append(f.alive[:i], f.alive[i+1:]...)
+		}
+	case "lossy", "heard":
+		r := rand.New(rand.NewPCG(uint64(s.Arg), 3))
+		f.mu.Lock()
+		f.lost = func(*view, *view) bool { return s.Kind == "lossy" && r.IntN(3) == 0 }
+		f.mu.Unlock()
 	case "faults":
 		f.setAnswer(faulty(uint64(s.Arg)))
 	case "calm":
@@ -83,7 +95,7 @@ func (f *fleet) play(s step) {
 }
 
 // disturb does to a job what needs it to be there.
-func (f *fleet) disturb(kind, name string) {
+func (f *scene) disturb(kind, name string) {
 	_, there := f.entries(time.Now())[name]
 	switch {
 	case !there:
@@ -97,7 +109,7 @@ func (f *fleet) disturb(kind, name string) {
 }
 
 // entries is the registry as it was at an instant.
-func (f *fleet) entries(at time.Time) map[string]job.Entry {
+func (f *scene) entries(at time.Time) map[string]job.Entry {
 	entries := map[string]job.Entry{}
 	for _, ev := range f.log {
 		if ev.Time.After(at) {
@@ -112,7 +124,7 @@ func (f *fleet) entries(at time.Time) map[string]job.Entry {
 	return entries
 }
 
-func (f *fleet) thawAll() {
+func (f *scene) thawAll() {
 	for _, thaw := range f.thaw {
 		thaw()
 	}
@@ -124,13 +136,13 @@ func (f *fleet) thawAll() {
 	}
 }
 
-func (f *fleet) kill(i int) {
+func (f *scene) kill(i int) {
 	f.thawAll() // a frozen process dies at its next step
 	f.alive[i].stop()
 	f.alive = append(f.alive[:i], f.alive[i+1:]...)
 }
 
-func (f *fleet) change(kind string, arg int) {
+func (f *scene) change(kind string, arg int) {
 	i := arg % max(len(f.jobs), 1)
 	switch kind {
 	case "create":
@@ -146,7 +158,7 @@ func (f *fleet) change(kind string, arg int) {
 
 // planned are the slots that should have been published by now: those of every
 // stretch of every job that is there.
-func (f *fleet) planned() (map[string]time.Time, error) {
+func (f *scene) planned() (map[string]time.Time, error) {
 	planned := map[string]time.Time{}
 	for name, e := range f.entries(time.Now()) {
 		for _, p := range e.Plans() {
@@ -171,7 +183,7 @@ func (f *fleet) planned() (map[string]time.Time, error) {
 // problems holds what is stored against what should be: every slot of every
 // plan, each judged as its age and the pauses allow, and no other that a worker
 // would run.
-func (f *fleet) problems(end time.Time) (wrong []string) {
+func (f *scene) problems(end time.Time) (wrong []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	planned, err := f.planned()
@@ -192,7 +204,7 @@ func (f *fleet) problems(end time.Time) (wrong []string) {
 }
 
 // wrong says what is wrong with a message that was stored at the given time.
-func (f *fleet) wrong(m job.Message, at time.Time, slots int) string {
+func (f *scene) wrong(m job.Message, at time.Time, slots int) string {
 	age := at.Sub(m.Due)
 	if age < 0 {
 		return fmt.Sprintf("is stored %v early", -age)
@@ -239,7 +251,7 @@ func TestEverySlotIsPublishedWhateverHappens(t *testing.T) {
 		steps := drawSteps(rt)
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
-			f := &fleet{broker: newBroker(t)}
+			f := &scene{broker: newBroker(t)}
 			f.check = func(wm job.Watermark) {
 				if id := f.unstored(wm); id != "" {
 					wrong = append(wrong, fmt.Sprintf("watermark %v at %d vouches for %s", wm.Time, wm.Revision, id))
@@ -256,7 +268,7 @@ func TestEverySlotIsPublishedWhateverHappens(t *testing.T) {
 			f.thawAll()
 			f.setAway(false)
 			f.setAnswer(nil)
-			f.alive = append(f.alive, f.start())
+			f.alive = append(f.alive, f.member())
 			advance(30 * time.Second)
 			for len(f.alive) > 0 {
 				f.kill(0)

@@ -31,6 +31,13 @@ type shift struct {
 	board  *board
 	outbox *outbox
 	keeper *keeper
+	fleet  *fleet
+
+	// said is what other producers announce, spokenAt when we last did, by this
+	// machine's clock; here says that they count on us.
+	said     chan job.Announcement
+	spokenAt time.Time
+	here     bool
 
 	// seen is the clock at the last turn; asleep says that the
 	// stored watermark must be asked before anything else is handed out: others
@@ -45,8 +52,9 @@ type shift struct {
 
 func newShift(p *Producer, k *keeper) *shift {
 	rules := job.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
+	f := newFleet(p.cfg.Node, p.cfg.Started, rules)
 	return &shift{
-		Producer: p, keeper: k, outbox: newOutbox(p), asleep: true,
+		Producer: p, keeper: k, fleet: f, outbox: newOutbox(p, f), asleep: true, said: make(chan job.Announcement, 256),
 		board: newBoard(rules, k.stored, p.cfg.Logger), seen: p.cfg.Clock.Now(),
 	}
 }
@@ -62,6 +70,8 @@ func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error 
 			s.board.apply(ev, s.now())
 		case a := <-s.outbox.answers:
 			s.outbox.answered(a)
+		case a := <-s.said:
+			s.hear(a)
 		case <-timer.C:
 		}
 		s.drain(events)
@@ -81,6 +91,8 @@ func (s *shift) drain(events <-chan job.RegistryEvent) {
 			s.board.apply(ev, s.now())
 		case a := <-s.outbox.answers:
 			s.outbox.answered(a)
+		case a := <-s.said:
+			s.hear(a)
 		default:
 			return
 		}
@@ -101,6 +113,7 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	case !s.board.ready:
 		return maxSleep, nil // nothing is published before the registry is known
 	case !s.cfg.Slots.Connected():
+		s.place.Store(0)
 		// Nothing is computed ahead: when the broker is back, all that has
 		// fallen due is judged at once.
 		s.away = true
@@ -115,13 +128,17 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 		}
 		return awaySleep, nil
 	}
+	look := s.outbox.overdue(time.Now())
+	if s.rest(time.Now()) {
+		return maxSleep, nil
+	}
 	if s.asleep {
 		if err := s.refresh(ctx); err != nil {
 			return maxSleep, err
 		}
 	}
 	if !s.asleep {
-		return s.publish(now), nil
+		return s.publish(now, look), nil
 	}
 	return maxSleep, nil
 }
@@ -137,6 +154,7 @@ func (s *shift) wake(now time.Time) {
 	}
 	s.away, s.asleep = !back && s.away, true
 	s.outbox.giveBack(s.board, nil)
+	s.ask()
 }
 
 // refresh takes up the stored watermark. A failure that time may mend leaves the
@@ -159,18 +177,21 @@ func (s *shift) refresh(ctx context.Context) error {
 }
 
 // publish moves what is due from the board to the outbox.
-func (s *shift) publish(now time.Time) time.Duration {
+func (s *shift) publish(now, look time.Time) time.Duration {
 	retry := s.outbox.repeat(s.board, now)
 	done := s.handOut(now)
 	if pos, ok := s.outbox.claim(); ok {
 		s.keeper.offer(pos)
 	}
+	speak := s.speak(time.Now())
 	pause := maxSleep
 	if next, ok := s.board.next(); ok && done { // else an answer makes room and wakes us
 		pause = min(pause, max(next.Sub(s.now()), 0))
 	}
-	if !retry.IsZero() {
-		pause = min(pause, max(time.Until(retry), 0))
+	for _, at := range []time.Time{retry, look, speak} {
+		if !at.IsZero() {
+			pause = min(pause, max(time.Until(at), 0))
+		}
 	}
 	return pause
 }
@@ -188,8 +209,8 @@ func (s *shift) handOut(now time.Time) bool {
 			continue
 		}
 		s.board.settle(now)
-		if pos, ok := s.board.position(now); ok {
-			s.outbox.mark(pos)
+		if s.board.vouches() {
+			s.outbox.mark(s.board.position(now))
 		}
 		return true
 	}

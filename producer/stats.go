@@ -11,20 +11,24 @@ type Stats struct {
 	// Retried counts publications that failed and were repeated.
 	Retried uint64
 
+	// StoodBy counts slots that were held for the producer whose share they were
+	// and that it published.
+	StoodBy uint64
+
 	// Missed counts slots that a catch-up policy left out, CaughtUp those that
 	// it let run.
 	Missed, CaughtUp uint64
 }
 
 type counters struct {
-	published, folded, retried, missed, caughtUp atomic.Uint64
+	published, folded, retried, stoodBy, missed, caughtUp atomic.Uint64
 }
 
 // Stats may be called at any time, from any goroutine.
 func (p *Producer) Stats() Stats {
 	c := &p.stats
 	return Stats{
-		Published: c.published.Load(), Folded: c.folded.Load(), Retried: c.retried.Load(),
+		Published: c.published.Load(), Folded: c.folded.Load(), Retried: c.retried.Load(), StoodBy: c.stoodBy.Load(),
 		Missed: c.missed.Load(), CaughtUp: c.caughtUp.Load(),
 	}
 }

@@ -99,6 +99,9 @@ func New(cfg Config) *Node {
 // Name is the incarnation's name.
 func (n *Node) Name() string { return n.cfg.Name }
 
+// Started is when the incarnation began, by the broker's clock.
+func (n *Node) Started() time.Time { return n.cfg.Started }
+
 // Ready is closed when the first heartbeat has been acknowledged.
 func (n *Node) Ready() <-chan struct{} { return n.ready }
 

@@ -79,7 +79,7 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	if r.cfg.Produce {
 		s := r.sweeper(n.Name())
 		group.Go(func() error { s.Run(ctx); return nil })
-		group.Go(func() error { return r.produce(ctx, n.Name(), s.Handed) })
+		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
 	}
 	for _, queue := range r.cfg.Queues {
 		c := r.consumer(life, n, queue)
@@ -120,10 +120,11 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	})
 }
 
-func (r *Replica) produce(ctx context.Context, name string, handed func(string, job.Message)) error {
+func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, job.Message)) error {
 	p, err := producer.New(producer.Config{
-		Node: name, Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(), Slots: r.cfg.Store.Slots(),
-		Clock: r.clock, Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed,
+		Node: n.Name(), Started: n.Started(), Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(),
+		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock,
+		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,46 @@
+package kv
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+)
+
+// Producers is where the producers of the namespace talk: core NATS, at most once,
+// nothing is stored. Its methods are safe for concurrent use.
+type Producers struct{ s *Store }
+
+func (p *Producers) subject() string { return p.s.namespace + ".producers" }
+
+// Announce tells every producer that listens, this one included. It does not
+// wait, and keeps nothing for a broker that is away: what is old by then would
+// only mislead.
+func (p *Producers) Announce(a job.Announcement) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if !p.s.conn().IsConnected() {
+		return nats.ErrDisconnected
+	}
+	return p.s.conn().Publish(p.subject(), data)
+}
+
+// Listen calls f for each announcement, one call at a time, until stop is called.
+// What cannot be read is left out: nobody has to be told, and a newer program's
+// claims are not for us.
+func (p *Producers) Listen(f func(job.Announcement)) (stop func(), err error) {
+	sub, err := p.s.conn().Subscribe(p.subject(), func(m *nats.Msg) {
+		if a, err := job.DecodeAnnouncement(m.Data); err == nil {
+			f(a)
+		} else {
+			p.s.log.Debug("announcement not understood", "error", err)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", p.subject(), err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}
