@@ -76,6 +76,20 @@ func TestJobApply(t *testing.T) {
 	golden(t, "job_apply_again.json", regexp.MustCompile(`"revision":[45]`).ReplaceAllString(settled(again), `"revision":"4 or 5"`))
 }
 
+func TestJobApplyToAPausedJobSaysThatItsSlotsWaitForItsEnd(t *testing.T) {
+	t.Parallel()
+	f := newOffice(t)
+	f.apply(t, []string{`name: report, schedule: "@daily"`}).done(t)
+	f.ok(t, "job", "pause", "report")
+	out := f.apply(t, []string{`name: report, schedule: "@hourly"`}).done(t)
+	if !strings.Contains(out, "it is paused: no slots until cronce job resume report") {
+		t.Errorf("prints %s", out)
+	}
+	if got := f.ok(t, "job", "ls"); !strings.Contains(got, "paused") {
+		t.Errorf("afterwards job ls prints %s", got)
+	}
+}
+
 func TestJobApplyWarnsWhenNobodyWouldRunAJob(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)

@@ -12,6 +12,12 @@
 //     over from the watermark, which is what it has to do after a broker was away.
 //   - Nothing is produced before the broker's clock is known: a local clock that
 //     is an hour fast would publish an hour of slots.
+//   - Whose definition of a job gives way says so too, not only whose holds: of two
+//     files that disagree the older one is most often the forgotten one. What is
+//     compared is the content, so that a pause, or a third writer of the same, is
+//     not told again.
+//   - A replica that may not write the registry finds out by trying, with the first
+//     job that is to be written: no server tells a client what it may do before.
 //   - A node says that it stopped only when it owes nothing any more. A handler
 //     that ignores its context holds its slot until the lease runs out.
 package replica
