@@ -67,7 +67,7 @@ func New(log *slog.Logger) *Services {
 	return &Services{
 		// Of its own: a question must not wait for a connection behind work.
 		transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 4 * time.Second},
-		log:       log, asked: map[string]*service{}, queues: map[string]*queue{}, changed: make(chan struct{}, 1),
+		log:       log, interval: interval, asked: map[string]*service{}, queues: map[string]*queue{}, changed: make(chan struct{}, 1),
 	}
 }
 

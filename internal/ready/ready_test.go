@@ -97,6 +97,24 @@ func run(t *testing.T, needs ...ready.Need) (*ready.Services, *text) {
 	return s, log
 }
 
+// As it comes, not as the other tests hurry it.
+func TestServicesAreAskedOnceASecond(t *testing.T) {
+	t.Parallel()
+	asked := make(chan time.Time, 100)
+	svc := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- time.Now() }))
+	t.Cleanup(svc.Close)
+	s := ready.New(slog.New(slog.DiscardHandler))
+	s.Set([]ready.Need{need(t, "q", svc.URL)})
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	asking.Go(func() { s.Run(ctx) })
+	t.Cleanup(func() { cancel(); asking.Wait() })
+	first, second := <-asked, <-asked
+	if between := second.Sub(first); between < 900*time.Millisecond {
+		t.Errorf("asked again after %v, want a second", between)
+	}
+}
+
 func isOpen(s *ready.Services, queue string) bool {
 	select {
 	case <-s.Ready(queue):
