@@ -36,7 +36,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
 	log.Debug("slot started", "fence", fence)
 	err := call(ctx, handler, job.Run{
-		Slot: rec.Slot, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
+		Slot: rec.Slot, Shard: rec.Slot.Shard, Shards: rec.Slot.Shards, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
 		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
 		Payload: t.d.Payload, Output: &out,
 	})
@@ -117,8 +117,7 @@ func (t *task) complete(ctx context.Context, end job.Record, fence uint64) verdi
 			if end.State == job.Retrying {
 				return after(end.RetryAt.Sub(c.cfg.Now()))
 			}
-			t.final = true
-			return done()
+			return t.finished()
 		case errors.Is(err, job.ErrConflict):
 			return c.refused(end, fence, err)
 		}

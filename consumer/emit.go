@@ -19,6 +19,10 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 		return // most slots, most of the time
 	}
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
+	if rec.State == job.Succeeded && rec.Shards > 0 {
+		log.Info("slot succeeded", "shards", rec.Shards)
+		return
+	}
 	switch rec.State {
 	case job.Succeeded:
 		a := rec.Attempts[len(rec.Attempts)-1]

@@ -102,7 +102,7 @@ func (t *task) enter(ctx context.Context) error {
 				return fmt.Errorf("write the lock of job %s: %w", name, err)
 			}
 		}
-		t.view.Place, t.entered = place, t.entered || next.Has(t.d.Slot)
+		t.view.Place, t.entered = place, t.entered || next.Has(t.d.Slot.Whole())
 		return nil
 	}
 	t.view.Place = job.Place{Kind: job.PlaceCrowded}
@@ -139,12 +139,15 @@ func (t *task) leave() {
 	defer cancel()
 	places := 1
 	if t.view.Entry != nil {
+		if !t.view.Entry.Job.Guarded() {
+			return
+		}
 		places = t.view.Entry.Job.Places()
 	}
 	for range maxTurns {
 		seen, _, err := t.locks.get(ctx, t.d.Slot.Job)
 		if err == nil {
-			next, woken := seen.Leave(t.d.Slot, places)
+			next, woken := seen.Leave(t.d.Slot.Whole(), places)
 			if next.Same(seen.Lock) {
 				return
 			}

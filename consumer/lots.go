@@ -61,12 +61,19 @@ func (l *lots) enter(s job.Slot) (woken <-chan struct{}, ok bool) {
 	return c, true
 }
 
+// wake wakes the slot, and all shards of it.
 func (l *lots) wake(s job.Slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if here := l.byJob[s.Job]; here != nil && here.slots[s] != nil {
-		close(here.slots[s])
-		here.slots[s] = nil
+	here := l.byJob[s.Job]
+	if here == nil {
+		return
+	}
+	for parked, woken := range here.slots {
+		if parked.Whole() == s && woken != nil {
+			close(woken)
+			here.slots[parked] = nil
+		}
 	}
 }
 
@@ -135,22 +142,44 @@ func (t *task) nextLook(p job.Place) time.Duration {
 	return d
 }
 
-// displace has the holder ended that a newer slot is to replace. A running one is
-// its owner's to end: it is asked, again at each look. One that waits for its next
-// attempt is nobody's, and is ended here.
+// displace has the holder ended that a newer slot is to replace, with all its
+// parts. An error is no harm: the next look finds what there is then.
 func (t *task) displace(ctx context.Context, holder job.Slot) {
 	rec, revision, err := t.cfg.Ledger.Read(ctx, holder)
-	if err == nil && rec.State == job.Running {
-		t.cfg.Cancel(ctx, rec.Node, job.CancelRequest{V: job.Version, ID: holder.ID(), Fence: revision, Replaced: true, By: t.d.Slot.ID()})
+	if err != nil {
 		return
 	}
-	if err == nil && rec.State == job.Retrying {
-		d := job.Delivery{Message: job.Message{Slot: holder}}
-		end := job.Cancel(d, job.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, job.ReplacedBy(t.d.Slot))
+	if rec.Shards == 0 {
+		t.displaceOne(ctx, rec, revision)
+		return
+	}
+	if rec.Error == "" && !rec.State.Final() {
+		marked := job.MarkWhole(rec, job.ReplacedBy(t.d.Slot.Whole()))
+		marked.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+		_, _ = t.cfg.Ledger.Write(ctx, marked, revision)
+	}
+	for i := range rec.Shards {
+		if part, revision, err := t.cfg.Ledger.Read(ctx, holder.Part(i+1, rec.Shards)); err == nil {
+			t.displaceOne(ctx, part, revision)
+		}
+	}
+	_, _ = t.conclude(ctx, holder)
+}
+
+// displaceOne ends a slot, or a shard. A running one is its owner's to end: it is
+// asked, again at each look. One that waits for its next attempt is nobody's, and is
+// ended here.
+func (t *task) displaceOne(ctx context.Context, rec job.Record, revision uint64) {
+	by := t.d.Slot.Whole()
+	switch rec.State {
+	case job.Running:
+		t.cfg.Cancel(ctx, rec.Node, job.CancelRequest{V: job.Version, ID: rec.Slot.ID(), Fence: revision, Replaced: true, By: by.ID()})
+	case job.Retrying:
+		d := job.Delivery{Message: job.Message{Slot: rec.Slot}}
+		end := job.Cancel(d, job.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, job.ReplacedBy(by))
 		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
-		if revision, err = t.cfg.Ledger.Write(ctx, end, revision); err == nil {
+		if revision, err := t.cfg.Ledger.Write(ctx, end, revision); err == nil {
 			t.emit(end, revision)
 		}
 	}
-	// An error is no harm: the next look finds what there is then.
 }

@@ -87,18 +87,42 @@ func (t *task) turn(ctx context.Context) (verdict, bool) {
 		t.view.OwnerDead = true
 		step = job.Decide(t.d, t.view)
 	}
-	if step.Action == job.Enter {
-		if v, withheld := t.withheld(); withheld {
-			return v, true
+	for range maxAsked {
+		var err error
+		switch step.Action {
+		case job.LearnWhole:
+			err = t.learnWhole(ctx)
+		case job.WriteWhole:
+			err = t.writeWhole(ctx, step.Record)
+		case job.Enter:
+			if v, withheld := t.withheld(); withheld {
+				return v, true
+			}
+			err = t.enter(ctx)
+		default:
+			return t.take(ctx, step)
 		}
-		if err := t.enter(ctx); err != nil {
+		if err != nil {
 			return t.postponed(err), true
 		}
 		step = job.Decide(t.d, t.view)
 	}
+	return verdict{}, false
+}
+
+// maxAsked bounds what is found out about a slot's surroundings in one turn.
+const maxAsked = 8
+
+// take does what a step says that needs no more to be known.
+func (t *task) take(ctx context.Context, step job.Step) (verdict, bool) {
 	switch step.Action {
 	case job.Ack:
+		if t.d.Slot.Shards > 0 {
+			return t.concludeWhole(), true // a crash may have kept others from it
+		}
 		return done(), true
+	case job.Conclusion:
+		return t.concludeWhole(), true
 	case job.Later:
 		return after(step.Delay), true
 	case job.Wait:
@@ -167,14 +191,22 @@ func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
 	case err != nil:
 		return t.postponed(err), true
 	case step.Action == job.End:
-		t.final = true
 		t.emit(rec, revision)
-		return done(), true
+		return t.finished(), true
 	}
 	if t.view.OwnerDead {
 		t.emitKind(job.EventTakeover, rec, revision, t.view.Record.Node)
 	}
 	return t.attempt(rec, revision), true
+}
+
+// finished is the verdict on a slot whose outcome has just been written.
+func (t *task) finished() verdict {
+	if t.d.Slot.Shards > 0 {
+		return t.concludeWhole()
+	}
+	t.final = true
+	return done()
 }
 
 // policies are the job's. A slot whose job was deleted after its first claim goes

@@ -101,7 +101,7 @@ func Cancel(d Delivery, v View, cause error) Record {
 		died := died(v)
 		v.Record = &died
 	}
-	return end(d, v, Cancelled, cause.Error()).Record
+	return ended(record(d, v), v, Cancelled, cause.Error())
 }
 
 // Reopen is the record that gives a slot which has ended a new start, with so many

@@ -50,6 +50,9 @@ type View struct {
 	// Handles says that this worker has a handler for the job.
 	Handles bool
 
+	// Whole is the slot that a shard is a part of.
+	Whole Whole
+
 	// Place is what the job's lock said, PlaceUnasked before it was asked. Nobody asks
 	// for jobs that are not Guarded.
 	Place Place
@@ -65,6 +68,14 @@ const (
 	Later
 	// Prove: ask whether the record's node is dead, then decide again.
 	Prove
+	// LearnWhole: read the record of the slot that the shard is a part of, then
+	// decide again.
+	LearnWhole
+	// WriteWhole: write Step.Record, the whole slot's, at its revision, then learn
+	// it and decide again.
+	WriteWhole
+	// Conclusion: see whether the whole slot's parts have all ended; then Ack.
+	Conclusion
 	// Enter: ask for a place in the job's lock, then decide again.
 	Enter
 	// Wait: keep the message until its turn in the lock comes, then decide again.
@@ -92,6 +103,8 @@ func Decide(d Delivery, v View) Step {
 		return first(d, v)
 	case v.Record.State.Final():
 		return Step{Action: Ack}
+	case v.Record.Shards > 0:
+		return Step{Action: Conclusion} // its parts do the work
 	case v.Record.State == Retrying:
 		return retry(d, v)
 	case v.Record.Node == v.Self:
@@ -129,6 +142,8 @@ func first(d Delivery, v View) Step {
 		return end(d, v, Cancelled, "job deleted")
 	case early(d, v) > 0:
 		return Step{Action: Later, Delay: early(d, v)}
+	case splitOtherwise(d, *v.Entry):
+		return Step{Action: Ack} // the slot goes on, in the parts that its plan says
 	case !belongs(d, *v.Entry):
 		return end(d, v, Cancelled, "definition changed")
 	case paused(d, *v.Entry):
@@ -208,13 +223,32 @@ func belongs(d Delivery, e Entry) bool {
 	if d.Slot.Token != "" || d.JobRevision >= e.Revision {
 		return true
 	}
+	p, ok := e.PlanAt(d.Slot.At)
+	if !ok {
+		return false
+	}
+	s, err := ParseSchedule(e.Job.Name, p.Plan)
+	return err == nil && s.Includes(d.Slot.At)
+}
+
+// splitOtherwise reports whether the slot is of its job's plan, but not in these
+// parts: the message comes from a producer that lags behind an edit of that.
+func splitOtherwise(d Delivery, e Entry) bool {
+	if d.Slot.Token != "" || d.JobRevision >= e.Revision || !belongs(d, e) {
+		return false
+	}
+	p, _ := e.PlanAt(d.Slot.At)
+	return p.Plan.Shards != d.Slot.Shards
+}
+
+// PlanAt is the plan that was in force at the instant.
+func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
 	for _, p := range e.Plans() {
-		if d.Slot.At.After(p.From) && (p.To.IsZero() || !d.Slot.At.After(p.To)) {
-			s, err := ParseSchedule(e.Job.Name, p.Plan)
-			return err == nil && s.Includes(d.Slot.At)
+		if at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
+			return p, true
 		}
 	}
-	return false
+	return PastPlan{}, false
 }
 
 // paused reports whether the slot was published by a producer that had not heard
@@ -253,9 +287,17 @@ func unhandled(d Delivery) Step {
 // of a job that guards against overlap needs a place for that: before its first
 // claim and, since it holds the place until its outcome, no new one later; it asks
 // again all the same, because locks can be lost and policies be edited.
+//
+// A shard is claimed when its whole slot's record is there.
 func claim(d Delivery, v View, attempt int) Step {
+	if s, decided := divided(d, v); decided {
+		return s
+	}
 	if v.Entry != nil && v.Entry.Job.Guarded() && v.Place.Kind != PlaceHeld {
 		return unplaced(d, v)
+	}
+	if d.Slot.Shards > 0 && v.Whole.Record == nil {
+		return Step{Action: WriteWhole, Record: split(d)}
 	}
 	r := record(d, v)
 	if r.MaxAttempts == 0 {
@@ -283,6 +325,9 @@ func unplaced(d Delivery, v View) Step {
 	case PlaceBarred:
 		return end(d, v, Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Place.InWay, v.Entry.Job.WithDefaults().Overlap))
 	case PlaceDisplaced:
+		if d.Slot.Shards > 0 && v.Whole.Record != nil {
+			return Step{Action: WriteWhole, Record: MarkWhole(*v.Whole.Record, ReplacedBy(v.Place.InWay))}
+		}
 		return end(d, v, Cancelled, ReplacedBy(v.Place.InWay).Error())
 	}
 	return Step{Action: Enter}
@@ -296,15 +341,26 @@ const crowdedDelay = 5 * time.Second
 // ErrReplaced.
 func ReplacedBy(s Slot) error { return fmt.Errorf("%w by %s", ErrReplaced, s) }
 
-// end is the record of an outcome without a run.
+// end is the record of an outcome without a run. A shard's ends the whole slot if
+// no part of that has begun.
 func end(d Delivery, v View, outcome State, reason string) Step {
-	r := record(d, v)
+	if s, decided := divided(d, v); decided {
+		return s
+	}
+	if d.Slot.Shards > 0 && v.Whole.Record == nil && v.Record == nil {
+		return Step{Action: WriteWhole, Record: wholeEnd(d, v, outcome, reason)}
+	}
+	return Step{Action: End, Record: ended(record(d, v), v, outcome, reason)}
+}
+
+// ended is the record r with an outcome.
+func ended(r Record, v View, outcome State, reason string) Record {
 	open := r.State == Running && len(r.Attempts) > 0 && r.Attempts[len(r.Attempts)-1].Finished.IsZero()
 	r.State, r.Node, r.Error, r.Finished, r.RetryAt = outcome, v.Self, clipError(reason), v.Now.UTC(), time.Time{}
 	if open {
 		closeAttempt(&r, v.Revision, v.Now)
 	}
-	return Step{Action: End, Record: r}
+	return r
 }
 
 // record is the slot's record, a new one when there is none.

@@ -96,6 +96,12 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 	if token := args["token"]; token != "" {
 		slot = job.Slot{Job: "report", Token: token}
 	}
+	if shard := args["shard"]; shard != "" {
+		i, n, _ := strings.Cut(shard, "of")
+		part, _ := strconv.Atoi(i)
+		parts, _ := strconv.Atoi(n)
+		slot = slot.Part(part, parts)
+	}
 	d := job.Delivery{
 		Message: job.Message{
 			Slot: slot, Due: slot.At, JobRevision: uint64(number(t, args, "revision", 7)),
@@ -107,6 +113,12 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 		Now: offset(t, args, "now", "10ms"), Self: "A", Horizon: 24 * time.Hour,
 		OwnerDead: has(args, "dead"), Handles: !has(args, "no-handler"), Revision: 41,
 		Place: scenarioPlace(t, args),
+	}
+	if whole, known := args["whole"]; known {
+		v.Whole.Known, v.Whole.Revision = true, 40
+		if whole != "none" {
+			v.Whole.Record = &job.Record{Slot: slot.Whole(), State: job.State(whole), Shards: number(t, args, "parts", 8), Error: args["whole-error"]}
+		}
 	}
 	if !has(args, "deleted") {
 		v.Entry = scenarioEntry(t, args)
@@ -125,6 +137,12 @@ func answer(v job.View, step job.Step) string {
 		return fmt.Sprintf("later %v", step.Delay)
 	case job.Prove:
 		return "prove " + v.Record.Node
+	case job.LearnWhole:
+		return "learn whole"
+	case job.WriteWhole:
+		return fmt.Sprintf("write whole shards=%d %s", step.Record.Shards, describe(step.Record))
+	case job.Conclusion:
+		return "conclude"
 	case job.Enter:
 		return "enter"
 	case job.Wait:
@@ -157,6 +175,7 @@ func scenarioEntry(t *testing.T, args map[string]string) *job.Entry {
 	if overlap, ok := args["overlap"]; ok {
 		e.Job.Overlap = job.Overlap(overlap)
 	}
+	e.Job.Shards = number(t, args, "plan-shards", 0)
 	e.Job.Concurrency = number(t, args, "concurrency", 0)
 	e.Job.Deadline = offset(t, args, "deadline", "0s").Sub(claimBase)
 	if has(args, "paused") {
@@ -185,6 +204,7 @@ func scenarioRecord(t *testing.T, args map[string]string, slot job.Slot, state j
 	attempt := number(t, args, "attempt", 1)
 	r := &job.Record{
 		Slot: slot, Queue: "default", State: state, Attempt: attempt, MaxAttempts: number(t, args, "max", 3), Node: node,
+		Shards:   number(t, args, "record-shards", 0),
 		Attempts: []job.Attempt{{Number: attempt, Node: node, Started: claimBase}}, Published: claimBase,
 	}
 	if state == job.Retrying {

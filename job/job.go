@@ -62,6 +62,11 @@ type Job struct {
 	Retry   Retry
 	CatchUp CatchUp
 
+	// Shards splits each slot into so many parts, which run beside each other and
+	// are retried each for itself. The slot's outcome is theirs together. Zero and
+	// 1: it is not split. At most MaxShards.
+	Shards int
+
 	// OnLeaseLost says what becomes of a handler whose node has had no word from
 	// the broker for too long. Empty: LeaseLostCancel.
 	OnLeaseLost LeaseLost
@@ -198,6 +203,9 @@ func (j Job) WithDefaults() Job {
 	def(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
 	def(&j.Overlap, OverlapSkip)
 	def(&j.OnLeaseLost, LeaseLostCancel)
+	if j.Shards == 1 {
+		j.Shards = 0
+	}
 	def(&j.CatchUp.Policy, CatchUpLatest)
 	def(&j.CatchUp.Max, DefaultCatchUpMax)
 	return j
@@ -236,6 +244,7 @@ func (j Job) Validate() error {
 	default:
 		bad(true, "overlap %q: want skip, queue, latest, replace or allow", clip(string(j.Overlap)))
 	}
+	bad(j.Shards < 0 || j.Shards > MaxShards, "shards %d: 1 to %d", j.Shards, MaxShards)
 	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", clip(string(j.OnLeaseLost)))
 	bad(j.Concurrency < 0 || j.Concurrency > maxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, maxConcurrency)
 	switch j.CatchUp.Policy {
@@ -260,12 +269,16 @@ type Plan struct {
 	Exclude            []string
 	DSTGap             GapPolicy
 	DSTOverlap         RepeatPolicy
+
+	// Shards is how many parts each slot has, zero for one: it decides which
+	// messages there are.
+	Shards int
 }
 
 // Plan returns the job's plan, defaults filled.
 func (j Job) Plan() Plan {
 	j = j.WithDefaults()
-	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap}
+	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap, j.Shards}
 }
 
 // jobWire is a Job as it stands in the registry. Durations are Go's ("1m30s"),
@@ -299,6 +312,7 @@ type planWire struct {
 	Exclude    []string     `json:"exclude,omitempty"`
 	DSTGap     GapPolicy    `json:"dst_gap"`
 	DSTOverlap RepeatPolicy `json:"dst_overlap"`
+	Shards     int          `json:"shards,omitempty"`
 }
 
 // MarshalJSON writes the job with its defaults filled.
@@ -334,7 +348,7 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 		Overlap: w.Overlap, Concurrency: w.Concurrent, OnLeaseLost: w.LeaseLost,
 		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
-		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap,
+		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap, Shards: p.Shards,
 	}
 	return nil
 }
@@ -348,11 +362,11 @@ func (p Plan) wire() planWire {
 	if len(p.Exclude) > 0 {
 		exclude = p.Exclude
 	}
-	return planWire{p.Schedule, p.Timezone, duration(p.Spread), p.From.UTC(), p.Until.UTC(), exclude, p.DSTGap, p.DSTOverlap}
+	return planWire{p.Schedule, p.Timezone, duration(p.Spread), p.From.UTC(), p.Until.UTC(), exclude, p.DSTGap, p.DSTOverlap, p.Shards}
 }
 
 func (w planWire) plan() Plan {
-	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap}
+	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.Shards}
 }
 
 // compact makes equal payloads equal bytes, so that indentation is no edit.

@@ -103,7 +103,8 @@ func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow ||
 // Places is how many slots of the job may run at once: Concurrency, else one.
 func (j Job) Places() int { return max(1, j.Concurrency) }
 
-// NewEntrant is the delivered slot as it asks for a place. v.Entry must be known.
+// NewEntrant is the delivered slot as it asks for a place, as a whole: its shards
+// do not get in each other's way. v.Entry must be known.
 func NewEntrant(d Delivery, v View) Entrant {
 	j := v.Entry.Job.WithDefaults()
 	at := d.Slot.At
@@ -111,9 +112,9 @@ func NewEntrant(d Delivery, v View) Entrant {
 		at = d.Published
 	}
 	late := d.CaughtUp || d.Backfill || d.Offer > 0 || d.Slot.Token != ""
-	begun := v.Record != nil && len(v.Record.Attempts) > 0
+	begun := v.Record != nil && len(v.Record.Attempts) > 0 || v.Whole.Record != nil
 	return Entrant{
-		LockSlot: LockSlot{Slot: d.Slot, At: at.UTC(), OnTime: !late && !begun, Since: v.Now.UTC()},
+		LockSlot: LockSlot{Slot: d.Slot.Whole(), At: at.UTC(), OnTime: !late && !begun, Since: v.Now.UTC()},
 		Policy:   j.Overlap, Places: j.Places(), Begun: begun,
 	}
 }

@@ -86,6 +86,11 @@ type Record struct {
 	// Output is the first of what the last attempt wrote, up to Job.Output.
 	Output string
 
+	// Shards is set in the record of a whole slot that is split: how many parts it
+	// has, for good. Nobody owns it; while it is Running its Error, if there is
+	// one, is why it is to end. Its outcome is that of its parts.
+	Shards int
+
 	// Count and Last are set in the record of a range of missed slots, whose
 	// first is Slot.
 	Count int
@@ -123,6 +128,7 @@ type recordWire struct {
 	Finished    time.Time `json:"finished,omitzero"`
 	Error       string    `json:"error,omitempty"`
 	Output      string    `json:"output,omitempty"`
+	Shards      int       `json:"shards,omitempty"`
 	Count       int       `json:"count,omitempty"`
 	Last        time.Time `json:"last,omitzero"`
 }
@@ -149,7 +155,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		o = append(base64.StdEncoding.AppendEncode(append(o.name("payload"), '"'), r.Payload), '"')
 	}
 	o = o.timeIf("retry_at", r.RetryAt).timeIf("finished", r.Finished).textIf("error", r.Error).textIf("output", r.Output).
-		numberIf("count", r.Count).timeIf("last", r.Last)
+		numberIf("shards", r.Shards).numberIf("count", r.Count).timeIf("last", r.Last)
 	return withExtra(o.end(), r.Extra)
 }
 
@@ -173,7 +179,7 @@ func DecodeRecord(data []byte) (Record, error) {
 		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
 		MaxAttempts: w.MaxAttempts, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
 		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Payload: w.Payload, RetryAt: w.RetryAt,
-		Finished: w.Finished, Error: w.Error, Output: w.Output, Count: w.Count, Last: w.Last, Extra: extra,
+		Finished: w.Finished, Error: w.Error, Output: w.Output, Shards: w.Shards, Count: w.Count, Last: w.Last, Extra: extra,
 	}, nil
 }
 

@@ -44,12 +44,13 @@ func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 			Finished:    instant.Draw(t, "finished"),
 			Error:       rapid.String().Draw(t, "error"),
 			Output:      rapid.String().Draw(t, "output"),
+			Shards:      rapid.IntRange(0, 3).Draw(t, "shards"),
 			Count:       rapid.IntRange(0, 3).Draw(t, "count"),
 			Last:        instant.Draw(t, "last"),
 		}
 		want, err := json.Marshal(recordWire{
 			Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.Node, r.Nonce, r.JobRevision,
-			r.Due, r.Published, r.Publisher, r.Payload, r.RetryAt, r.Finished, r.Error, r.Output, r.Count, r.Last,
+			r.Due, r.Published, r.Publisher, r.Payload, r.RetryAt, r.Finished, r.Error, r.Output, r.Shards, r.Count, r.Last,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -23,6 +23,10 @@ type Run struct {
 	// Slot is the planned run; Slot.ID() is its idempotency key.
 	Slot Slot
 
+	// Shard is which part of the slot this is, from 1 to Shards. Both are zero for
+	// a slot that is not split.
+	Shard, Shards int
+
 	// Attempt counts from 1 over all workers, crashed ones included.
 	Attempt int
 

@@ -2,6 +2,8 @@ package job
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,7 +29,24 @@ type Slot struct {
 	// Range marks the slot as the first of a range of missed ones, which share
 	// one message and one record.
 	Range bool
+
+	// Shard is the part of the slot that is meant, from 1 to Shards; both are zero
+	// for the slot as a whole, also for one that has shards. Each shard has a
+	// message, a record, retries and an outcome of its own.
+	Shard, Shards int
 }
+
+// MaxShards is the most that one slot can be split into.
+const MaxShards = 256
+
+// Part is shard i of the slot's n.
+func (s Slot) Part(i, n int) Slot {
+	s.Shard, s.Shards = i, n
+	return s
+}
+
+// Whole is the slot that a shard is a part of.
+func (s Slot) Whole() Slot { return s.Part(0, 0) }
 
 // NewSlot is the slot of job at t, cut to whole seconds, in UTC.
 func NewSlot(job string, t time.Time) Slot {
@@ -36,8 +55,12 @@ func NewSlot(job string, t time.Time) Slot {
 
 // ID is the one name of the slot, the same on every node: Nats-Msg-Id, log
 // field, Idempotency-Key. "report:2026-11-21T07:00:00Z", "report:@TOKEN" for a
-// triggered run, "report:m.2026-11-21T07:00:00Z" for a range of missed slots.
+// triggered run, "report:m.2026-11-21T07:00:00Z" for a range of missed slots, and
+// "#3of8" behind either of the first two for a shard.
 func (s Slot) ID() string {
+	if s.Shards > 0 {
+		return s.Whole().ID() + "#" + s.part()
+	}
 	if s.Token != "" {
 		return s.Job + ":@" + s.Token
 	}
@@ -51,10 +74,33 @@ func (s Slot) ID() string {
 
 func (s Slot) String() string { return s.ID() }
 
+func (s Slot) part() string { return strconv.Itoa(s.Shard) + "of" + strconv.Itoa(s.Shards) }
+
+// shardSuffix is what stands behind the ID, or the key, of the whole slot.
+var shardSuffix = regexp.MustCompile(`^(.*)[#.]([1-9][0-9]{0,2})of([1-9][0-9]{0,2})$`)
+
+// cutShard takes the shard off an ID or a key.
+func cutShard(text string, mark byte) (whole string, i, n int, err error) {
+	m := shardSuffix.FindStringSubmatch(text)
+	if m == nil || text[len(m[1])] != mark {
+		return text, 0, 0, nil
+	}
+	i, _ = strconv.Atoi(m[2])
+	n, _ = strconv.Atoi(m[3])
+	if n < 2 || n > MaxShards || i > n {
+		return "", 0, 0, fmt.Errorf("%w shard %s of %q: want 1of2 to %dof%d", ErrInvalid, text[len(m[1])+1:], clip(text), MaxShards, MaxShards)
+	}
+	return m[1], i, n, nil
+}
+
 // Key is the slot's key in the ledger: "report.20261121T070000Z", or
 // "report.t.TOKEN" with bytes outside [A-Za-z0-9_-] written =XX, because keys
-// know neither colons nor spaces, or "report.m.20261121T070000Z" for a range.
+// know neither colons nor spaces, or "report.m.20261121T070000Z" for a range;
+// ".3of8" behind it for a shard.
 func (s Slot) Key() string {
+	if s.Shards > 0 {
+		return s.Whole().Key() + "." + s.part()
+	}
 	if s.Token != "" {
 		return s.Job + ".t." + escape(s.Token)
 	}
@@ -74,6 +120,21 @@ func (s Slot) Key() string {
 // ParseSlotID is the inverse of Slot.ID. Its errors quote the input and say what
 // would be right; they wrap ErrInvalid.
 func ParseSlotID(id string) (Slot, error) {
+	whole, i, n, err := cutShard(id, '#')
+	if err != nil {
+		return Slot{}, err
+	}
+	s, err := parseWholeID(whole)
+	if err == nil && n > 0 && s.Range {
+		err = fmt.Errorf("%w slot ID %q: a range has no shards", ErrInvalid, clip(id))
+	}
+	if err != nil {
+		return Slot{}, err
+	}
+	return s.Part(i, n), nil
+}
+
+func parseWholeID(id string) (Slot, error) {
 	name, rest, ok := strings.Cut(id, ":")
 	if !ok {
 		return Slot{}, fmt.Errorf("%w slot ID %q: want JOB:INSTANT like report:2026-11-21T07:00:00Z, or JOB:@TOKEN", ErrInvalid, clip(id))
@@ -99,6 +160,21 @@ func ParseSlotID(id string) (Slot, error) {
 
 // ParseSlotKey is the inverse of Slot.Key.
 func ParseSlotKey(key string) (Slot, error) {
+	whole, i, n, err := cutShard(key, '.')
+	if err != nil {
+		return Slot{}, err
+	}
+	s, err := parseWholeKey(whole)
+	if err == nil && n > 0 && s.Range {
+		err = fmt.Errorf("%w ledger key %q: a range has no shards", ErrInvalid, clip(key))
+	}
+	if err != nil {
+		return Slot{}, err
+	}
+	return s.Part(i, n), nil
+}
+
+func parseWholeKey(key string) (Slot, error) {
 	name, rest, ok := strings.Cut(key, ".")
 	if !ok || ValidateName("job", name) != nil {
 		return Slot{}, fmt.Errorf("%w ledger key %q", ErrInvalid, clip(key))
@@ -122,7 +198,7 @@ func ParseSlotKey(key string) (Slot, error) {
 }
 
 // ValidateToken refuses what cannot name a triggered run: nothing, more than
-// MaxToken bytes, an end like /r2 (see reoffer), or bytes that a header cannot carry unchanged (controls, and
+// MaxToken bytes, an end like /r2 (see reoffer) or #3of8, or bytes that a header cannot carry unchanged (controls, and
 // spaces at either end, which the protocol trims: two tokens would be one).
 func ValidateToken(token string) error {
 	switch {
@@ -132,6 +208,8 @@ func ValidateToken(token string) error {
 		return fmt.Errorf("%w token %q: %d bytes, at most %d", ErrInvalid, clip(token), len(token), MaxToken)
 	case !utf8.ValidString(token):
 		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
+	case shardSuffix.MatchString(token) && strings.Contains(token, "#"):
+		return fmt.Errorf("%w token %q: its end is how a shard is named", ErrInvalid, token)
 	case reoffer.MatchString(token):
 		return fmt.Errorf("%w token %q: %q at its end is how a message that was offered again is named", ErrInvalid, token, reoffer.FindString(token))
 	case strings.TrimSpace(token) != token:

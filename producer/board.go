@@ -207,6 +207,7 @@ func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken 
 				continue
 			}
 			l := s.newLine(t, part)
+			l.shards = uint16(p.Plan.Shards) // at most job.MaxShards
 			if b.place(l, b.start(t, l, e.Revision)) {
 				lines = append(lines, l)
 			} else {

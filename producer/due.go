@@ -13,6 +13,30 @@ type dueSlot struct {
 	job.DueSlot
 	line *line
 	def  *definition
+
+	// shard is which part of the slot is meant, of how many; zero: the whole.
+	shard, shards int
+}
+
+// divided has a duty for each part of the slots that are split. One that is left
+// out by its catch-up policy is recorded as a whole.
+func divided(slots []dueSlot) []dueSlot {
+	if !slices.ContainsFunc(slots, func(s dueSlot) bool { return s.line.shards > 0 }) {
+		return slots
+	}
+	var all []dueSlot
+	for _, s := range slots {
+		if s.line.shards == 0 || s.Missed > 0 {
+			all = append(all, s)
+			continue
+		}
+		n := int(s.line.shards)
+		for i := range n {
+			s.shard, s.shards = i+1, n
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // due hands out the slots that are due at now, about limit of them. done says
@@ -44,7 +68,7 @@ func (b *board) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
 		}
 	}
 	for _, s := range job.Due(timeline, t.def.catchUp, now, b.rules) {
-		slots = append(slots, dueSlot{s, lineOf(behind, s.At), t.def})
+		slots = append(slots, dueSlot{DueSlot: s, line: lineOf(behind, s.At), def: t.def})
 	}
 	for _, l := range behind {
 		b.leave(l)
@@ -67,7 +91,7 @@ func (b *board) onTime(slots []dueSlot, g *group, now time.Time, limit int) []du
 	for _, l := range moving {
 		for _, at := range instants {
 			if l.covers(at) {
-				slots = append(slots, dueSlot{job.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, l, l.task.def})
+				slots = append(slots, dueSlot{DueSlot: job.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, line: l, def: l.task.def})
 			}
 		}
 	}

@@ -30,6 +30,9 @@ type line struct {
 	// paused lines hold what fell due in a pause that has ended.
 	paused bool
 
+	// shards is how many parts each slot has, zero for one.
+	shards uint16
+
 	// group holds the line at its next slot; nil when no slot is to come. index
 	// is the line's place in it.
 	group *group

@@ -191,7 +191,7 @@ func (o *outbox) publish(it *item) {
 }
 
 func (it *item) message(node string) job.Message {
-	slot := job.NewSlot(it.def.name, it.At)
+	slot := job.NewSlot(it.def.name, it.At).Part(it.shard, it.shards)
 	slot.Range = it.Range
 	return job.Message{
 		Slot: slot, JobRevision: it.def.revision, Node: node, Due: it.Due,

@@ -135,3 +135,37 @@ func TestNewRefusesWhatCannotRun(t *testing.T) {
 		t.Errorf("New = %v", err)
 	}
 }
+
+// Each slot is as many messages as its plan has shards; one that is left out is one.
+func TestASlotOfShardsIsOneMessageForEach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		j := every("a", "*/10 * * * * *", job.CatchUpNone)
+		j.Shards = 3
+		e := b.apply(j)
+		advance(5 * time.Minute)
+		p := b.start()
+		advance(time.Minute)
+		p.stop()
+		whole, parts := map[string]int{}, map[string]int{}
+		for _, m := range b.stored {
+			switch {
+			case m.Slot.Shards == 0 && m.Missed > 0:
+				whole[m.Slot.Whole().ID()]++
+			case m.Slot.Shards == 3 && m.Missed == 0:
+				parts[m.Slot.Whole().ID()]++
+			default:
+				t.Errorf("%s missed=%d", m.Slot, m.Missed)
+			}
+		}
+		for _, at := range slots(t, j, e.Time, time.Now().Add(-time.Second)) {
+			if whole[at]+parts[at]/3 != 1 || parts[at]%3 != 0 {
+				t.Errorf("%v: %d whole, %d shards", at, whole[at], parts[at])
+			}
+		}
+		if len(whole) == 0 || len(parts) == 0 {
+			t.Errorf("%d whole, %d split", len(whole), len(parts))
+		}
+	})
+}

@@ -204,7 +204,7 @@ func (s *shift) handOut(now time.Time) bool {
 			return false
 		}
 		slots, done := s.board.due(now, room)
-		s.outbox.add(slots, now)
+		s.outbox.add(divided(slots), now)
 		if !done {
 			continue
 		}

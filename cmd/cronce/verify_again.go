@@ -92,7 +92,20 @@ func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, e
 			return false, err
 		}
 	}
-	queue, m, payload := v.check.Offer(p, v.node)
+	queue, messages, payload := v.check.Offer(p, v.node)
+	already = true
+	for _, m := range messages {
+		folded, err := v.publish(ctx, queue, m, payload)
+		if err != nil {
+			return false, err
+		}
+		already = already && folded
+	}
+	return already, nil
+}
+
+// publish sends a message until the broker has answered.
+func (v *verifier) publish(ctx context.Context, queue string, m job.Message, payload []byte) (already bool, err error) {
 	for {
 		wait, err := v.Slots().Publish(queue, m, payload)
 		if err == nil {

@@ -29,7 +29,7 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 		Timeout:  30 * time.Second,
 		Deadline: 10 * time.Minute,
 		Retry:    job.Retry{Attempts: 5, Backoff: 2 * time.Second, MaxBackoff: 90 * time.Second},
-		Overlap:  job.OverlapQueue, Concurrency: 2, OnLeaseLost: job.LeaseLostFinish,
+		Overlap:  job.OverlapQueue, Concurrency: 2, OnLeaseLost: job.LeaseLostFinish, Shards: 8,
 		CatchUp:    job.CatchUp{Policy: job.CatchUpAll, Within: 24 * time.Hour, Max: 7},
 		Output:     64 << 10,
 		Spread:     5 * time.Minute,
@@ -44,8 +44,8 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 	argv := []string{"/bin/sh", "-c", "make report", ""}
 	want := &File{Path: "testdata/everything.yaml", Jobs: []Entry{
 		{report, Action{Exec: argv}, 5},
-		{job.Job{Name: "least", Schedule: "@hourly"}, Action{Exec: []string{"/bin/true"}}, 27},
-		{again, Action{Exec: argv}, 32},
+		{job.Job{Name: "least", Schedule: "@hourly"}, Action{Exec: []string{"/bin/true"}}, 28},
+		{again, Action{Exec: argv}, 33},
 		{job.Job{Name: "call", Schedule: "@hourly"}, Action{HTTP: &HTTP{
 			URL:    &url.URL{Scheme: "https", User: url.UserPassword("user", "word"), Host: "example.com:8443", Path: "/jobs/call", RawQuery: "a=b"},
 			Method: "PUT",
@@ -56,8 +56,8 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 			},
 			Timeout: 20 * time.Second,
 			Ready:   &url.URL{Scheme: "http", Host: "127.0.0.1:8080", Path: "/ready"},
-		}}, 40},
-		{job.Job{Name: "ask", Schedule: "@hourly"}, Action{NATS: &NATS{Subject: "svc.ask", Timeout: 20 * time.Second}}, 53},
+		}}, 41},
+		{job.Job{Name: "ask", Schedule: "@hourly"}, Action{NATS: &NATS{Subject: "svc.ask", Timeout: 20 * time.Second}}, 54},
 	}}
 	if len(f.Jobs) != len(want.Jobs) || f.Path != want.Path {
 		t.Fatalf("got %d jobs of %s, want %d of %s", len(f.Jobs), f.Path, len(want.Jobs), want.Path)

@@ -86,7 +86,7 @@ func members(j job.Job) settings {
 		{"catch_up", settings{
 			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
 		}},
-		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"on_lease_lost", j.OnLeaseLost},
+		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"shards", count(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
 	}
 }
 

@@ -21,7 +21,7 @@ var full = job.Job{
 	Timeout: 90 * time.Second, Deadline: time.Hour, Output: 8192,
 	Retry:   job.Retry{Attempts: 5, Backoff: 2 * time.Second, MaxBackoff: 2 * time.Minute},
 	CatchUp: job.CatchUp{Policy: job.CatchUpAll, Within: 2 * time.Hour, Max: 7},
-	Overlap: job.OverlapQueue, Concurrency: 3, OnLeaseLost: job.LeaseLostFinish,
+	Overlap: job.OverlapQueue, Concurrency: 3, OnLeaseLost: job.LeaseLostFinish, Shards: 4,
 }
 
 func same(t interface {

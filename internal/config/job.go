@@ -145,7 +145,7 @@ func (j *jobDecoder) fields() []field {
 		{"overlap", j.overlap},
 		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
 		{"on_lease_lost", j.onLeaseLost},
-		{"shards", j.countLater},
+		{"shards", j.setCount(func(t *job.Job, n int) { t.Shards = n })},
 		{"on", j.on},
 		{"after", j.after},
 		{"on_failure", j.alert},

@@ -55,6 +55,8 @@ func environ(base []string, run job.Run) []string {
 		{"CRONCE_JOB", run.Slot.Job},
 		{"CRONCE_SLOT", action.Instant(run.Slot)},
 		{"CRONCE_SLOT_ID", run.Slot.ID()},
+		{"CRONCE_SHARD", number(run.Shard)},
+		{"CRONCE_SHARDS", number(run.Shards)},
 		{"CRONCE_ATTEMPT", strconv.Itoa(run.Attempt)},
 		{"CRONCE_FENCE", strconv.FormatUint(run.Fence, 10)},
 		{"CRONCE_NODE", run.Node},
@@ -76,4 +78,12 @@ func environ(base []string, run job.Run) []string {
 		}
 	}
 	return env
+}
+
+// number is empty for none.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }

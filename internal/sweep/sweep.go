@@ -273,7 +273,7 @@ func (s *Sweeper) search(ctx context.Context, at where, suspects []suspect) erro
 			if err != nil && !errors.Is(err, job.ErrInvalid) {
 				return err
 			}
-			waiting[w.Slot] = true
+			waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
 		}
 	}
 	suspects = slices.DeleteFunc(suspects, func(p suspect) bool { return waiting[p.slot] })
@@ -303,14 +303,25 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	case p.handed.queue != "":
 		s.forget(p.slot)
 		return nil
+	case rec.Shards > 0:
+		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
+			return err
+		}
 	}
-	queue, m := p.handed.queue, p.handed.m
 	if recorded {
-		queue = rec.Queue
-		m = job.Message{Slot: p.slot, JobRevision: rec.JobRevision, Due: rec.Due}
+		return s.publish(ctx, rec, revision)
 	}
+	return s.send(ctx, p.handed.queue, p.handed.m, job.Record{Slot: p.slot}, 0)
+}
+
+// publish offers the slot of a record that stands at revision.
+func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) error {
+	return s.send(ctx, rec.Queue, job.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due}, rec, revision)
+}
+
+func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job.Record, revision uint64) error {
 	m.Node, m.Offer = s.cfg.Node, offerOf(revision)
-	payload, err := s.payload(ctx, rec, p.slot)
+	payload, err := s.payload(ctx, rec)
 	if err != nil {
 		return err
 	}
@@ -319,22 +330,46 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 		_, err = wait(ctx)
 	}
 	if err == nil {
-		s.cfg.Logger.Warn("a slot had lost its message and is offered again", "slot", p.slot.ID(), "state", rec.State)
+		s.cfg.Logger.Warn("a slot had lost its message and is offered again", "slot", m.Slot.ID(), "state", rec.State)
 	}
 	return err
+}
+
+// offerParts offers those parts of a whole slot that have no outcome, and reports
+// whether there are none: then the whole is offered, to be concluded.
+func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
+	done = true
+	for i := range whole.Shards {
+		part := whole.Slot.Part(i+1, whole.Shards)
+		rec, at, err := s.cfg.Ledger.Read(ctx, part)
+		switch {
+		case errors.Is(err, job.ErrNotFound):
+			at = revision
+			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Payload: whole.Payload}
+		case err != nil:
+			return false, err
+		case rec.State.Final() || rec.State == job.Retrying && rec.RetryAt.After(s.cfg.Now()):
+			continue
+		}
+		done = false
+		if err := s.publish(ctx, rec, at); err != nil {
+			return false, err
+		}
+	}
+	return done, nil
 }
 
 // offerOf numbers the offer of a slot whose record stands at revision: the same for
 // all who find it so, and none is verify's, which is 1.
 func offerOf(revision uint64) int { return int(revision) + 2 }
 
-// payload is what the slot's message carried: a triggered run's own, else the
+// payload is what the record's slot's message carried: a triggered run's own, else the
 // definition's as it is now.
-func (s *Sweeper) payload(ctx context.Context, rec job.Record, slot job.Slot) ([]byte, error) {
-	if slot.Token != "" {
+func (s *Sweeper) payload(ctx context.Context, rec job.Record) ([]byte, error) {
+	if rec.Slot.Token != "" {
 		return rec.Payload, nil
 	}
-	entry, _, err := s.cfg.Registry.Read(ctx, slot.Job)
+	entry, _, err := s.cfg.Registry.Read(ctx, rec.Slot.Job)
 	switch {
 	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
 		return nil, nil // the worker decides what becomes of it

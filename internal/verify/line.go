@@ -68,6 +68,7 @@ type unsettled struct {
 	due              time.Time
 	queue            string
 	revision         uint64
+	shards           int // of a whole that is split
 }
 
 const never = math.MaxInt64

@@ -162,6 +162,9 @@ func pending(s job.Slot) Problem {
 // empty: it is in progress.
 func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
 	waits, fresh := l.waits(s), s.Token == "" && l.fresh.has(s.At.Unix())
+	if r.shards > 0 {
+		return c.stuckWhole(l, s, r, waits)
+	}
 	if r.state == job.Running {
 		return c.stuckRunning(l, r, waits, fresh)
 	}
@@ -173,6 +176,20 @@ func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
 		return fmt.Sprintf("its next attempt was due at %s, and nobody makes it", r.retryAt.UTC().Format(time.RFC3339))
 	}
 	return ""
+}
+
+// stuckWhole is stuck for a slot that is split: its shards do the work, and are
+// judged each for itself.
+func (c *Check) stuckWhole(l *line, s job.Slot, r unsettled, waits bool) string {
+	for i := range r.shards {
+		if _, ok := l.unsettled[s.Part(i+1, r.shards)]; ok {
+			return ""
+		}
+	}
+	if waits {
+		return ""
+	}
+	return "its shards have ended, or their messages are gone, and nobody says what became of it"
 }
 
 func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
@@ -202,6 +219,9 @@ func (c *Check) dead(node string) (dead bool, since time.Time) {
 
 // beyond says why a slot that has a record cannot be offered again.
 func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
+	if r.shards > 0 && s.Token == "" && l.entry != nil {
+		return ""
+	}
 	dead, _ := c.dead(r.node)
 	switch {
 	case r.state == job.Running && !dead:
@@ -216,14 +236,14 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 	return ""
 }
 
-// Offer is the message that offers a slot again which is not beyond it, and the
-// payload beside it. Several who repair at once offer the same one, and the
+// Offer is the messages that offer a slot again which is not beyond it, one for
+// each of its shards, and the payload beside them. Several who repair at once offer the same one, and the
 // stream folds them. A slot without a record that its job's catch-up policy would
 // not run so late is offered to be recorded as missed.
-func (c *Check) Offer(p Problem, node string) (queue string, m job.Message, payload []byte) {
+func (c *Check) Offer(p Problem, node string) (queue string, messages []job.Message, payload []byte) {
 	l := c.lines[p.Slot.Job]
 	j := l.entry.Job.WithDefaults()
-	m = job.Message{
+	m := job.Message{
 		Slot: p.Slot, JobRevision: l.entry.Revision, Node: node, Due: p.Due.UTC(),
 		CaughtUp: true, // its start deadline counts from now on
 		Offer:    1,
@@ -234,10 +254,22 @@ func (c *Check) Offer(p Problem, node string) (queue string, m job.Message, payl
 		m.Missed, m.CaughtUp = 1, false
 	}
 	queue = j.Queue
-	if r, ok := l.unsettled[p.Slot]; ok {
-		queue = r.queue
+	shards := 0
+	if plan, ok := l.entry.PlanAt(p.Slot.At); ok {
+		shards = plan.Plan.Shards
 	}
-	return queue, m, j.Payload
+	if r, ok := l.unsettled[p.Slot]; ok {
+		queue, shards = r.queue, r.shards
+	}
+	if shards == 0 || m.Missed > 0 {
+		return queue, []job.Message{m}, j.Payload
+	}
+	for i := range shards {
+		part := m
+		part.Slot = p.Slot.Part(i+1, shards)
+		messages = append(messages, part)
+	}
+	return queue, messages, j.Payload
 }
 
 // lateAfter is how long after its due time a slot is still simply published.

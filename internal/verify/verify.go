@@ -166,7 +166,7 @@ func (c *Check) Told(e job.Event) {
 	case e.Reopened:
 		l.told.take(s.At.Unix())
 		l.reopened[s] = true
-	case s.Token != "" || s.Range || !job.State(e.Kind).Final():
+	case s.Token != "" || s.Range || s.Shards > 0 || !job.State(e.Kind).Final():
 	case l.told.has(s.At.Unix()):
 		l.doubled[s] = "two outcomes of it were told, the later one: " + string(e.Kind)
 	default:
@@ -216,12 +216,14 @@ func (c *Check) Record(r job.Record) {
 	l := c.line(s.Job)
 	_, again := l.unsettled[s]
 	delete(l.unsettled, s)
-	if s.Token != "" {
+	switch {
+	case s.Shards > 0: // what exists is the whole
+	case s.Token != "":
 		if l.tokens[s.Token] {
 			l.tokens[s.Token] = false
 		}
 		c.beside += count(!again)
-	} else {
+	default:
 		u := s.At.Unix()
 		l.overdue.take(u)
 		l.pass(u)
@@ -237,11 +239,13 @@ func (c *Check) Record(r job.Record) {
 			c.lateness.add(first.Started.Sub(r.Due))
 		}
 	}
-	if r.State.Final() {
+	switch {
+	case r.State.Final() && s.Shards > 0:
+	case r.State.Final():
 		c.outcomes[r.State]++
-		return
+	default:
+		l.unsettled[s] = unsettled{r.State, r.Node, started, r.RetryAt, r.Due, r.Queue, r.JobRevision, r.Shards}
 	}
-	l.unsettled[s] = unsettled{r.State, r.Node, started, r.RetryAt, r.Due, r.Queue, r.JobRevision}
 }
 
 // Unreadable takes in that the slot has a record which cannot be read.

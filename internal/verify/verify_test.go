@@ -317,7 +317,11 @@ func TestOffer(t *testing.T) {
 		edit(&f)
 		c := f.check()
 		for p := range c.Problems() {
-			return c.Offer(p, "me")
+			queue, messages, payload := c.Offer(p, "me")
+			if len(messages) != 1 {
+				t.Fatalf("%d messages", len(messages))
+			}
+			return queue, messages[0], payload
 		}
 		t.Fatal("no problem")
 		panic("unreachable")
@@ -380,4 +384,55 @@ func ExampleCheck() {
 		fmt.Println(p.Kind, p.Slot, p.Detail)
 	}
 	// Output: missing report:2026-11-21T12:00:00Z neither a record nor a message
+}
+
+// A slot of shards is missing when the whole has no record; its shards are judged
+// each for itself, and it is offered in all its shards.
+func TestSlotsOfShards(t *testing.T) {
+	t.Parallel()
+	shards := func(edit func(f *facts)) *facts {
+		f := perfect()
+		f.entries[0].Job.Shards = 2
+		edit(&f)
+		return &f
+	}
+	whole := func(state job.State) job.Record {
+		r := unsettled(slot(9), state, "")
+		r.Shards = 2
+		return r
+	}
+	part := func(i int, state job.State, node string) job.Record {
+		r := unsettled(slot(9), state, node)
+		r.Slot = r.Slot.Part(i, 2)
+		return r
+	}
+	for name, c := range map[string]struct {
+		facts *facts
+		want  int // problems
+	}{
+		"ended": {shards(func(f *facts) {
+			f.records = append(f.records, part(1, job.Succeeded, "live"), part(2, job.Succeeded, "live"))
+		}), 0},
+		"missing": {shards(func(f *facts) { f.lose(9) }), 1},
+		"one runs": {shards(func(f *facts) {
+			f.replace(whole(job.Running))
+			f.records = append(f.records, part(1, job.Running, "live"))
+		}), 0},
+		"one lies with a dead": {shards(func(f *facts) {
+			f.replace(whole(job.Running))
+			f.records = append(f.records, part(1, job.Running, "fenced"))
+		}), 1},
+		"nobody concludes": {shards(func(f *facts) { f.replace(whole(job.Running)) }), 1},
+	} {
+		check := c.facts.check()
+		got := found(check)
+		if len(got) != c.want {
+			t.Errorf("%s: %q, want %d", name, got, c.want)
+		}
+		for p := range check.Problems() {
+			if _, messages, _ := check.Offer(p, "me"); p.Slot.Shards == 0 && len(messages) != 2 {
+				t.Errorf("%s: offered in %d messages, want one for each shard", name, len(messages))
+			}
+		}
+	}
 }

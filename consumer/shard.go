@@ -1,0 +1,98 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// learnWhole reads the record of the slot that the shard is a part of, at the
+// ledger's leader.
+func (t *task) learnWhole(ctx context.Context) error {
+	whole := t.d.Slot.Whole()
+	rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
+	t.view.Whole = job.Whole{Known: true, Revision: revision}
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read slot %s: %w", whole, err)
+	}
+	t.view.Whole.Record = &rec
+	return nil
+}
+
+// writeWhole writes the record of the whole slot. Whoever is faster has written the
+// same, or has ended it; either way it is learnt anew.
+func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
+	t.view.Whole.Known = false
+	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Whole.Revision)
+	switch {
+	case errors.Is(err, job.ErrConflict):
+		return nil
+	case err != nil:
+		return fmt.Errorf("write slot %s: %w", rec.Slot, err)
+	}
+	t.view.Whole = job.Whole{Known: true, Record: &rec, Revision: revision}
+	if rec.State.Final() {
+		t.final = true
+		t.emit(rec, revision)
+	}
+	return nil
+}
+
+// conclude writes the outcome of a whole slot if all its parts have theirs, and
+// reports whether it has one. The parts are read at the leader, up to the first
+// without an outcome: whoever writes the last one finds all of them.
+func (t *task) conclude(ctx context.Context, whole job.Slot) (final bool, err error) {
+	for range maxTurns {
+		rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
+		switch {
+		case errors.Is(err, job.ErrNotFound):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("read slot %s: %w", whole, err)
+		case rec.State.Final() || rec.Shards == 0:
+			return rec.State.Final(), nil
+		}
+		parts := make([]job.Record, rec.Shards)
+		for i := range parts {
+			parts[i], _, err = t.cfg.Ledger.Read(ctx, whole.Part(i+1, rec.Shards))
+			switch {
+			case errors.Is(err, job.ErrNotFound):
+				return false, nil
+			case err != nil:
+				return false, fmt.Errorf("read slot %s: %w", whole.Part(i+1, rec.Shards), err)
+			case !parts[i].State.Final():
+				return false, nil
+			}
+		}
+		end := job.Conclude(rec, parts, t.cfg.Node.Name(), t.cfg.Now())
+		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+		revision, err = t.cfg.Ledger.Write(ctx, end, revision)
+		switch {
+		case errors.Is(err, job.ErrConflict):
+			continue
+		case err != nil:
+			return false, fmt.Errorf("write slot %s: %w", whole, err)
+		}
+		t.emit(end, revision)
+		return true, nil
+	}
+	return false, nil
+}
+
+// concludeWhole is conclude for the slot that the shard in hand, which has its
+// outcome, is a part of. What fails here comes again with the message, or is found
+// by the sweep.
+func (t *task) concludeWhole() verdict {
+	final, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
+	if err != nil {
+		return t.postponed(err)
+	}
+	t.final, t.entered = final, true
+	return done()
+}
