@@ -38,6 +38,10 @@ type Definition struct {
 	// out the bound that is the broker's timestamp of the entry it writes.
 	Pauses []Window
 
+	// Applied says that an operator created the entry: an apply with another file
+	// may prune it. What a file or code created never is, whoever edited it since.
+	Applied bool
+
 	// Owner is one of the constants; Node is who wrote the entry.
 	Owner, Node string
 
@@ -119,7 +123,7 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 		return Definition{}, Unchanged, err
 	}
 	if old == nil {
-		return Definition{Job: j, Owner: owner, Node: node}, Changed, nil
+		return Definition{Job: j, Applied: owner == OwnerOperator, Owner: owner, Node: node}, Changed, nil
 	}
 	oldHash, err := old.Job.Hash()
 	switch {
@@ -172,6 +176,7 @@ type definitionWire struct {
 	Superseded []string   `json:"superseded,omitempty"`
 	Paused     bool       `json:"paused,omitempty"`
 	Pauses     []window   `json:"pauses,omitempty"`
+	Applied    bool       `json:"applied,omitempty"`
 	Owner      string     `json:"owner"`
 	Node       string     `json:"node"`
 	Nonce      string     `json:"nonce"`
@@ -190,7 +195,7 @@ type window struct {
 // MarshalJSON writes the registry's value. The end of a past plan is not
 // written: it is the beginning of the next one.
 func (d Definition) MarshalJSON() ([]byte, error) {
-	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Owner, d.Node, d.Nonce}
+	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
 	for _, p := range d.Pauses {
 		w.Pauses = append(w.Pauses, window{p.From.UTC(), p.To.UTC()})
 	}
@@ -209,7 +214,7 @@ func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 		return Entry{}, err
 	}
 	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition{
-		Job: w.Job, Since: w.Since, Superseded: w.Superseded, Paused: w.Paused,
+		Job: w.Job, Since: w.Since, Superseded: w.Superseded, Paused: w.Paused, Applied: w.Applied,
 		Owner: w.Owner, Node: w.Node, Nonce: w.Nonce, Extra: extra,
 	}}
 	for _, p := range w.Past {

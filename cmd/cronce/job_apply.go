@@ -43,9 +43,10 @@ status is 1. To be sure of what you saw before, give --revision the number that
 --dry-run, or job show, has told you. After a crash each job is as it was or as
 it is in the file; apply the file again.
 
---prune also removes the jobs that an operator applied and that are not in the
-file: of all files that were ever applied in this namespace, so keep to one. Jobs
-that a node's file or code brought, and released ones, are never pruned.
+--prune also removes the jobs that apply has created and that are not in the file:
+those of all files that were ever applied in this namespace, so keep to one. Jobs
+that a node's file or code has created are never pruned, whoever edited them
+since, nor are released ones.
 
 With -o json, a line for each job. change is created, updated, removed, unchanged,
 failed (see error), or not_tried after another has failed; was tells who wrote what
@@ -79,7 +80,7 @@ is omitted:
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "job `file` (- is standard input)")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
-	flags.BoolVar(&f.prune, "prune", false, "remove what an operator applied before and is not in the file")
+	flags.BoolVar(&f.prune, "prune", false, "also remove what apply has created and is not in the file")
 	flags.Uint64Var(&f.revision, "revision", 0, "change nothing if a job to be changed was written after revision `N`")
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 
 // ApplyOptions say how jobs are brought in.
 type ApplyOptions struct {
-	// Prune also removes the jobs that a person applied before and that are not
+	// Prune also removes the jobs that operators brought and hold and that are not
 	// among these. Jobs that a file or code brought are never removed by it, nor
 	// those that were released.
 	Prune bool
@@ -163,7 +163,10 @@ func validate(jobs []job.Job) error {
 	return errors.Join(errs...)
 }
 
-// prunable are the names of the operator's jobs that are not among these, as the
+// prunable reports whether a prune may remove the job.
+func prunable(e job.Entry) bool { return e.Owner == job.OwnerOperator && e.Applied }
+
+// prunable are the names of the jobs that may be pruned and are not among these, as the
 // list has them; each is read again before anything is decided.
 func (c *Control) prunable(ctx context.Context, keep []job.Job) ([]string, error) {
 	entries, err := c.cfg.Jobs.List(ctx)
@@ -177,7 +180,7 @@ func (c *Control) prunable(ctx context.Context, keep []job.Job) ([]string, error
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Owner == job.OwnerOperator && !kept[e.Job.Name] {
+		if prunable(e) && !kept[e.Job.Name] {
 			names = append(names, e.Job.Name)
 		}
 	}
@@ -215,6 +218,9 @@ func (p *plan) upsert(e *edit, old *job.Entry, wanted job.Job) error {
 	if err != nil {
 		return err
 	}
+	if e.Broken != nil {
+		next.Applied = false // whoever created it: nobody knows
+	}
 	e.Definition, e.Handlers = next, len(p.nodes.Of(next.Job))
 	after := next.Job.Plan()
 	switch {
@@ -239,7 +245,7 @@ func (p *plan) upsert(e *edit, old *job.Entry, wanted job.Job) error {
 }
 
 func (p *plan) prune(e *edit, old *job.Entry) error {
-	if old == nil || old.Owner != job.OwnerOperator {
+	if old == nil || !prunable(*old) {
 		return nil // not ours to remove
 	}
 	e.Action = Delete

@@ -60,7 +60,8 @@ func TestApplyCreatesUpdatesKeepsAndPrunes(t *testing.T) {
 	p.define(t, named("filed", "@daily"), "file", "web1")
 	p.define(t, named("same", "@daily"), "file", "web1")
 	p.define(t, named("let-go", "@daily"), "released", "bob@b")
-	p.define(t, named("mine", "@daily"), "operator", "alice@a")
+	p.define(t, named("edited", "@daily"), "code", "web1")
+	p.apply(t, control.ApplyOptions{}, named("edited", "@weekly"), named("mine", "@daily"))
 
 	jobs := []job.Job{named("new", "@hourly"), named("filed", "@hourly"), named("same", "@daily")}
 	for _, o := range []control.ApplyOptions{{DryRun: true, Prune: true}, {Prune: true}} {
@@ -69,7 +70,7 @@ func TestApplyCreatesUpdatesKeepsAndPrunes(t *testing.T) {
 		if got, want := actions(report), "create new, update filed, keep same, delete mine"; got != want {
 			t.Errorf("%+v: %s, want %s", o, got, want)
 		}
-		after := "filed=@hourly/operator let-go=@daily/released new=@hourly/operator same=@daily/file"
+		after := "edited=@weekly/operator filed=@hourly/operator let-go=@daily/released new=@hourly/operator same=@daily/file"
 		if o.DryRun {
 			after = before
 		}

@@ -51,12 +51,12 @@
 // Apply takes a job over only if it changes it. A file that says what stands there
 // already is no edit, and its writer may not know that files would be locked out.
 //
-// Prune removes what an operator owns and the file has not. A label for the jobs
+// Prune removes what operators brought and hold and the file has not. A label for the jobs
 // of each file, so that two files can be pruned in one namespace, was left out:
 // forgotten once, it removes the other file's jobs all the same; namespaces part
-// applications. What a file or code owns is never pruned: it would come back with
-// the next start of a node, and a job that comes and goes is worse than one too
-// many.
+// applications. What a file or code brought is never pruned, though an operator
+// edited it since: nobody who prunes has it in mind, and it would come back with
+// the next start of a node.
 //
 // A conflict is not retried by merging: two people who both changed a schedule
 // have something to talk about. The revision that a caller has seen may be given,
