@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -33,27 +34,42 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	key := rec.Slot.Key()
 	c.cfg.Table.run(key, &running{fence, ctx, cancel, finish})
 	out := output{limit: cmp.Or(j.Output, job.DefaultOutput)}
-	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
-	log.Debug("slot started", "fence", fence)
+	if c.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
+		c.cfg.Logger.Debug("slot started", "slot", rec.Slot.ID(), "attempt", rec.Attempt, "fence", fence)
+	}
+	conclude := func(err error) verdict {
+		t.place.returned()
+		c.cfg.Table.returned(key) // from here on it is too late to cancel
+		cause := context.Cause(ctx)
+		if err != nil && cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		result := job.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String()}
+		if err != nil {
+			result.Backoff = delay(j.Retry, rec.Attempt)
+		}
+		end := job.Complete(rec, fence, c.cfg.Now(), c.cfg.Horizon, result)
+		if finish {
+			return t.complete(c.cfg.Life, end, fence)
+		}
+		return t.complete(c.cfg.Node.Context(), end, fence)
+	}
+	returned := false
+	defer func() {
+		if !returned { // the handler ended this goroutine: what is left to do is done on its way out
+			t.settle(conclude(errGoexit))
+		}
+	}()
 	err := call(ctx, handler, job.Run{
 		Slot: rec.Slot, Shard: rec.Slot.Shard, Shards: rec.Slot.Shards, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
 		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
 		Payload: t.d.Payload, Output: &out,
 	})
-	t.place.returned()
-	c.cfg.Table.returned(key) // from here on it is too late to cancel
-	cause := context.Cause(ctx)
-	if err != nil && cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
-	}
-	end := job.Complete(rec, fence, c.cfg.Now(), c.cfg.Horizon, job.Result{
-		Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String(), Backoff: delay(j.Retry, rec.Attempt),
-	})
-	if finish {
-		return t.complete(c.cfg.Life, end, fence)
-	}
-	return t.complete(c.cfg.Node.Context(), end, fence)
+	returned = true
+	return conclude(err)
 }
+
+var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // handlerContext ends with the node, when the consumer's grace is over, after the
 // job's timeout, or when it is cancelled; its cause says which came first. One that
@@ -71,22 +87,16 @@ func (c *Consumer) handlerContext(timeout time.Duration, finish bool) (context.C
 	return ctx, func(cause error) { cancel(cause); stop() }
 }
 
-// call turns a panic into a failed attempt with its stack, and so with a handler
-// that ends its goroutine: it has one of its own, or it would take the slot's
-// obligation with it.
-func call(ctx context.Context, h job.Handler, run job.Run) error {
-	ended := make(chan error, 1)
-	go func() {
-		err := errors.New("the handler ended its goroutine (runtime.Goexit)")
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-			ended <- err
-		}()
-		err = h(ctx, run)
+// call turns a panic into a failed attempt with its stack. A handler runs on the
+// goroutine that serves its slot: on one of its own a short one would wait for it
+// to be scheduled, and the slot for that goroutine's word, with a place held.
+func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
 	}()
-	return <-ended
+	return h(ctx, run)
 }
 
 // release gives back a claim that was won when the worker's time was over: its

@@ -44,12 +44,8 @@ func (c *Consumer) serve(msg jetstream.Msg, turn chan struct{}) {
 	owner, ours := c.cfg.Table.take(key, c.cfg.Node.Name())
 	switch {
 	case ours:
-		t := task{Consumer: c, d: d, place: place}
-		c.settle(msg, t.decide())
-		if t.final && t.entered {
-			t.leave()
-		}
-		c.cfg.Table.end(key)
+		t := task{Consumer: c, d: d, msg: msg, place: place}
+		t.settle(t.decide())
 	case owner == c.cfg.Node.Name():
 		c.settle(msg, silent()) // ours, redelivered: its first copy is in hand
 	default:

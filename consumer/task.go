@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -13,7 +15,8 @@ import (
 // obligations, from there to its verdict.
 type task struct {
 	*Consumer
-	d job.Delivery
+	d   job.Delivery
+	msg jetstream.Msg
 
 	// place is the one that its handler takes.
 	place *place
@@ -24,6 +27,15 @@ type task struct {
 	// entered says that the job's lock has the slot, as far as is known here, and
 	// final that its outcome was written here: then it leaves the lock.
 	entered, final bool
+}
+
+// settle ends the obligation with its verdict.
+func (t *task) settle(v verdict) {
+	t.Consumer.settle(t.msg, v)
+	if t.final && t.entered {
+		t.leave()
+	}
+	t.cfg.Table.end(t.d.Slot.Key())
 }
 
 // maxTurns bounds how often a slot that others fight over is looked at in one

@@ -113,7 +113,7 @@ var mutants = []mutant{
 		name:   "write-without-revision",
 		breaks: "no write names the revision that it stands on: the last one wins",
 		file:   "kv/wire.go",
-		old:    "		jetstream.WithExpectLastSequencePerSubject(revision),\n",
+		old:    "	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(revision, 10)}\n",
 		new:    "",
 		test:   "TestConformOnOneServer",
 	},
