@@ -48,9 +48,17 @@ type checker struct {
 	tally      Tally
 }
 
-// clockSlack is by how much a node's idea of the broker's time may be wrong, while
-// its link is as bad as a plan makes it.
-const clockSlack = 300 * time.Millisecond
+// slack is by how much a node's idea of the broker's time may be wrong: by the bound
+// that it states itself, as long as that is no more than a heartbeat may take, and
+// a little.
+func (c *checker) slack(node string) time.Duration {
+	const most, little = 600 * time.Millisecond, 150 * time.Millisecond
+	stated := time.Duration(0)
+	for _, w := range c.nodes[node] {
+		stated = max(stated, w.Node.ClockError)
+	}
+	return min(stated, most) + little
+}
 
 func (c *checker) bad(rule string, s job.Slot, evidence []string, format string, args ...any) {
 	v := Violation{Rule: rule, Detail: fmt.Sprintf(format, args...), Evidence: evidence}

@@ -32,11 +32,11 @@ func (c *checker) checkPolicies() {
 		case job.Skipped, job.Cancelled:
 			c.checkExplanation(s, w)
 		case job.Missed:
-			if late < simplyLate-clockSlack-time.Second {
+			if late < simplyLate-time.Second {
 				c.bad("missed", s, c.trace(s), "it was left out as missed, and had been published %v after its instant: %v are simply late", late, simplyLate)
 			}
 		case job.Expired:
-			if waited := w.Time.Sub(from); k.Deadline > 0 && waited < k.Deadline-clockSlack {
+			if waited := w.Time.Sub(from); k.Deadline > 0 && waited < k.Deadline-c.slack(w.Record.Node) {
 				c.bad("expired", s, c.trace(s), "it was expired %v after it was due; its deadline is %v", waited, k.Deadline)
 			}
 		}
@@ -49,7 +49,7 @@ func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
 	for _, r := range c.runs[s] {
 		// The deadline is for the decision: its write may be under way for longer.
 		if claim, ok := c.bySeq[r.fence]; ok && r.attempt == 1 && k.Deadline > 0 && len(claim.Record.Attempts) == 1 {
-			if waited := claim.Record.Attempts[0].Started.Sub(from); waited > k.Deadline+clockSlack {
+			if waited := claim.Record.Attempts[0].Started.Sub(from); waited > k.Deadline+c.slack(r.node) {
 				c.bad("past its deadline", s, append(evidence(r), "ledger: "+claim.String()), "%s was claimed %v after it was due; its deadline is %v", r, waited, k.Deadline)
 			}
 		}

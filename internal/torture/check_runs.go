@@ -64,12 +64,12 @@ func (c *checker) recorded(r *run) bool {
 // due, or in the name of a node that is dead.
 func (c *checker) checkPunctual(r *run) {
 	at, err := c.h.Broker.at(r.start)
-	if early := r.slot.At.Sub(at); !r.slot.At.IsZero() && early > clockSlack+err {
+	if early := r.slot.At.Sub(at); !r.slot.At.IsZero() && early > c.slack(r.node)+err {
 		c.bad("early", r.slot, evidence(r), "%s started %v before its instant, by the broker's clock", r, early)
 	}
 	if claim, ok := c.bySeq[r.fence]; ok {
 		if before, ok := c.bySeq[claim.Last]; ok && before.Slot == r.slot && before.Record.State == job.Retrying {
-			if early := before.Record.RetryAt.Sub(at); early > clockSlack+err {
+			if early := before.Record.RetryAt.Sub(at); early > c.slack(r.node)+c.slack(before.Record.Node)+err {
 				c.bad("retry too early", r.slot, append(evidence(r), "ledger: "+before.String()), "%s started %v before its retry was due", r, early)
 			}
 		}

@@ -66,6 +66,6 @@
 // What a broker does that loses acknowledged writes together with their witnesses.
 // A nonce that is ignored after a timeout: the worker takes its own write for
 // another's, and the slot comes again, which is allowed. Reads that nobody acts
-// upon. A rule that is broken by less than the clocks are certain of (300 ms for
-// what a node judges by its own clock).
+// upon. A rule that is broken by less than the clocks are certain of: what a node
+// judges by its own clock, by the bound that it states for that, up to 600 ms.
 package torture

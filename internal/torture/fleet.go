@@ -138,7 +138,9 @@ func (m *member) term() {
 		p.kill()
 		return
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself {
+	// One that was ended by the signal itself had only just begun: it had logged
+	// nothing yet.
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.lastWords() != "") {
 		m.t.found(Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
 	}
 }
