@@ -29,33 +29,32 @@ func (p *process) fillDisk() (mend func()) {
 // as such a server needs it, each slot has its one outcome.
 func TestFullDiskLosesNoSlot(t *testing.T) {
 	t.Parallel()
-	onEachServer(t, func(t *testing.T, s *site) {
-		id, workers := s.running("--lease", lease.String())
-		fence := s.record(id).revision
-		mend := s.server.fillDisk()
-		for _, w := range workers {
-			w.says("lease lost")
-		}
-		s.write("goon", "")
-		began := time.Now()
-		eventually(t, 20*time.Second, "a full disk for a while", func() bool { return time.Since(began) > lease })
-		if n := count(s.touched(), "end "); n != 0 {
-			t.Errorf("the run outlived the lease: %q", s.touched())
-		}
-		if !s.server.running() || !s.nc.IsConnected() {
-			t.Error("the server is gone: this shows nothing of its disk")
-		}
-		mend()
-		s.restartServer((*process).kill)
-		if r := s.ends(id, "succeeded", 30*time.Second); r.Attempt != 2 || r.revision <= fence {
-			t.Errorf("want the second attempt, got %+v after the claim at %d", r, fence)
-		}
-		s.drained(20 * time.Second)
-		if lines := s.touched(); len(lines) != 3 || count(lines, "end ") != 1 {
-			t.Errorf("want two starts and one end, got %q", lines)
-		}
-		for _, w := range workers {
-			term(w)
-		}
-	})
+	s := newForeignSite(t)
+	id, workers := s.running("--lease", lease.String())
+	fence := s.record(id).revision
+	mend := s.server.fillDisk()
+	for _, w := range workers {
+		w.says("lease lost")
+	}
+	s.write("goon", "")
+	began := time.Now()
+	eventually(t, 20*time.Second, "a full disk for a while", func() bool { return time.Since(began) > lease })
+	if n := count(s.touched(), "end "); n != 0 {
+		t.Errorf("the run outlived the lease: %q", s.touched())
+	}
+	if !s.server.running() || !s.nc.IsConnected() {
+		t.Error("the server is gone: this shows nothing of its disk")
+	}
+	mend()
+	s.restartServer((*process).kill)
+	if r := s.ends(id, "succeeded", 30*time.Second); r.Attempt != 2 || r.revision <= fence {
+		t.Errorf("want the second attempt, got %+v after the claim at %d", r, fence)
+	}
+	s.drained(20 * time.Second)
+	if lines := s.touched(); len(lines) != 3 || count(lines, "end ") != 1 {
+		t.Errorf("want two starts and one end, got %q", lines)
+	}
+	for _, w := range workers {
+		term(w)
+	}
 }

@@ -37,33 +37,32 @@ func (s *site) running(args ...string) (id string, workers []*process) {
 // acked, it is not run again, and when there is room the outcome is recorded.
 func TestFullLedgerHoldsTheAckBack(t *testing.T) {
 	t.Parallel()
-	onEachServer(t, func(t *testing.T, s *site) {
-		id, workers := s.running()
-		owner := workers[0]
-		if strings.HasPrefix(s.record(id).Node, "w2-") {
-			owner = workers[1]
-		}
-		s.limitLedger(1)
-		s.write("goon", "")
-		owner.says("outcome cannot be recorded")
-		stuck := s.record(id)
-		began := time.Now()
-		eventually(t, 20*time.Second, "some tries more", func() bool { return time.Since(began) > 3*time.Second })
-		if now := s.record(id); now != stuck || now.State != "running" {
-			t.Errorf("the record is %+v, and was %+v", now, stuck)
-		}
-		if n := s.waiting("default"); n != 1 {
-			t.Errorf("%d messages wait; that of the slot must not be acked", n)
-		}
-		s.limitLedger(-1)
-		if r := s.ends(id, "succeeded", 20*time.Second); r.Attempt != 1 {
-			t.Errorf("it was tried again: %+v", r)
-		}
-		eventually(t, 20*time.Second, "the ack", func() bool { return s.waiting("default") == 0 })
-		if lines := s.touched(); len(lines) != 2 {
-			t.Errorf("want one run, got %q", lines)
-		}
-	})
+	s := newServedSite(t)
+	id, workers := s.running()
+	owner := workers[0]
+	if strings.HasPrefix(s.record(id).Node, "w2-") {
+		owner = workers[1]
+	}
+	s.limitLedger(1)
+	s.write("goon", "")
+	owner.says("outcome cannot be recorded")
+	stuck := s.record(id)
+	began := time.Now()
+	eventually(t, 20*time.Second, "some tries more", func() bool { return time.Since(began) > 3*time.Second })
+	if now := s.record(id); now != stuck || now.State != "running" {
+		t.Errorf("the record is %+v, and was %+v", now, stuck)
+	}
+	if n := s.waiting("default"); n != 1 {
+		t.Errorf("%d messages wait; that of the slot must not be acked", n)
+	}
+	s.limitLedger(-1)
+	if r := s.ends(id, "succeeded", 20*time.Second); r.Attempt != 1 {
+		t.Errorf("it was tried again: %+v", r)
+	}
+	eventually(t, 20*time.Second, "the ack", func() bool { return s.waiting("default") == 0 })
+	if lines := s.touched(); len(lines) != 2 {
+		t.Errorf("want one run, got %q", lines)
+	}
 }
 
 // limitLedger bounds the bytes of the ledger; -1 for no bound.

@@ -17,58 +17,57 @@ import (
 // are not to be trusted.
 func TestBrokerRestoredFromAnOlderCopy(t *testing.T) {
 	t.Parallel()
-	onEachServer(t, func(t *testing.T, s *site) {
-		file := s.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`)
-		workers := []*process{s.worker("w1", file, "--lease", lease.String())}
-		workers[0].says("node is up")
-		workers = append(workers, s.worker("w2", file))
-		ended := func(n int) {
-			t.Helper()
-			want := count(s.touched(), "end ") + n
-			eventually(t, 30*time.Second, "more slots", func() bool { return count(s.touched(), "end ") >= want })
-		}
-		ended(3)
-		var copied time.Time
-		s.restartServer(func(p *process) {
-			stopServer(p)
-			copied = time.Now()
-			copyFiles(t, s.path("store"), s.path("copy"))
-		})
-		ended(5)
-		names := map[string]bool{}
-		for _, n := range s.nodes() {
-			names[n.Node] = true
-		}
-		s.restartServer(func(p *process) {
-			stopServer(p)
-			if err := os.RemoveAll(s.path("store")); err != nil {
-				t.Fatal(err)
-			}
-			copyFiles(t, s.path("copy"), s.path("store"))
-		})
-		restored := time.Now()
-		eventually(t, 30*time.Second, "both nodes to start over under new names", func() bool {
-			w1, w2 := s.node("w1"), s.node("w2")
-			return w1.State == "alive" && w2.State == "alive" && !names[w1.Node] && !names[w2.Node]
-		})
-		ended(3)
-		s.drained(20 * time.Second)
-		from, until := copied.Truncate(time.Second), restored.Add(time.Second)
-		s.checkSlots("tick", time.Second, func(id string, begun, ended int, r slotRow) bool {
-			again := !r.Slot.Before(from) && r.Slot.Before(until)
-			return r.State == "succeeded" && ended >= 1 && (again || begun == 1 && ended == 1)
-		})
-		check := s.start("verify", "verify", "--from", s.firstSlot("tick").Format(time.RFC3339), "--to", restored.UTC().Format(time.RFC3339))
-		if code := check.exit(30 * time.Second); code != 0 {
-			t.Errorf("verify ends with %d:\n%s%s", code, check.stdout(), check.stderr())
-		}
-		for _, w := range workers {
-			if strings.Contains(w.stderr(), "panic") {
-				t.Errorf("%s has panicked", w.name)
-			}
-			term(w)
-		}
+	s := newForeignSite(t)
+	file := s.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`)
+	workers := []*process{s.worker("w1", file, "--lease", lease.String())}
+	workers[0].says("node is up")
+	workers = append(workers, s.worker("w2", file))
+	ended := func(n int) {
+		t.Helper()
+		want := count(s.touched(), "end ") + n
+		eventually(t, 30*time.Second, "more slots", func() bool { return count(s.touched(), "end ") >= want })
+	}
+	ended(3)
+	var copied time.Time
+	s.restartServer(func(p *process) {
+		stopServer(p)
+		copied = time.Now()
+		copyFiles(t, s.path("store"), s.path("copy"))
 	})
+	ended(5)
+	names := map[string]bool{}
+	for _, n := range s.nodes() {
+		names[n.Node] = true
+	}
+	s.restartServer(func(p *process) {
+		stopServer(p)
+		if err := os.RemoveAll(s.path("store")); err != nil {
+			t.Fatal(err)
+		}
+		copyFiles(t, s.path("copy"), s.path("store"))
+	})
+	restored := time.Now()
+	eventually(t, 30*time.Second, "both nodes to start over under new names", func() bool {
+		w1, w2 := s.node("w1"), s.node("w2")
+		return w1.State == "alive" && w2.State == "alive" && !names[w1.Node] && !names[w2.Node]
+	})
+	ended(3)
+	s.drained(20 * time.Second)
+	from, until := copied.Truncate(time.Second), restored.Add(time.Second)
+	s.checkSlots("tick", time.Second, func(id string, begun, ended int, r slotRow) bool {
+		again := !r.Slot.Before(from) && r.Slot.Before(until)
+		return r.State == "succeeded" && ended >= 1 && (again || begun == 1 && ended == 1)
+	})
+	check := s.start("verify", "verify", "--from", s.firstSlot("tick").Format(time.RFC3339), "--to", restored.UTC().Format(time.RFC3339))
+	if code := check.exit(30 * time.Second); code != 0 {
+		t.Errorf("verify ends with %d:\n%s%s", code, check.stdout(), check.stderr())
+	}
+	for _, w := range workers {
+		if strings.Contains(w.stderr(), "panic") {
+			t.Errorf("%s has panicked", w.name)
+		}
+		term(w)
+	}
 }
 
 // firstSlot is the instant of the first slot that ran.
