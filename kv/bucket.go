@@ -121,6 +121,23 @@ func (k keyAsker) get(ctx context.Context) (entry, error) {
 // read. since leaves out what was written before it. It stops at the first error.
 func (w wire) all(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
+		for found, err := range w.batches(ctx, stream, filter, since) {
+			if err != nil {
+				yield(entry{}, err)
+				return
+			}
+			for _, e := range found {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// batches is all, as the broker sends it.
+func (w wire) batches(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[[]entry, error] {
+	return func(yield func([]entry, error) bool) {
 		from, pause := uint64(1), newPause()
 		for {
 			found, more, err := w.batch(ctx, stream, filter, from, since)
@@ -128,17 +145,15 @@ func (w wire) all(ctx context.Context, stream, filter string, since time.Time) i
 				if classify(err) == unanswered && wait(ctx, pause.NextBackOff()) {
 					continue
 				}
-				yield(entry{}, fmt.Errorf("list %s: %w: %w", stream, job.ErrUnknown, err))
+				yield(nil, fmt.Errorf("list %s: %w: %w", stream, job.ErrUnknown, err))
 				return
 			}
 			pause.Reset()
-			for _, e := range found {
-				if !yield(e, nil) {
-					return
-				}
-				from, since = e.revision+1, time.Time{}
+			if len(found) == 0 {
+				return
 			}
-			if !more || len(found) == 0 {
+			from, since = found[len(found)-1].revision+1, time.Time{}
+			if !yield(found, nil) || !more {
 				return
 			}
 		}

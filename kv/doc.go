@@ -65,7 +65,9 @@
 // replicas answered 60 % of the reads right after a write with the value before
 // it. Even the leader's answer is a hint: a leader that was deposed may not know
 // it yet. Passes over a whole bucket ask any replica, in large batches
-// (direct get), since nothing is decided by them.
+// (direct get), since nothing is decided by them. Of one job's records the broker
+// is asked by subject first: it answers for up to 1,024 from its index, however
+// many others have; more of them it has to look for in the stream.
 //
 // A watch lists the bucket and then follows its stream with a consumer of its
 // own. A reconnect, a gap, a missing heartbeat or a failed audit (every half

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -62,24 +65,97 @@ func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint
 // any other error does.
 func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
-		filter := ""
 		if f.Job != "" {
 			if err := job.ValidateName("job", f.Job); err != nil {
 				yield(LedgerEntry{}, err)
 				return
 			}
-			filter = l.b.subject(f.Job + ".>")
 		}
-		for e, err := range l.b.all(ctx, l.b.stream(), filter, f.Since) {
+		for found, err := range ahead(ctx, func(ctx context.Context) iter.Seq2[[]entry, error] { return l.found(ctx, f) }) {
 			if err != nil {
 				yield(LedgerEntry{}, err)
 				return
 			}
-			if e.gone() {
-				continue
+			for _, r := range l.decodeAll(found) {
+				if !yield(r.LedgerEntry, r.err) {
+					return
+				}
 			}
-			r, err := l.decode(e)
-			if !yield(LedgerEntry{r, e.revision, e.time}, err) {
+		}
+	}
+}
+
+// found is what the broker has for List. Of one job with few records it is asked
+// by key, which takes it no longer if others have many.
+func (l *Ledger) found(ctx context.Context, f ListFilter) iter.Seq2[[]entry, error] {
+	if f.Job == "" {
+		return l.b.batches(ctx, l.b.stream(), "", f.Since)
+	}
+	filter := l.b.subject(f.Job + ".>")
+	return func(yield func([]entry, error) bool) {
+		// An error is for the pass to meet again, and to repeat.
+		if few, complete, err := l.b.few(ctx, l.b.stream(), filter); err == nil && complete {
+			yield(slices.DeleteFunc(few, func(e entry) bool { return e.time.Before(f.Since) }), nil)
+			return
+		}
+		l.b.batches(ctx, l.b.stream(), filter, f.Since)(yield)
+	}
+}
+
+// decoded is one record of a List, or why it cannot be read.
+type decoded struct {
+	LedgerEntry
+	err error
+}
+
+// decodeAll reads a batch with all the cores there are: of a listing, it is what
+// takes the time.
+func (l *Ledger) decodeAll(found []entry) []decoded {
+	found = slices.DeleteFunc(found, entry.gone)
+	all := make([]decoded, len(found))
+	var parts sync.WaitGroup
+	size := max(1, (len(found)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for part := range slices.Chunk(all, size) {
+		entries := found[:len(part)]
+		found = found[len(part):]
+		parts.Go(func() {
+			for i, e := range entries {
+				r, err := l.decode(e)
+				part[i] = decoded{LedgerEntry{r, e.revision, e.time}, err}
+			}
+		})
+	}
+	parts.Wait()
+	return all
+}
+
+// ahead is seq, with its next value in the making while the last one is used.
+func ahead[T any](ctx context.Context, seq func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		type item struct {
+			value T
+			err   error
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		items, enough := make(chan item), make(chan struct{})
+		go func() {
+			defer close(items)
+			for value, err := range seq(ctx) {
+				select {
+				case items <- item{value, err}:
+				case <-enough: // and not ctx: its end is an error to be told
+					return
+				}
+			}
+		}()
+		defer func() {
+			close(enough)
+			cancel()
+			for range items { // until it has ended
+			}
+		}()
+		for i := range items {
+			if !yield(i.value, i.err) {
 				return
 			}
 		}

@@ -167,11 +167,7 @@ func (w wire) misplaced(m *nats.Msg, domain string) error {
 // from on (or, with since, from that time on). more says whether there
 // are further ones.
 func (w wire) batch(ctx context.Context, stream, filter string, from uint64, since time.Time) (_ []entry, more bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	idle := time.AfterFunc(batchIdle, cancel)
-	defer idle.Stop()
-	question := map[string]any{"batch": batchSize, "max_bytes": batchBytes}
+	question := map[string]any{}
 	if filter != "" {
 		question["next_by_subj"] = filter
 	}
@@ -180,6 +176,30 @@ func (w wire) batch(ctx context.Context, stream, filter string, from uint64, sin
 	} else {
 		question["start_time"] = since.UTC()
 	}
+	return w.get(ctx, stream, question)
+}
+
+// few asks any replica for the last message of each subject that matches filter,
+// oldest first. The broker finds them by its index, where batch has it look through
+// the stream. complete is false if there are too many for that, or for one answer.
+func (w wire) few(ctx context.Context, stream, filter string) (found []entry, complete bool, err error) {
+	found, more, err := w.get(ctx, stream, map[string]any{"multi_last": []string{filter}})
+	if errors.Is(err, errTooMany) {
+		return nil, false, nil
+	}
+	return found, !more, err
+}
+
+// errTooMany is the broker's answer to few when more than 1,024 subjects match.
+var errTooMany = errors.New("too many results")
+
+// get puts one question of many answers.
+func (w wire) get(ctx context.Context, stream string, question map[string]any) (_ []entry, more bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	idle := time.AfterFunc(batchIdle, cancel)
+	defer idle.Stop()
+	question["batch"], question["max_bytes"] = batchSize, batchBytes
 	request, err := json.Marshal(question)
 	if err != nil {
 		return nil, false, err
@@ -212,6 +232,8 @@ func (w wire) batch(ctx context.Context, stream, filter string, from uint64, sin
 			return found, pending != "" && pending != "0", nil
 		case "404":
 			return found, false, nil
+		case "413":
+			return nil, true, errTooMany
 		default:
 			return nil, false, fmt.Errorf("direct get: status %s %s", status, m.Header.Get("Description"))
 		}

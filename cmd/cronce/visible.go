@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -45,6 +46,9 @@ func plain(s string) string {
 type visibleJSON struct{ io.Writer }
 
 func (w visibleJSON) Write(p []byte) (int, error) {
+	if !slices.ContainsFunc(p, func(c byte) bool { return c >= 0x7f }) {
+		return w.Writer.Write(p) // the encoder has escaped what is below
+	}
 	s := string(p)
 	if strings.ContainsFunc(s, hidden) {
 		var b strings.Builder
