@@ -119,8 +119,7 @@ func decodeValue(t *testing.T, kind string, data []byte) (value any, unknown job
 		l, err := job.DecodeLock(data)
 		return l, l.Extra, err
 	case "event":
-		var e job.Event
-		err := json.Unmarshal(data, &e)
+		e, err := job.DecodeEvent(data)
 		return e, nil, err
 	}
 	t.Fatalf("no such kind of value: %q", kind)

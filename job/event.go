@@ -1,6 +1,10 @@
 package job
 
-import "time"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // RegistryEvent is one change of the registry as a watcher sees it, in the order
 // of the broker.
@@ -88,6 +92,19 @@ type Event struct {
 	// Reopened says that somebody gave the slot a new start, although it may have
 	// an outcome: a second one is then no contradiction.
 	Reopened bool `json:"reopened,omitempty"`
+}
+
+// DecodeEvent reads an event. Nothing is written back, so unknown members are let
+// go; kinds may be unknown too.
+func DecodeEvent(data []byte) (Event, error) {
+	var e Event
+	if err := json.Unmarshal(data, &e); err != nil {
+		return Event{}, fmt.Errorf("%w event: %w", ErrInvalid, err)
+	}
+	if e.V != Version {
+		return Event{}, fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, e.V, Version)
+	}
+	return e, nil
 }
 
 // NoJob is the last token of the subject of an event that is about no job.

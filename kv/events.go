@@ -25,7 +25,8 @@ type EventFilter struct {
 
 // Events passes over the events that were kept, oldest first: those of the
 // exceptional kinds, for as long as the ledger remembers. One that cannot be
-// read comes with an error that wraps job.ErrInvalid and does not end the pass;
+// read comes with an error that wraps job.ErrInvalid or job.ErrVersion and does
+// not end the pass;
 // any other error does.
 func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, error] {
 	return func(yield func(job.Event, error) bool) {
@@ -42,9 +43,9 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 				yield(job.Event{}, err)
 				return
 			}
-			var event job.Event
-			if err := json.Unmarshal(e.data, &event); err != nil {
-				err = fmt.Errorf("%w event %d on %s: %w", job.ErrInvalid, e.revision, e.subject, err)
+			event, err := job.DecodeEvent(e.data)
+			if err != nil {
+				err = fmt.Errorf("event %d on %s: %w", e.revision, e.subject, err)
 				if !yield(job.Event{}, err) {
 					return
 				}

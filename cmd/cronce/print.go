@@ -39,7 +39,8 @@ func printRows[T any](a *app, rows []T, none, header string, cells func(T) []str
 		_, err := fmt.Fprintln(a.stdout, none)
 		return err
 	}
-	w := newTable(a.stdout)
+	out := bufio.NewWriter(a.stdout) // a table writes cell by cell
+	w := newTable(out)
 	fmt.Fprintln(w, header)
 	for _, row := range rows {
 		columns := cells(row)
@@ -48,7 +49,10 @@ func printRows[T any](a *app, rows []T, none, header string, cells func(T) []str
 		}
 		fmt.Fprintln(w, strings.Join(columns, "\t"))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }

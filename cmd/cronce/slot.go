@@ -226,7 +226,7 @@ func (s slotRow) cells() []string {
 	}
 	switch {
 	case s.Error != "":
-		detail = brief(s.Error, 40)
+		detail = brief(s.Error, 120) // the last column: a wide terminal has room
 	case s.State == job.Pending && s.Published.IsZero():
 		detail = "waits for " + s.Due.Format(time.RFC3339)
 	}

@@ -38,8 +38,13 @@ func hidden(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) 
 
 // plain is s on one line, as visible has it.
 func plain(s string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(visible(s))
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+		return s // as nearly all of a long table are
+	}
+	return lines.Replace(visible(s))
 }
+
+var lines = strings.NewReplacer("\n", `\n`, "\t", " ")
 
 // visibleJSON writes JSON, in whose strings all that is hidden becomes an escape:
 // the encoder leaves what stands behind ASCII as it is. A program reads the same.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -119,9 +118,9 @@ func (a *app) watch(ctx context.Context, f watchFlags) error {
 }
 
 func (a *app) printEvent(m *nats.Msg, f watchFlags) error {
-	var e job.Event
-	if err := json.Unmarshal(m.Data, &e); err != nil || e.V != job.Version {
-		a.log.Warn("left out an event that cannot be read", "subject", m.Subject)
+	e, err := job.DecodeEvent(m.Data)
+	if err != nil {
+		a.log.Warn("left out an event that cannot be read", "subject", m.Subject, "error", err)
 		return nil
 	}
 	if len(f.kinds) > 0 && !slices.Contains(f.kinds, string(e.Kind)) {
@@ -130,7 +129,7 @@ func (a *app) printEvent(m *nats.Msg, f watchFlags) error {
 	if a.output == outputJSON {
 		return a.printJSON(e)
 	}
-	_, err := fmt.Fprintln(a.stdout, eventLine(e))
+	_, err = fmt.Fprintln(a.stdout, eventLine(e))
 	return err
 }
 
