@@ -99,15 +99,20 @@ func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error)
 	}
 }
 
-// Cancel removes the slot's timer, if one waits. It does not reach what has fired:
-// who wants a slot not to run records its outcome first, and then cancels.
+// Cancel removes the slot's timer, if one waits, with those of its shards. It does
+// not reach what has fired: who wants a slot not to run records its outcome first,
+// and then cancels.
 func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
 	err := t.s.ask(ctx, "cancel timer "+slot.ID(), func(ctx context.Context) error {
 		stream, err := t.s.js.Stream(ctx, t.s.timerStream())
 		if err != nil {
 			return err
 		}
-		return stream.Purge(ctx, jetstream.WithPurgeSubject(t.subject(slot)))
+		subject := t.subject(slot)
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return err
+		}
+		return stream.Purge(ctx, jetstream.WithPurgeSubject(subject+".>"))
 	})
 	if hasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		return nil
@@ -177,7 +182,7 @@ func (t *Timers) read(e entry) (WaitingSlot, error) {
 	if target := strings.Split(e.header.Get(headerTarget), "."); len(target) == 5 {
 		queue = target[3]
 	}
-	w, err := readWaiting(e, queue, tokens[3]) // namespace, "timer", "set", job, token
+	w, err := readWaiting(e, queue, tokens[3]) // namespace, "timer", "set", job, token, perhaps shard
 	w.Timer = true
 	if err == nil && t.subject(w.Slot) != e.subject {
 		err = fmt.Errorf("message %d on %s: %w timer: it names slot %q", e.revision, e.subject, job.ErrInvalid, w.Slot)
@@ -186,7 +191,7 @@ func (t *Timers) read(e entry) (WaitingSlot, error) {
 }
 
 func (t *Timers) subject(slot job.Slot) string {
-	// The key is JOB.t.TOKEN, with the token escaped.
+	// The key is JOB.t.TOKEN, with the token escaped, and perhaps the shard.
 	return t.s.namespace + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
 }
 

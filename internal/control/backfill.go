@@ -21,7 +21,7 @@ type Backfill struct {
 	// the broker's now.
 	From, To time.Time
 
-	// Rate bounds the publications, per second. Zero: DefaultRate; at most
+	// Rate bounds the messages, per second: one a slot, or one a shard. Zero: DefaultRate; at most
 	// MaxRate.
 	Rate int
 
@@ -123,13 +123,19 @@ func (c *Control) Backfill(ctx context.Context, b Backfill, progress func(Backfi
 type filler struct {
 	*Control
 	entry      job.Entry
-	stretches  []job.Stretch // what is in the range and within the horizon
-	now, began time.Time     // the broker's, and ours at that time
+	stretches  []stretch // what is in the range and within the horizon
+	now, began time.Time // the broker's, and ours at that time
 	skip       map[time.Time]bool
 
 	mu       sync.Mutex
 	sum      Backfilled
 	progress func(Backfilled)
+}
+
+// stretch is a part of the job's timeline, and how many messages each slot in it has.
+type stretch struct {
+	job.Stretch
+	shards int // zero: one for the whole
 }
 
 func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
@@ -171,7 +177,7 @@ func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
 		edge = later(after, edge)
 		f.sum.TooOld += s.Count(after, edge)
 		f.sum.Slots += s.Count(after, until)
-		f.stretches = append(f.stretches, job.Stretch{Schedule: s, After: edge, Until: until})
+		f.stretches = append(f.stretches, stretch{job.Stretch{Schedule: s, After: edge, Until: until}, p.Plan.Shards})
 	}
 	if f.sum.TooOld > 0 && !b.Clip {
 		return &TooOldError{f.sum.Slots, f.sum.TooOld, f.cfg.Settings.Horizon}
@@ -184,14 +190,16 @@ func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
 // too many is folded, or ended by the record.
 func (f *filler) known(ctx context.Context) error {
 	f.skip = map[time.Time]bool{}
-	waits := map[time.Time]bool{}
+	waits := map[time.Time]int{}
 	for w, err := range f.cfg.Slots.Waiting(ctx, kv.WaitingFilter{Job: f.entry.Job.Name}) {
 		f.cfg.Alive()
 		switch {
 		case err != nil && !unreadable(err):
 			return err
-		case err == nil && f.wants(w.Slot):
-			waits[w.Slot.At] = true
+		case err == nil && w.Slot.Shards == 0:
+			waits[w.Slot.At] += job.MaxShards // the whole, however many they are
+		case err == nil:
+			waits[w.Slot.At]++
 		}
 	}
 	// A record is written after its slot's instant, by whatever clock.
@@ -201,13 +209,13 @@ func (f *filler) known(ctx context.Context) error {
 		switch {
 		case err != nil && !unreadable(err):
 			return err
-		case err == nil && f.wants(e.Slot):
+		case err == nil && e.Slot.Shards == 0 && f.wants(e.Slot, 0):
 			f.sum.Recorded[e.State]++
 			f.skip[e.Slot.At] = true
 		}
 	}
-	for at := range waits {
-		if !f.skip[at] {
+	for at, messages := range waits {
+		if f.wants(job.NewSlot(f.entry.Job.Name, at), messages) {
 			f.sum.Waiting++
 			f.skip[at] = true
 		}
@@ -216,14 +224,15 @@ func (f *filler) known(ctx context.Context) error {
 	return nil
 }
 
-// wants reports whether the slot is one that would be published.
-func (f *filler) wants(slot job.Slot) bool {
+// wants reports whether the slot is one that would be published, in no more than
+// so many messages (zero: however many).
+func (f *filler) wants(slot job.Slot, messages int) bool {
 	if slot.Token != "" || slot.Range || f.skip[slot.At] {
 		return false
 	}
 	for _, s := range f.stretches {
 		if slot.At.After(s.After) && !slot.At.After(s.Until) && s.Schedule.Includes(slot.At) {
-			return true
+			return messages == 0 || messages >= s.shards
 		}
 	}
 	return false
@@ -248,24 +257,28 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 			if f.skip[at] {
 				continue
 			}
-			if !ticked(going, tick.C) {
-				break
-			}
-			m := job.Message{
-				Slot: job.NewSlot(f.entry.Job.Name, at), JobRevision: f.entry.Revision, Node: f.cfg.Who,
-				Due: at.Add(s.Schedule.Delay()), Backfill: true,
-			}
+			slot := job.NewSlot(f.entry.Job.Name, at)
 			if f.age(at) > f.cfg.Settings.Horizon {
 				f.tell(func(sum *Backfilled) { sum.TooOld++ }) // by now
 				continue
 			}
-			group.Go(func() error {
-				err := f.send(ctx, m)
-				if err != nil {
-					stop()
+			sent := sending{left: len(parts(slot, s.shards))}
+			for _, part := range parts(slot, s.shards) {
+				if !ticked(going, tick.C) {
+					break
 				}
-				return err
-			})
+				m := job.Message{
+					Slot: part, JobRevision: f.entry.Revision, Node: f.cfg.Who,
+					Due: at.Add(s.Schedule.Delay()), Backfill: true,
+				}
+				group.Go(func() error {
+					err := f.send(ctx, m, &sent)
+					if err != nil {
+						stop()
+					}
+					return err
+				})
+			}
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -290,19 +303,41 @@ func ticked(ctx context.Context, tick <-chan time.Time) bool {
 // age of a slot, by the broker's clock.
 func (f *filler) age(at time.Time) time.Duration { return f.now.Add(time.Since(f.began)).Sub(at) }
 
-func (f *filler) send(ctx context.Context, m job.Message) error {
+// sending is a slot on its way, in one message or several.
+type sending struct {
+	left  int
+	fresh bool // one of them was not folded
+}
+
+func (f *filler) send(ctx context.Context, m job.Message, s *sending) error {
 	folded, err := f.publish(ctx, f.entry.Job.WithDefaults().Queue, m, f.entry.Job.Payload)
 	if err != nil {
 		return err
 	}
 	f.tell(func(sum *Backfilled) {
-		if folded {
-			sum.Folded++
-		} else {
+		s.left--
+		s.fresh = s.fresh || !folded
+		switch {
+		case s.left > 0:
+		case s.fresh:
 			sum.Published++
+		default:
+			sum.Folded++
 		}
 	})
 	return nil
+}
+
+// parts are the slots that a slot of a plan with so many shards is published as.
+func parts(slot job.Slot, shards int) []job.Slot {
+	if shards < 2 {
+		return []job.Slot{slot}
+	}
+	all := make([]job.Slot, shards)
+	for i := range all {
+		all[i] = slot.Part(i+1, shards)
+	}
+	return all
 }
 
 func (f *filler) tell(count func(*Backfilled)) {

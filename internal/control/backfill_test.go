@@ -204,3 +204,46 @@ func TestBackfillsThatAreNoneAreRefused(t *testing.T) {
 		t.Errorf("got %+v, %v; want nothing", got, err)
 	}
 }
+
+// TestSlotsThatAreSplitAreBackfilledInAllTheirParts by the plan that was in force,
+// and so are those of which some parts are missing.
+func TestSlotsThatAreSplitAreBackfilledInAllTheirParts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	noon := time.Now().UTC().Truncate(time.Hour).Add(-4 * time.Hour)
+	at := func(hours int) job.Slot { return job.NewSlot("report", noon.Add(time.Duration(hours)*time.Hour)) }
+	s.define(t, job.Definition{
+		Job: job.Job{Name: "report", Schedule: "0 * * * *", Shards: 3}, Since: noon,
+		Past: []job.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *", Shards: 2}, From: noon.Add(-100 * time.Hour)}},
+	})
+	for _, part := range []job.Slot{at(1).Part(1, 3), at(2).Part(1, 3), at(2).Part(2, 3), at(2).Part(3, 3)} {
+		wait, err := s.store.Slots().Publish("default", job.Message{Slot: part}, nil)
+		if err == nil {
+			_, err = wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.record(t, at(-1), job.Succeeded) // the whole
+	s.record(t, at(-1).Part(1, 2), job.Succeeded)
+	order := control.Backfill{Job: "report", From: at(-2).At, To: at(3).At, Rate: 1000}
+	got, err := s.Backfill(t.Context(), order, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := control.Backfilled{From: order.From, To: order.To, Slots: 5, Recorded: map[job.State]int{job.Succeeded: 1}, Waiting: 1, Published: 3}
+	same(t, got, want)
+	seen := map[string]int{}
+	for _, w := range s.waiting(t) {
+		seen[w.Slot.ID()]++
+	}
+	for _, slot := range []job.Slot{at(-2).Part(1, 2), at(-2).Part(2, 2), at(0).Part(2, 2), at(1).Part(1, 3), at(1).Part(2, 3), at(1).Part(3, 3)} {
+		if seen[slot.ID()] != 1 {
+			t.Errorf("%s waits %d times", slot, seen[slot.ID()])
+		}
+	}
+	if len(seen) != 10 {
+		t.Errorf("%d messages: %v; want 2, 2, 3 and 3", len(seen), seen)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -115,11 +116,9 @@ func (c *Control) Trigger(ctx context.Context, o Order) (Triggered, error) {
 
 // sight is what the broker's leaders know of a triggered run.
 type sight struct {
-	entry    job.Entry
-	record   *job.Record
-	timer    *kv.Timer
-	revision uint64 // the timer's
-	now      time.Time
+	entry  job.Entry
+	record *job.Record
+	now    time.Time
 }
 
 func (c *Control) see(ctx context.Context, slot job.Slot, clock bool) (s sight, err error) {
@@ -139,14 +138,6 @@ func (c *Control) see(ctx context.Context, slot job.Slot, clock bool) (s sight, 
 		s.record = &r
 		return err
 	})
-	group.Go(func() error {
-		t, revision, err := c.cfg.Timers.Read(ctx, slot)
-		if errors.Is(err, job.ErrNotFound) {
-			return nil
-		}
-		s.timer, s.revision = &t, revision
-		return err
-	})
 	if clock {
 		group.Go(func() (err error) {
 			s.now, err = c.cfg.Now(ctx)
@@ -158,35 +149,81 @@ func (c *Control) see(ctx context.Context, slot job.Slot, clock bool) (s sight, 
 	return s, err
 }
 
+// timer is what waits of one part of the run, nil for nothing.
+func (c *Control) timer(ctx context.Context, part job.Slot) (*kv.Timer, uint64, error) {
+	t, revision, err := c.cfg.Timers.Read(ctx, part)
+	if errors.Is(err, job.ErrNotFound) {
+		return nil, 0, nil
+	}
+	return &t, revision, err
+}
+
 // trigger does what is left to do. That the run is known already is read, not won:
-// it spares a message, while that no run starts twice is for the worker's claim.
+// it spares messages, while that no run starts twice is for the worker's claim.
+//
+// A run that is split is as many messages, or timers. The first part comes last: it
+// stands for all of them.
 func (c *Control) trigger(ctx context.Context, slot job.Slot, o Order, s sight) (Triggered, error) {
-	queue := s.entry.Job.WithDefaults().Queue
+	j := s.entry.Job.WithDefaults()
 	if s.record != nil {
 		return Triggered{Slot: slot, State: s.record.State, Queue: s.record.Queue, Due: s.record.Due}, nil
 	}
-	if s.timer != nil {
-		t := Triggered{Slot: slot, State: job.Pending, Queue: queue, Due: s.timer.Due}
-		if s.timer.Queue == queue {
-			return t, nil
+	all := parts(slot, j.Shards)
+	slices.Reverse(all)
+	timer, _, err := c.timer(ctx, all[len(all)-1])
+	switch {
+	case err != nil:
+		return Triggered{}, err
+	case timer != nil:
+		t := Triggered{Slot: slot, State: job.Pending, Queue: j.Queue, Due: timer.Due}
+		if timer.Queue != j.Queue {
+			t.MovedFrom = timer.Queue
+			err = c.move(ctx, all, j.Queue)
 		}
-		t.MovedFrom, s.timer.Queue = s.timer.Queue, queue
-		_, err := c.cfg.Timers.Set(ctx, *s.timer, s.revision)
 		return t, err
 	}
 	payload := o.Payload
 	if len(payload) == 0 {
-		payload = s.entry.Job.Payload
+		payload = j.Payload
 	}
-	t := Triggered{Slot: slot, State: job.Pending, New: true, Queue: queue, Due: o.At}
-	m := job.Message{Slot: slot, JobRevision: s.entry.Revision, Node: c.cfg.Who, Due: o.At}
-	if o.At.After(s.now) {
-		_, err := c.cfg.Timers.Set(ctx, kv.Timer{Message: m, Queue: queue, Payload: payload}, 0)
-		return t, err
+	t := Triggered{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
+	for _, part := range all {
+		m := job.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Who, Due: o.At}
+		if o.At.After(s.now) {
+			_, err = c.cfg.Timers.Set(ctx, kv.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
+			if errors.Is(err, job.ErrConflict) && part != all[len(all)-1] {
+				continue // set by an order that did not come to its end
+			}
+		} else {
+			var folded bool
+			folded, err = c.publish(ctx, j.Queue, m, payload)
+			t.New = !folded
+		}
+		if err != nil {
+			return t, err
+		}
 	}
-	folded, err := c.publish(ctx, queue, m, payload)
-	t.New = !folded
-	return t, err
+	return t, nil
+}
+
+// move sends what still waits of the run's parts to another queue. job.ErrConflict:
+// something happened to the last of them meanwhile.
+func (c *Control) move(ctx context.Context, parts []job.Slot, queue string) error {
+	for i, part := range parts {
+		timer, revision, err := c.timer(ctx, part)
+		if err != nil {
+			return err
+		}
+		if timer == nil || timer.Queue == queue {
+			continue
+		}
+		timer.Queue = queue
+		_, err = c.cfg.Timers.Set(ctx, *timer, revision)
+		if err != nil && (!errors.Is(err, job.ErrConflict) || i == len(parts)-1) {
+			return err
+		}
+	}
+	return nil
 }
 
 // publish stores a slot's message: the same again until that is answered, or ctx

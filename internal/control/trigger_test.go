@@ -312,3 +312,52 @@ func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
 		}
 	})
 }
+
+// TestARunThatIsSplitIsTriggeredInAllItsParts now and later, from one order or the
+// second half of one that died.
+func TestARunThatIsSplitIsTriggeredInAllItsParts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	j := job.Job{Name: "report", Schedule: "@hourly", Shards: 3}
+	revision := s.define(t, job.Definition{Job: j})
+	due := time.Now().Add(time.Hour).UTC()
+	whole := job.Slot{Job: "report", Token: "later"}
+	half := kv.Timer{Message: job.Message{Slot: whole.Part(3, 3), JobRevision: revision, Due: due}, Queue: "default"}
+	if _, err := s.store.Timers().Set(t.Context(), half, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []control.Order{{Job: "report", Key: "later", At: due}, {Job: "report", Key: "now"}} {
+		if got := s.trigger(t, o); !got.New || got.Slot.Shards != 0 {
+			t.Errorf("%s: %+v, want a new one of the whole slot", o.Key, got)
+		}
+		if got := s.trigger(t, o); got.New {
+			t.Errorf("%s again: %+v", o.Key, got)
+		}
+	}
+	seen := map[string]bool{}
+	for _, w := range s.waiting(t) {
+		seen[w.Slot.ID()] = true
+	}
+	for _, id := range []string{"report:@now#1of3", "report:@now#2of3", "report:@now#3of3", "report:@later#1of3", "report:@later#2of3", "report:@later#3of3"} {
+		if !seen[id] || len(seen) != 6 {
+			t.Fatalf("%s is not one of the six that wait: %v", id, seen)
+		}
+	}
+
+	j.Queue = "other"
+	s.define(t, job.Definition{Job: j})
+	if got := s.trigger(t, control.Order{Job: "report", Key: "later"}); got.MovedFrom != "default" {
+		t.Errorf("moved: %+v", got)
+	}
+	for _, w := range s.waiting(t) {
+		if w.Timer && w.Queue != "other" {
+			t.Errorf("%s still waits on queue %s", w.Slot, w.Queue)
+		}
+	}
+	if err := s.store.Timers().Cancel(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.waiting(t); len(all) != 3 || all[0].Slot.Token != "now" {
+		t.Errorf("after a cancel: %+v", all)
+	}
+}
