@@ -1,0 +1,84 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// A message that is given back with a delay holds its place among the consumer's
+// pending acks. There are places enough.
+func TestTwentyThousandWaitingRetriesLeaveNewSlotsOnTime(t *testing.T) {
+	s := newSite(t)
+	const waiting = 20_000
+	type start struct {
+		slot job.Slot
+		at   time.Time
+	}
+	started, failed := make(chan start, 1000), make(chan struct{}, waiting)
+	s.replica(func(_ context.Context, run job.Run) error {
+		if run.Slot.Job == "busy" {
+			failed <- struct{}{}
+			return job.RetryAfter(time.Hour, errors.New("not yet"))
+		}
+		started <- start{run.Slot, time.Now()}
+		return nil
+	}, func(c *replica.Config) {
+		busy := job.Job{Name: "busy", Schedule: "@at 2199-01-01T00:00:00Z", Overlap: job.OverlapAllow}
+		c.Jobs = append(c.Jobs, busy)
+		c.Handlers = func() []string { return []string{"busy", "report"} }
+	})
+	waitFor(s, "the first slot", started)
+	store, err := kv.Open(t.Context(), s.srv.JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, revision, err := store.Jobs().Read(t.Context(), "busy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waits []func(context.Context) (bool, error)
+	for i := range waiting {
+		m := job.Message{Slot: job.Slot{Job: "busy", Token: fmt.Sprint(i)}, JobRevision: revision}
+		wait, err := store.Slots().Publish("default", m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits = append(waits, wait)
+	}
+	for _, wait := range waits {
+		if _, err := wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range waiting {
+		waitFor(s, "all to have failed once", failed)
+	}
+	natstest.Eventually(t, limit, "all to be given back", func() bool { return s.pending() >= waiting })
+	for len(started) > 0 {
+		<-started
+	}
+	for range 3 {
+		got := waitFor(s, "a new slot", started)
+		if late := got.at.Sub(got.slot.At); late > 2*time.Second {
+			t.Errorf("%s started %v late behind %d waiting retries", got.slot, late, waiting)
+		}
+	}
+}
+
+// pending is how many messages of the queue are unsettled.
+func (s *site) pending() int {
+	s.Helper()
+	c, err := s.srv.JetStream().Consumer(s.Context(), "cronce_slots", "default")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c.CachedInfo().NumAckPending
+}
