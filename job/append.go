@@ -11,10 +11,11 @@ import (
 // is, byte for byte, what encoding/json makes of the same members.
 type object []byte
 
+// open begins an object, the outer one or one within.
+func (o object) open() object { return append(o, '{') }
+
 func (o object) name(name string) object {
-	if len(o) == 0 {
-		o = append(o, '{')
-	} else {
+	if o[len(o)-1] != '{' { // which ends nothing but open: text is quoted
 		o = append(o, ',')
 	}
 	o = append(o, '"')
@@ -22,7 +23,7 @@ func (o object) name(name string) object {
 	return append(o, '"', ':')
 }
 
-func (o object) end() []byte { return append(o, '}') }
+func (o object) end() object { return append(o, '}') }
 
 func (o object) text(name, value string) object { return appendText(o.name(name), value) }
 

@@ -137,14 +137,14 @@ type recordWire struct {
 // in a tenth of the time.
 func (r Record) MarshalJSON() ([]byte, error) {
 	o := make(object, 0, 640+len(r.Output)+len(r.Error)+2*len(r.Payload))
-	o = o.number("v", Version).text("id", r.Slot.ID()).text("queue", r.Queue).text("state", string(r.State)).number("attempt", r.Attempt)
+	o = o.open().number("v", Version).text("id", r.Slot.ID()).text("queue", r.Queue).text("state", string(r.State)).number("attempt", r.Attempt)
 	for i, a := range r.Attempts {
 		if i == 0 {
 			o = append(o.name("attempts"), '[')
 		} else {
 			o = append(o, ',')
 		}
-		o = append(o, a.append(nil)...)
+		o = a.append(o)
 		if i == len(r.Attempts)-1 {
 			o = append(o, ']')
 		}
@@ -159,8 +159,8 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return withExtra(o.end(), r.Extra)
 }
 
-func (a Attempt) append(o object) []byte {
-	return o.number("attempt", a.Number).text("node", a.Node).revisionIf("fence", a.Fence).time("started", a.Started).
+func (a Attempt) append(o object) object {
+	return o.open().number("attempt", a.Number).text("node", a.Node).revisionIf("fence", a.Fence).time("started", a.Started).
 		timeIf("finished", a.Finished).textIf("error", a.Error).end()
 }
 

@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/bench"
 	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/cronce-io/cronce/job"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // BenchmarkDrain holds a worker with default settings against the same broker
 // operations written by hand, turn by turn. The ratio is what counts.
@@ -49,4 +52,51 @@ func BenchmarkDrain(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkLateness: a hundred slots each second, one and ten producers. The target
+// is 2 ms for half of them, and 10 ms for all but one in a hundred.
+func BenchmarkLateness(b *testing.B) {
+	for _, producers := range []int{1, 10} {
+		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
+			srv := natstest.Run(b)
+			connect := func() (*nats.Conn, error) { return nats.Connect(srv.ClientURL()) }
+			var late bench.Lateness
+			for b.Loop() {
+				var err error
+				late, err = bench.MeasureLateness(b.Context(), connect, "late", 1, 100, producers, 10)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Log(late)
+			}
+			b.ReportMetric(float64(late.At(0.5).Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(late.At(0.99).Microseconds())/1000, "p99-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// A short slot is published, claimed, completed, acked and told of: five messages
+// into the server, and a share of the requests for several.
+func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	const slots = 2000
+	before := inMsgs(t, srv)
+	if _, err := bench.Drain(t.Context(), srv.Conn(), srv.Conn(), "cost", 1, slots, job.OverlapAllow); err != nil {
+		t.Fatal(err)
+	}
+	if per := float64(inMsgs(t, srv)-before) / slots; per < 5 || per > 7 {
+		t.Errorf("%.2f messages into the server per slot, setting up and looking included; want 5 to 7", per)
+	}
+}
+
+func inMsgs(t *testing.T, srv *natstest.Server) int64 {
+	t.Helper()
+	v, err := srv.Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.InMsgs
 }
