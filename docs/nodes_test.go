@@ -41,6 +41,11 @@ func TestFences(t *testing.T) {
 		peers := node.NewPeers(node.PeersConfig{
 			Store: key, Lease: time.Duration(c.Lease), Now: func() time.Time { return c.Now }, Boot: func() time.Duration { return clock },
 		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		watching := make(chan struct{})
+		go func() { _ = peers.Watch(ctx, watch(watching), nil) }()
+		<-watching
 		// The first question starts the stopwatch.
 		if _, _, err := peers.Dead(t.Context(), c.Node, c.By); err != nil {
 			t.Fatal(err)
@@ -55,6 +60,15 @@ func TestFences(t *testing.T) {
 		}
 		return c
 	})
+}
+
+// watch tells nothing; it is closed when it has begun.
+type watch chan struct{}
+
+func (w watch) Watch(ctx context.Context, _ func(job.NodeEvent)) error {
+	close(w)
+	<-ctx.Done()
+	return nil
 }
 
 // nodeKey is the node's key in the bucket.

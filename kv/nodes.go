@@ -25,6 +25,16 @@ func (n *Nodes) Read(ctx context.Context, name string) (job.Node, uint64, error)
 	return ev.Node, e.revision, ev.Err
 }
 
+// Look is Read with the broker's timestamp of the record.
+func (n *Nodes) Look(ctx context.Context, name string) (job.NodeEvent, error) {
+	e, err := n.bucket().read(ctx, name)
+	if err != nil {
+		return job.NodeEvent{}, err
+	}
+	ev := n.event(e)
+	return ev, ev.Err
+}
+
 // Write stores the node's record if revision is the last one: a heartbeat, or a
 // fence. Errors are those of Ledger.Write.
 func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint64, error) {

@@ -105,6 +105,11 @@ type Config struct {
 	// published it. It must not block. Nil: nobody is told.
 	Handed func(queue string, m job.Message)
 
+	// TakesPart is told whether this producer is one of those that take part,
+	// whenever that changes; at first it does not. It must not block. Nil: nobody
+	// is told.
+	TakesPart func(bool)
+
 	// Logger takes what an operator should know. Nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -121,6 +126,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Late == 0 {
 		c.Late = DefaultLate
+	}
+	if c.TakesPart == nil {
+		c.TakesPart = func(bool) {}
 	}
 	if c.Handed == nil {
 		c.Handed = func(string, job.Message) {}
@@ -232,6 +240,13 @@ func (p *Producer) listen(said chan<- job.Announcement) (stop func(), err error)
 		return nil, fmt.Errorf("listen to the other producers: %w", err)
 	}
 	return stop, nil
+}
+
+// takes notes this producer's place among those that take part, 0 for none.
+func (p *Producer) takes(place int) {
+	if old := p.place.Swap(int32(place)); (old > 0) != (place > 0) {
+		p.cfg.TakesPart(place > 0)
+	}
 }
 
 // unlessEnded is err, or nil when ctx has ended: what fails then fails because

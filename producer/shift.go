@@ -113,7 +113,7 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	case !s.board.ready:
 		return maxSleep, nil // nothing is published before the registry is known
 	case !s.cfg.Slots.Connected():
-		s.place.Store(0)
+		s.takes(0)
 		// Nothing is computed ahead: when the broker is back, all that has
 		// fallen due is judged at once.
 		s.away = true

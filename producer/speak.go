@@ -30,7 +30,7 @@ func (s *shift) rest(now time.Time) bool {
 	if s.fleet.review(now, s.board.vouches(), s.board.digest) {
 		s.outbox.releaseAll(now)
 	}
-	s.place.Store(int32(s.fleet.place() + 1))
+	s.takes(s.fleet.place() + 1)
 	if s.fleet.rests && !rested {
 		s.cfg.Logger.Debug("resting: enough older producers take part", "producers", len(s.fleet.active))
 		s.leave()
@@ -72,7 +72,7 @@ func (s *shift) ask() { s.announce(job.Announcement{Kind: job.AnnounceAsk}) }
 
 // leave says that this producer does not take part any more.
 func (s *shift) leave() {
-	s.place.Store(0)
+	s.takes(0)
 	if s.here {
 		s.here = false
 		s.announce(job.Announcement{Kind: job.AnnounceLeave})

@@ -2,7 +2,7 @@
 // dead.
 //
 // A node is one incarnation of a process. It has one key in the nodes bucket,
-// which it writes every tenth of the lease (Node), and it watches the keys of the
+// which it writes every tenth of the lease (Node), and some watch the keys of the
 // others (Peers). Two rules make an owner unique without comparing any two
 // clocks:
 //
@@ -34,6 +34,13 @@
 //     Rejected: TTL keys (an expiry is judged by the broker's clock, a renewal
 //     that timed out cannot be told from one that came too late, and kv.Update
 //     drops the TTL).
+//   - Only a few watch: those producers that take part (package producer), a handful
+//     however large the fleet is. They fence whoever falls silent, whether or not
+//     they want anything of it. The others look a node up when they are asked
+//     about it, once a second, and find it fenced; should nobody watch, their own
+//     stopwatch, which began when they first looked, runs out after a lease.
+//     Rejected: everybody watches (a hundred nodes that see fifty heartbeats a
+//     second each), and nobody does (a takeover would take two leases).
 //   - A stopped node says so in its key, so that what it left is taken over at
 //     once. Rejected: deleting the key (its revision would be gone, and with it
 //     the proof).

@@ -236,9 +236,91 @@ func TestTheLongerLeaseCounts(t *testing.T) {
 		b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: 3 * lease}, 0)
 		p := peers(b, bootClock())
 		_, _, _ = p.Dead(t.Context(), "X", "Y")
-		time.Sleep(2 * lease)
-		if dead, wait, _ := p.Dead(t.Context(), "X", "Y"); dead || wait != lease {
-			t.Errorf("dead=%v wait=%v, want another lease", dead, wait)
+		time.Sleep(3*lease - time.Second)
+		if dead, wait, _ := p.Dead(t.Context(), "X", "Y"); dead || wait != time.Second {
+			t.Errorf("dead=%v wait=%v, want another second", dead, wait)
+		}
+	})
+}
+
+// stalled is a watch that tells nothing.
+type stalled struct{}
+
+func (stalled) Watch(ctx context.Context, _ func(job.NodeEvent)) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Those who watch fence a node that falls silent, unasked; those who do not see it
+// within a second, and fence it themselves when nobody watches.
+func TestASilentNodeIsFencedByThoseWhoWatch(t *testing.T) {
+	t.Parallel()
+	for _, guarded := range []bool{true, false} {
+		t.Run(fmt.Sprint("somebody watches: ", guarded), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBucket()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if guarded {
+					guard := peers(b, bootClock())
+					go func() { _ = guard.Watch(ctx, b, nil) }()
+					go guard.Guard(ctx, "G")
+				}
+				idle := peers(b, bootClock()) // has no watch, and fences nobody unasked
+				go idle.Guard(ctx, "I")
+				b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, 0)
+				alive := b.store(t, job.Node{Name: "Z", State: job.NodeAlive, Lease: lease}, 0)
+				time.Sleep(lease / 2)
+				alive = b.store(t, job.Node{Name: "Z", State: job.NodeAlive, Lease: lease}, alive)
+				p := peers(b, bootClock())
+				looked := time.Now()
+				var dead bool
+				for !dead {
+					var wait time.Duration
+					var err error
+					if dead, wait, err = p.Dead(ctx, "X", "Y"); err != nil {
+						t.Fatal(err)
+					}
+					if wait > time.Second {
+						t.Fatalf("told to wait %v without a watch", wait)
+					}
+					time.Sleep(wait)
+				}
+				rec, _, _ := b.Read(ctx, "X")
+				by, most := "Y", lease
+				if guarded {
+					by, most = "G", lease/2+lease/20+time.Second
+				}
+				if took := time.Since(looked); rec.FencedBy != by || took > most {
+					t.Errorf("fenced by %s, known after %v; want by %s within %v", rec.FencedBy, took, by, most)
+				}
+				if rec, revision, _ := b.Read(ctx, "Z"); revision != alive && time.Since(looked) < lease/2 {
+					t.Errorf("Z is %s, which was not silent for a lease", rec.State)
+				}
+			})
+		})
+	}
+}
+
+// A watch that begins knows nothing of before: keys that stood still while nobody
+// looked are seen anew.
+func TestAWatchThatBeginsAgainStartsTheStopwatchesAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket()
+		b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, 0)
+		p := peers(b, bootClock())
+		for range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { _ = p.Watch(ctx, b, nil) }()
+			synctest.Wait()
+			if dead, wait, err := p.Dead(ctx, "X", "Y"); dead || wait != lease || err != nil {
+				t.Errorf("dead=%v wait=%v err=%v, want a whole lease", dead, wait, err)
+			}
+			cancel()
+			synctest.Wait()
+			time.Sleep(2 * lease)
 		}
 	})
 }
@@ -250,7 +332,9 @@ func TestAStalledWatchFencesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
 		revision := b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, 0)
-		p := peers(b, bootClock()) // never watches
+		p := peers(b, bootClock())
+		go func() { _ = p.Watch(t.Context(), stalled{}, nil) }()
+		synctest.Wait()
 		_, _, _ = p.Dead(t.Context(), "X", "Y")
 		time.Sleep(lease)
 		b.store(t, job.Node{Name: "X", State: job.NodeAlive, Lease: lease}, revision)
@@ -271,8 +355,8 @@ func TestAMissingKeyIsFencedByCreatingItAfterALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBucket()
 		p := peers(b, bootClock())
-		if dead, wait, _ := p.Dead(t.Context(), "X", "Y"); dead || wait != lease {
-			t.Errorf("dead=%v wait=%v at first sight", dead, wait)
+		if dead, wait, _ := p.Dead(t.Context(), "X", "Y"); dead || wait != time.Second {
+			t.Errorf("dead=%v wait=%v at first sight, want to look again in a second", dead, wait)
 		}
 		time.Sleep(lease)
 		if dead, _, err := p.Dead(t.Context(), "X", "Y"); !dead {

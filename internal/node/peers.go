@@ -43,16 +43,24 @@ type PeersConfig struct {
 type Peers struct {
 	cfg PeersConfig
 
-	mu   sync.Mutex
-	seen map[string]sight
+	mu       sync.Mutex
+	watching bool
+	seen     map[string]sight
 }
 
-// sight is what was last seen of a key, and when it was first seen so.
+// sight is what was last seen of a key, when it was first seen so, and when it was
+// last looked up.
 type sight struct {
-	node     job.Node
-	revision uint64
-	since    time.Duration
+	node          job.Node
+	revision      uint64
+	since, looked time.Duration
 }
+
+func (s sight) dead() bool { return s.node.State == job.NodeFenced || s.node.State == job.NodeStopped }
+
+// lookEvery is how often a node is looked up that is not watched: somebody else
+// may have fenced it.
+const lookEvery = time.Second
 
 // NewPeers returns a Peers that has seen nothing; see Watch.
 func NewPeers(cfg PeersConfig) *Peers {
@@ -65,15 +73,62 @@ func NewPeers(cfg PeersConfig) *Peers {
 	return &Peers{cfg: cfg, seen: map[string]sight{}}
 }
 
-// Watch keeps the stopwatches until ctx ends or the watch cannot go on. also, if
-// not nil, is told of every event as well.
+// Watch keeps the stopwatches of all nodes until ctx ends or the watch cannot go
+// on. also, if not nil, is told of every event as well. Without a watch a node's
+// stopwatch begins when Dead is first asked about it.
 func (p *Peers) Watch(ctx context.Context, w Watcher, also func(job.NodeEvent)) error {
+	p.watch(true)
+	defer p.watch(false)
 	return w.Watch(ctx, func(e job.NodeEvent) {
 		p.note(e)
 		if also != nil {
 			also(e)
 		}
 	})
+}
+
+// watch forgets what was seen: what it was told is not told any more, or will be
+// told again.
+func (p *Peers) watch(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watching = on
+	clear(p.seen)
+}
+
+// Guard fences, in the name of by, every node that falls silent, until ctx ends,
+// and as long as there is a watch: so that those who do not watch find it dead when
+// they ask.
+func (p *Peers) Guard(ctx context.Context, by string) {
+	tick := time.NewTicker(p.cfg.Lease / 20)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, name := range p.silent() {
+			if _, _, err := p.Dead(ctx, name, by); err != nil && ctx.Err() == nil {
+				p.cfg.Logger.Warn("a silent node cannot be fenced", "node", name, "error", err)
+			}
+		}
+	}
+}
+
+// silent are the nodes that were seen standing still for a whole lease.
+func (p *Peers) silent() (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.watching {
+		return nil
+	}
+	for name, s := range p.seen {
+		if s.node.State == job.NodeAlive && p.cfg.Boot()-s.since >= max(p.cfg.Lease, s.node.Lease) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (p *Peers) note(e job.NodeEvent) {
@@ -97,8 +152,9 @@ func (p *Peers) see(name string, n job.Node, revision uint64) sight {
 	s, known := p.seen[name]
 	if !known || revision != s.revision {
 		s = sight{node: n, revision: revision, since: p.cfg.Boot()}
-		p.seen[name] = s
 	}
+	s.looked = p.cfg.Boot()
+	p.seen[name] = s
 	return s
 }
 
@@ -110,21 +166,32 @@ func (p *Peers) Dead(ctx context.Context, name, by string) (dead bool, wait time
 	if err != nil {
 		return false, time.Second, err
 	}
-	if s.node.State == job.NodeFenced || s.node.State == job.NodeStopped {
+	if s.dead() {
 		return true, 0, nil
 	}
 	lease := max(p.cfg.Lease, s.node.Lease)
-	if still := p.cfg.Boot() - s.since; still < lease {
-		return false, lease - still, nil
+	still := p.cfg.Boot() - s.since
+	if wait = lease - still; wait > 0 {
+		if !p.isWatching() {
+			wait = min(wait, lookEvery)
+		}
+		return false, wait, nil
 	}
 	return p.fence(ctx, name, by, s, lease)
 }
 
-// sight is what is known of the node; a node never seen is looked up, and its
-// stopwatch starts now.
+func (p *Peers) isWatching() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.watching
+}
+
+// sight is what is known of the node; one that was never seen, or is not watched,
+// is looked up, now and then.
 func (p *Peers) sight(ctx context.Context, name string) (sight, error) {
 	p.mu.Lock()
 	s, known := p.seen[name]
+	known = known && (p.watching || s.dead() || p.cfg.Boot()-s.looked < lookEvery)
 	p.mu.Unlock()
 	if known {
 		return s, nil
@@ -165,8 +232,7 @@ func (p *Peers) fence(ctx context.Context, name, by string, s sight, lease time.
 		if s, err = p.look(ctx, name); err != nil {
 			return false, time.Second, err
 		}
-		dead := s.node.State == job.NodeFenced || s.node.State == job.NodeStopped
-		return dead, lease, nil
+		return s.dead(), lease, nil
 	default:
 		return false, time.Second, fmt.Errorf("fence node %s: %w", name, err)
 	}

@@ -18,6 +18,10 @@
 //     not told again.
 //   - A replica that may not write the registry finds out by trying, with the first
 //     job that is to be written: no server tells a client what it may do before.
+//   - A replica whose producer takes part watches the heartbeats of the fleet, and
+//     fences who falls silent; the others look up whom they have a question about,
+//     and their own stamps, so that what heartbeats cost grows with the nodes and
+//     not with their square.
 //   - A node says that it stopped only when it owes nothing any more. A handler
 //     that ignores its context holds its slot until the lease runs out.
 package replica

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,10 +26,15 @@ const lastWord = 2 * time.Second
 // lost with it, since nobody heartbeats any more.
 func (r *Replica) incarnation(ctx, life context.Context) error {
 	started := r.clock.Now()
+	name := nodeName(r.cfg.Host, started)
+	stamps := r.newStamps(name)
 	n := node.New(node.Config{
-		Store: r.cfg.Store.Nodes(), Record: r.record, Name: nodeName(r.cfg.Host, started), Started: started,
+		Store: r.cfg.Store.Nodes(), Record: r.record, Name: name, Started: started,
 		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Logger: r.log,
-		Acknowledged: r.beats.acknowledged,
+		Acknowledged: func(revision uint64, sent, acked time.Duration) {
+			r.beats.acknowledged(revision, sent, acked)
+			stamps.acknowledged()
+		},
 	})
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.beats.follow(n.Name())
@@ -38,14 +44,15 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	}
 	defer deaf()
 	beating, stop := context.WithCancel(life)
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = n.Run(beating) }() // n.Context says why
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = n.Run(beating) }) // n.Context says why
+	ended.Go(func() { stamps.run(beating) })
 	if r.begun(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
 		err = r.roles(ctx, life, n)
 	}
 	stop()
-	<-ended
+	ended.Wait()
 	if lost := context.Cause(n.Context()); lost != nil {
 		return lost
 	}
@@ -80,6 +87,7 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 		s := r.sweeper(n.Name())
 		group.Go(func() error { s.Run(ctx); return nil })
 		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
+		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
 	for _, queue := range r.cfg.Queues {
 		c := r.consumer(life, n, queue)
@@ -124,7 +132,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	p, err := producer.New(producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(),
 		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock,
-		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed,
+		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set,
 	})
 	if err != nil {
 		return err

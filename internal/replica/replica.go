@@ -101,6 +101,9 @@ type Replica struct {
 	own   own
 	table *consumer.Table
 	beats *beats
+
+	// watches says that this replica watches the others' heartbeats.
+	watches *onOff
 }
 
 // New returns a replica; see Run.
@@ -114,6 +117,7 @@ func New(cfg Config) *Replica {
 	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable()}
 	r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
 	r.beats = &beats{clock: r.clock}
+	r.watches = newOnOff()
 	r.peers = node.NewPeers(node.PeersConfig{
 		Store: cfg.Store.Nodes(), Lease: cfg.Store.Settings().Lease, Now: r.clock.Now, Logger: r.log,
 		Fenced: func(dead, by string) {
@@ -135,13 +139,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer end()
 	group, life := errgroup.WithContext(life)
 	group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.watched) })
-	zones := newZones(job.TzdataVersion(), r.log)
-	group.Go(func() error {
-		return r.peers.Watch(life, r.cfg.Store.Nodes(), func(e job.NodeEvent) {
-			r.beats.stamped(e)
-			zones.note(e)
-		})
-	})
+	group.Go(func() error { return r.watchNodes(life) })
 	group.Go(func() error {
 		defer end()
 		return r.work(ctx, life)

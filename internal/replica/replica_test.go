@@ -29,12 +29,13 @@ const limit = 30 * time.Second
 // site is one namespace on one server.
 type site struct {
 	*testing.T
-	srv *natstest.Server
+	srv   *natstest.Server
+	lease time.Duration
 }
 
 func newSite(t *testing.T) *site {
 	t.Parallel()
-	return &site{t, natstest.Run(t)}
+	return &site{t, natstest.Run(t), 2 * time.Second}
 }
 
 // replica runs the job "report" each second with the handler; edit changes its
@@ -46,7 +47,7 @@ func (s *site) replica(h job.Handler, edit func(*replica.Config)) (nc *nats.Conn
 	if err != nil {
 		s.Fatal(err)
 	}
-	store, err := kv.Open(s.Context(), js, kv.Options{Want: job.Settings{Lease: 2 * time.Second}})
+	store, err := kv.Open(s.Context(), js, kv.Options{Want: job.Settings{Lease: s.lease}})
 	if err != nil {
 		s.Fatal(err)
 	}
