@@ -66,6 +66,19 @@ func MarkWhole(r Record, cause error) Record {
 	return r
 }
 
+// CancelWhole is the record that ends a whole slot, for the cause, of which no part
+// has begun. d is the message of one of its parts.
+func CancelWhole(d Delivery, v View, cause error) Record {
+	return wholeEnd(d, v, Cancelled, cause.Error())
+}
+
+// ReopenWhole is the record of a whole slot that has ended, r, whose parts are to be
+// given a new start.
+func ReopenWhole(r Record) Record {
+	r.State, r.Node, r.Error, r.Finished = Running, "", "", time.Time{}
+	return r
+}
+
 // Conclude is the outcome of a whole slot, r, all of whose parts have one: success
 // only if all have succeeded.
 func Conclude(r Record, parts []Record, by string, now time.Time) Record {

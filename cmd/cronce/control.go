@@ -28,7 +28,7 @@ func (r reader) control() *control.Control {
 		},
 	})
 	return control.New(control.Config{
-		Jobs: r.Jobs(), Nodes: r.Nodes(), Ledger: r.Ledger(), Slots: r.Slots(), Timers: r.Timers(), Watermark: r.Watermark(),
+		Jobs: r.Jobs(), Nodes: r.Nodes(), Ledger: r.Ledger(), Slots: r.Slots(), Timers: r.Timers(), Watermark: r.Watermark(), Locks: r.Locks(),
 		Fleet: r.Store, Peers: peers, Settings: r.Settings(),
 		Now: r.Time, Who: r.who(), Alive: r.alive,
 	})

@@ -48,6 +48,11 @@ func (c *Control) Cancel(ctx context.Context, s job.Slot, waiting func(Asked)) (
 				return *r, &SlotError{s, r.State, "it has its outcome: " + string(r.State)}
 			}
 			return *r, c.noTimer(ctx, s) // an earlier cancel may have been cut short
+		case r != nil && r.Shards > 0:
+			if err := c.cancelWhole(ctx, *r, revision, waiting); err != nil {
+				return *r, err
+			}
+			continue
 		case r != nil && r.State == job.Running:
 			dead, err := c.askOwner(ctx, *r, revision, waiting)
 			if err != nil {
@@ -85,6 +90,8 @@ func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, wait
 	return false, pause(ctx, askAgain)
 }
 
+func (c *Control) cause() error { return job.CancelRequest{By: c.cfg.Who}.Cause() }
+
 // end writes the outcome of a slot that nobody runs.
 func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (job.Record, error) {
 	now, err := c.cfg.Now(ctx)
@@ -92,6 +99,7 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 		return job.Record{}, err
 	}
 	v := job.View{Now: now, Self: c.cfg.Who, Horizon: c.cfg.Settings.Horizon, Record: r, Revision: revision}
+	cancel := job.Cancel
 	var d job.Delivery
 	if r == nil {
 		w, err := c.message(ctx, s)
@@ -102,8 +110,11 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 			return job.Record{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
 		}
 		d = job.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
+		if w.Slot != s {
+			cancel = job.CancelWhole
+		}
 	}
-	ended := job.Cancel(d, v, job.CancelRequest{By: c.cfg.Who}.Cause())
+	ended := cancel(d, v, c.cause())
 	won, err := c.store(ctx, ended, revision)
 	if err != nil {
 		return job.Record{}, fmt.Errorf("cancel slot %q: %w", s.ID(), err)

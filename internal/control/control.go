@@ -42,6 +42,7 @@ type Config struct {
 	Slots     Slots
 	Timers    Timers
 	Watermark Watermark
+	Locks     Locks
 	Fleet     Fleet
 	Peers     Peers
 

@@ -27,10 +27,21 @@ type Reopened struct {
 // won, which decides; then the message is offered, under an ID that is made of the
 // record's revision, so that copies fold. A slot that waits to be retried without
 // a message is offered again.
+//
+// Of a slot that is split, its parts that did not succeed are given a new start; a
+// part alone may be named, too.
 func (c *Control) Reopen(ctx context.Context, s job.Slot) (Reopened, error) {
 	r, revision, err := c.record(ctx, s)
 	if err != nil {
 		return Reopened{}, err
+	}
+	if r != nil && r.Shards > 0 {
+		return c.reopenWhole(ctx, *r, revision)
+	}
+	if s.Shards > 0 {
+		if err := c.openWhole(ctx, s.Whole()); err != nil {
+			return Reopened{}, err
+		}
 	}
 	w, err := c.message(ctx, s)
 	if err != nil {
@@ -78,6 +89,11 @@ func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) s
 	case s.Range:
 		return "it stands for a range of missed slots, which cronce job backfill can run"
 	}
+	return c.tooOld(s, *r, now)
+}
+
+// tooOld says so of a slot that no worker would run.
+func (c *Control) tooOld(s job.Slot, r job.Record, now time.Time) string {
 	begun := s.At
 	if begun.IsZero() {
 		begun = r.Published
@@ -88,15 +104,20 @@ func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) s
 	return ""
 }
 
+// tellReopened has it kept that the slot gets a new start: before that, so that a
+// second outcome is never told without.
+func (c *Control) tellReopened(ctx context.Context, r job.Record, now time.Time) error {
+	defer c.cfg.Alive()
+	return c.cfg.Fleet.Tell(ctx, job.Event{
+		V: job.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Who, ID: r.Slot.ID(), Job: r.Slot.Job,
+		Attempt: r.Attempt, Error: fmt.Sprintf("given a new start by %s; it was %s%s", c.cfg.Who, r.State, because(r.Error)), Reopened: true,
+	})
+}
+
 // reopen wins the record for a new start.
 func (c *Control) reopen(ctx context.Context, r *job.Record, revision uint64, j job.Job, now time.Time) (uint64, error) {
 	reopened := job.Reopen(*r, c.cfg.Who, j.Retry.Attempts, now)
-	err := c.cfg.Fleet.Tell(ctx, job.Event{
-		V: job.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Who, ID: r.Slot.ID(), Job: r.Slot.Job,
-		Attempt: r.Attempt, Error: reopened.Error, Reopened: true,
-	})
-	c.cfg.Alive()
-	if err != nil {
+	if err := c.tellReopened(ctx, *r, now); err != nil {
 		return 0, err
 	}
 	won, err := c.store(ctx, reopened, revision)

@@ -32,6 +32,11 @@ type Watermark interface {
 	Read(ctx context.Context) (job.Watermark, uint64, error)
 }
 
+// Locks are the jobs' guards against overlap; *kv.Locks is one.
+type Locks interface {
+	Read(ctx context.Context, name string) (job.Lock, uint64, error)
+}
+
 // Peers proves nodes dead; *node.Peers is one.
 type Peers interface {
 	Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error)
@@ -96,7 +101,8 @@ func (c *Control) record(ctx context.Context, s job.Slot) (*job.Record, uint64, 
 	return &r, revision, nil
 }
 
-// message is the slot's message, in the stream or as a timer, nil for none.
+// message is the slot's message, in the stream or as a timer, nil for none. Of a
+// slot that is split it is that of any part.
 func (c *Control) message(ctx context.Context, s job.Slot) (*kv.WaitingSlot, error) {
 	w, err := c.among(s, c.cfg.Slots.Waiting(ctx, kv.WaitingFilter{Job: s.Job}))
 	if w != nil || err != nil || s.Token == "" {
@@ -120,7 +126,7 @@ func (c *Control) among(s job.Slot, all iter.Seq2[kv.WaitingSlot, error]) (*kv.W
 		switch {
 		case err != nil && !unreadable(err):
 			return nil, err
-		case err == nil && w.Slot == s:
+		case err == nil && (w.Slot == s || w.Slot.Whole() == s):
 			return &w, nil
 		}
 	}

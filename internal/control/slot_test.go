@@ -44,7 +44,7 @@ func newShop(t *testing.T) *shop {
 func (s *shop) as(who string) *control.Control {
 	return control.New(control.Config{
 		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
-		Watermark: s.store.Watermark(), Fleet: s.store, Settings: s.store.Settings(), Who: who,
+		Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(), Who: who,
 		Now:   func(context.Context) (time.Time, error) { return time.Now(), nil },
 		Peers: node.NewPeers(node.PeersConfig{Store: s.store.Nodes(), Lease: s.store.Settings().Lease, Now: time.Now}),
 	})
@@ -339,5 +339,98 @@ func TestAReopeningThatWasCutShortIsFinishedByTheSameAgain(t *testing.T) {
 	}
 	if all := s.messages(); len(all) != 1 || all[0].Slot != s.slot() {
 		t.Errorf("offered %+v", all)
+	}
+}
+
+// split stores a slot in three parts, of which one has succeeded, one waits to be
+// retried, and one waits in the stream.
+func (s *shop) split(state job.State, second job.State) job.Slot {
+	s.Helper()
+	whole := s.slot()
+	bare := func(r *job.Record) { r.Attempts, r.Attempt, r.MaxAttempts = nil, 0, 0 }
+	s.record(whole, state, func(r *job.Record) { bare(r); r.Shards, r.Node, r.Error = 3, "", "" })
+	s.record(whole.Part(1, 3), job.Succeeded, nil)
+	s.record(whole.Part(2, 3), second, nil)
+	return whole
+}
+
+func TestASplitSlotIsCancelledInAllItsParts(t *testing.T) {
+	s := newShop(t)
+	whole := s.split(job.Running, job.Retrying)
+	s.publish(job.Message{Slot: whole.Part(3, 3)}, "")
+	r, err := s.as("alice@a").Cancel(t.Context(), whole, quiet)
+	if err != nil || r.State != job.Cancelled || r.Error != "cancelled by alice@a" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	for i, want := range []job.State{job.Succeeded, job.Cancelled, job.Cancelled} {
+		if part, _, err := s.store.Ledger().Read(t.Context(), whole.Part(i+1, 3)); err != nil || part.State != want {
+			t.Errorf("part %d is %s, %v; want %s", i+1, part.State, err, want)
+		}
+	}
+	story, err := s.as("alice@a").Explain(t.Context(), whole)
+	if err != nil || !strings.Contains(story.Why, "3 shards: 2 cancelled, 1 succeeded") {
+		t.Errorf("explained as %+v, %v", story, err)
+	}
+}
+
+func TestASplitSlotThatHasNotBegunIsCancelledAsAWhole(t *testing.T) {
+	s := newShop(t)
+	whole := s.slot()
+	for i := range 3 {
+		s.publish(job.Message{Slot: whole.Part(i+1, 3), JobRevision: 1}, "")
+	}
+	r, err := s.as("alice@a").Cancel(t.Context(), whole, quiet)
+	if err != nil || r.State != job.Cancelled || r.Slot != whole || r.Shards != 3 {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	// Its parts have nothing more to do, until they are given a new start.
+	for range 2 {
+		if done, err := s.as("alice@a").Reopen(t.Context(), whole); err != nil || done.Left != 2 {
+			t.Errorf("got %+v, %v", done, err)
+		}
+	}
+	if n := len(s.messages()); n != 3 {
+		t.Errorf("%d messages, want the three that wait", n)
+	}
+	if r, _, err := s.store.Ledger().Read(t.Context(), whole); err != nil || r.State != job.Running || r.Error != "" {
+		t.Errorf("reopened, it is %+v, %v", r, err)
+	}
+}
+
+func TestASplitSlotIsReopenedInThePartsThatDidNotSucceed(t *testing.T) {
+	s := newShop(t)
+	whole := s.split(job.Failed, job.Failed)
+	s.record(whole.Part(3, 3), job.Cancelled, nil)
+	done, err := s.as("alice@a").Reopen(t.Context(), whole)
+	if err != nil || done.Left != 2 {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	for part, want := range map[job.Slot]job.State{
+		whole: job.Running, whole.Part(1, 3): job.Succeeded, whole.Part(2, 3): job.Retrying, whole.Part(3, 3): job.Retrying,
+	} {
+		if r, _, err := s.store.Ledger().Read(t.Context(), part); err != nil || r.State != want {
+			t.Errorf("%s is %s, %v; want %s", part, r.State, err, want)
+		}
+	}
+	if all := s.messages(); len(all) != 2 {
+		t.Errorf("offered %+v, want the two", all)
+	}
+}
+
+func TestASlotThatWaitsForAnotherIsExplainedByIt(t *testing.T) {
+	s := newShop(t)
+	slot, holder := s.slot(), job.NewSlot("report", s.at.Add(-time.Second))
+	s.publish(job.Message{Slot: slot}, "")
+	lock := job.Lock{Job: "report", Holders: []job.LockSlot{{Slot: holder, At: holder.At}}, Waiting: []job.LockSlot{{Slot: slot, At: slot.At}}, Nonce: "n"}
+	if _, err := s.store.Locks().Write(t.Context(), lock, 0); err != nil {
+		t.Fatal(err)
+	}
+	n := job.Node{Name: "web1-1", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Nonce: "n"}
+	if _, err := s.store.Nodes().Write(t.Context(), n, 0); err != nil {
+		t.Fatal(err)
+	}
+	story, err := s.as("alice@a").Explain(t.Context(), slot)
+	if err != nil || !strings.Contains(story.Why, "held by "+holder.ID()+", with 0 waiting before it") {
+		t.Errorf("explained as %+v, %v", story, err)
 	}
 }

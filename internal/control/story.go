@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -73,6 +74,9 @@ func (c *Control) Explain(ctx context.Context, s job.Slot) (Story, error) {
 	switch {
 	case t.record != nil:
 		t.recorded()
+		if t.record.Shards > 0 {
+			err = t.shards(ctx)
+		}
 	case t.waits != nil:
 		t.pending()
 	default:
@@ -93,6 +97,7 @@ type teller struct {
 	waits    *kv.WaitingSlot
 	entry    *job.Entry // nil: no such job, or it cannot be read
 	broken   error      // why it cannot be read
+	lock     job.Lock   // the job's; nothing in it if it has none
 	nodes    []job.NodeEvent
 	events   []job.Event
 }
@@ -114,6 +119,9 @@ func (t *teller) read(ctx context.Context) (err error) {
 	case unreadable(err):
 		t.broken = err
 	case !errors.Is(err, job.ErrNotFound):
+		return err
+	}
+	if t.lock, _, err = t.cfg.Locks.Read(ctx, s.Job); err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
 		return err
 	}
 	if t.nodes, err = t.cfg.Nodes.List(ctx); err != nil {
@@ -197,6 +205,10 @@ func (t *teller) recorded() {
 		if t.waits == nil {
 			t.story.Why += " But its message is not in the stream: cronce slot retry offers it again."
 		}
+		return
+	}
+	if r.Shards > 0 {
+		t.story.Why = "It runs."
 		return
 	}
 	t.story.Why = fmt.Sprintf("It runs: attempt %d of %d, on %s, %s.", r.Attempt, r.MaxAttempts, r.Node, t.health(r.Node))
@@ -303,6 +315,22 @@ func (t *teller) obstacle(queue string) string {
 		return fmt.Sprintf(", and no live node works on queue %s", queue)
 	case handlers == 0:
 		return fmt.Sprintf(", and none of the %d live nodes that work on queue %s has a handler for job %s", workers, queue, t.story.Slot.Job)
+	}
+	return t.inWay()
+}
+
+// inWay says which slots of the job have to end before this one may start.
+func (t *teller) inWay() string {
+	whole := t.story.Slot.Whole()
+	for i, w := range t.lock.Waiting {
+		if w.Slot != whole {
+			continue
+		}
+		var holders []string
+		for _, h := range t.lock.Holders {
+			holders = append(holders, h.Slot.ID())
+		}
+		return fmt.Sprintf(", until its job's lock lets it in: held by %s, with %d waiting before it", cmp.Or(strings.Join(holders, ", "), "nobody"), i)
 	}
 	return ""
 }

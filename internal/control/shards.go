@@ -1,0 +1,163 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// cancelWhole ends all parts of a slot that is split, once: it is marked first, so
+// that parts that nobody has seen yet end by themselves.
+func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64, waiting func(Asked)) error {
+	if r.Error == "" {
+		_, err := c.store(ctx, job.MarkWhole(r, c.cause()), revision)
+		if err != nil && !errors.Is(err, job.ErrConflict) {
+			return fmt.Errorf("cancel slot %q: %w", r.Slot.ID(), err)
+		}
+	}
+	for i := range r.Shards {
+		var refused *SlotError // it has its outcome, or was not published yet
+		if _, err := c.Cancel(ctx, r.Slot.Part(i+1, r.Shards), waiting); err != nil && !errors.As(err, &refused) {
+			return err
+		}
+	}
+	final, err := c.conclude(ctx, r.Slot)
+	switch {
+	case errors.Is(err, job.ErrConflict): // somebody else has concluded it
+		return nil
+	case err != nil || final:
+		return err
+	}
+	return pause(ctx, askAgain)
+}
+
+// conclude writes the outcome of a slot that is split, if all its parts have one,
+// and reports whether it has it now.
+func (c *Control) conclude(ctx context.Context, whole job.Slot) (final bool, err error) {
+	r, revision, err := c.record(ctx, whole)
+	if err != nil || r == nil || r.State.Final() {
+		return r != nil && r.State.Final(), err
+	}
+	parts := make([]job.Record, r.Shards)
+	for i := range parts {
+		part, _, err := c.record(ctx, whole.Part(i+1, r.Shards))
+		if err != nil || part == nil || !part.State.Final() {
+			return false, err
+		}
+		parts[i] = *part
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	end := job.Conclude(*r, parts, c.cfg.Who, now)
+	won, err := c.store(ctx, end, revision)
+	if err != nil {
+		return false, err
+	}
+	c.tell(job.Event{
+		Kind: job.EventKind(end.State), Time: now.UTC(), ID: whole.ID(), Job: whole.Job, Attempt: end.Attempt, Fence: won, Error: end.Error,
+	})
+	return true, nil
+}
+
+// reopenWhole gives the parts that did not succeed a new start.
+func (c *Control) reopenWhole(ctx context.Context, r job.Record, revision uint64) (Reopened, error) {
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return Reopened{}, err
+	}
+	done := Reopened{Record: r}
+	if r.State == job.Succeeded {
+		return done, &SlotError{r.Slot, r.State, c.closed(r.Slot, &r, false, now)}
+	}
+	if why := c.tooOld(r.Slot, r, now); why != "" {
+		return done, &SlotError{r.Slot, r.State, why}
+	}
+	if err := c.openWhole(ctx, r.Slot); err != nil {
+		return done, err
+	}
+	e, _, err := c.cfg.Jobs.Read(ctx, r.Slot.Job)
+	if err != nil {
+		return done, fmt.Errorf("the slot's job: %w", err)
+	}
+	done.Record = job.ReopenWhole(r)
+	for i := range r.Shards {
+		part := r.Slot.Part(i+1, r.Shards)
+		again, err := c.Reopen(ctx, part)
+		var refused *SlotError // it has succeeded, or is under way
+		switch {
+		case err == nil:
+			done.Left = max(done.Left, again.Left)
+		case errors.Is(err, job.ErrNotFound):
+			// The slot ended before this part had begun.
+			p := r
+			p.Slot, p.Shards = part, 0
+			if err := c.offer(ctx, p, revision, e); err != nil {
+				return done, err
+			}
+			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
+		case !errors.As(err, &refused):
+			return done, err
+		case refused.State == job.Pending: // its message is still there, and will do
+			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
+		}
+	}
+	if done.Left == 0 {
+		return done, &SlotError{r.Slot, r.State, "none of its parts has ended without success"}
+	}
+	return done, nil
+}
+
+// openWhole takes the outcome off a slot that is split, before a part of it is
+// given a new start: with it, the part would end at once. What has no outcome, or
+// no record yet, is open.
+func (c *Control) openWhole(ctx context.Context, whole job.Slot) error {
+	r, revision, err := c.record(ctx, whole)
+	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {
+		return err
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.tellReopened(ctx, *r, now); err != nil {
+		return err
+	}
+	if _, err := c.store(ctx, job.ReopenWhole(*r), revision); !errors.Is(err, job.ErrConflict) {
+		return err
+	}
+	return c.slotConflict(ctx, whole)
+}
+
+// shards tells how the parts of a slot stand.
+func (t *teller) shards(ctx context.Context) error {
+	whole, n := t.story.Slot, t.record.Shards
+	states := map[job.State]int{}
+	for i := range n {
+		part := whole.Part(i+1, n)
+		r, _, err := t.Control.record(ctx, part)
+		switch {
+		case err != nil:
+			return err
+		case r == nil:
+			states[job.Pending]++
+			continue
+		}
+		states[r.State]++
+		if r.State.Final() {
+			t.step(r.Finished, StepKind(r.State), r.Node, "shard %s: %s%s", part.ID(), r.State, because(r.Error)).Attempt = r.Attempt
+		}
+	}
+	var all []string
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		all = append(all, fmt.Sprintf("%d %s", states[state], state))
+	}
+	t.story.Why += fmt.Sprintf(" It is split into %d shards: %s. cronce slot explain %s tells of one.", n, strings.Join(all, ", "), whole.Part(1, n).ID())
+	return nil
+}
