@@ -36,14 +36,17 @@ func Drain(ctx context.Context, work, aside *nats.Conn, namespace string, replic
 	for i := range spread {
 		jobs = append(jobs, job.Job{Name: fmt.Sprintf("report-%d", i), Schedule: "@every 1s", Overlap: overlap}.WithDefaults())
 	}
-	var first atomic.Int64
-	began := make(chan struct{})
+	var first, runs atomic.Int64
+	ran := make(chan struct{})
 	r := replica.New(replica.Config{
 		Conn: work, Store: store, Jobs: jobs, Owner: "bench", Queues: []string{"default"},
 		Handler: func(string) job.Handler {
 			return func(context.Context, job.Run) error {
-				if first.Load() == 0 && first.CompareAndSwap(0, time.Now().UnixNano()) {
-					close(began)
+				if first.Load() == 0 {
+					first.CompareAndSwap(0, time.Now().UnixNano())
+				}
+				if runs.Add(1) == int64(slots) {
+					close(ran) // the rest is to be waited for, and not to be disturbed before
 				}
 				return nil
 			}
@@ -62,7 +65,7 @@ func Drain(ctx context.Context, work, aside *nats.Conn, namespace string, replic
 	go func() { ended <- r.Run(working) }()
 	defer func() { stop(); err = errors.Join(err, <-ended) }()
 	select {
-	case <-began:
+	case <-ran:
 	case err := <-ended:
 		ended <- nil
 		return Rate{}, err
