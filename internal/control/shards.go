@@ -7,9 +7,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/job"
 )
+
+// partsAtOnce is how many parts of a slot are asked to end at once: so many that
+// all end within about a second.
+const partsAtOnce = 64
 
 // cancelWhole ends all parts of a slot that is split, once: it is marked first, so
 // that parts that nobody has seen yet end by themselves.
@@ -20,11 +27,25 @@ func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64
 			return fmt.Errorf("cancel slot %q: %w", r.Slot.ID(), err)
 		}
 	}
+	group, parts := errgroup.WithContext(ctx)
+	group.SetLimit(partsAtOnce)
+	var one sync.Mutex
 	for i := range r.Shards {
-		var refused *SlotError // it has its outcome, or was not published yet
-		if _, err := c.Cancel(ctx, r.Slot.Part(i+1, r.Shards), waiting); err != nil && !errors.As(err, &refused) {
+		group.Go(func() error {
+			_, err := c.Cancel(parts, r.Slot.Part(i+1, r.Shards), func(a Asked) {
+				one.Lock()
+				defer one.Unlock()
+				waiting(a)
+			})
+			var refused *SlotError // it has its outcome, or was not published yet
+			if errors.As(err, &refused) {
+				return nil
+			}
 			return err
-		}
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	final, err := c.conclude(ctx, r.Slot)
 	switch {
