@@ -44,6 +44,7 @@ type checker struct {
 	// first is when a slot's first message was stored.
 	first map[job.Slot]time.Time
 
+	excuses    int
 	violations []Violation
 	tally      Tally
 }

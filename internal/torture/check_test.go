@@ -257,6 +257,16 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.line(lineEnd, a0, 5.2, resultOK)
 			s.end(a0, job.Succeeded, "", 5.3)
 		}},
+		"nodes start what they claimed before they slept, once and again": {"started after death", func(s *story) {
+			for _, slot := range []job.Slot{a0, slotOf("finish", 0)} {
+				s.publish(slot, 0)
+				s.claim(slot, "x", 0.01)
+				s.line(lineStart, slot, 6.1)
+				s.again(len(s.h.Lines)-1, lineCancel, "", 6.15)
+			}
+			s.node("x", job.NodeFenced, 4)
+			s.pause("x.1", 0.015, 6.05)
+		}},
 		"a dead node comes back": {"back from death", func(s *story) {
 			s.node("x", job.NodeFenced, 4)
 			s.beat("x", 5)

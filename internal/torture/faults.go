@@ -27,6 +27,13 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		m.proxy.set(fault)
 		sleep(ctx, d)
 	}
+	// when waits for a write of a kind, and then has something happen to it.
+	when := func(write string, then *link, patience time.Duration) {
+		m.proxy.set(link{sever: []byte(t.subjectOf(write)), then: then})
+		for began := time.Now(); !m.proxy.severed() && time.Since(began) < patience && ctx.Err() == nil; {
+			sleep(ctx, 2*time.Millisecond)
+		}
+	}
 	switch f.Kind {
 	case Kill, Silence:
 		m.kill()
@@ -42,7 +49,12 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		goOn()
 	case Sleep:
 		m.untilBusy(ctx)
+		if f.Write != "" {
+			// The write lands, and its answer finds a sleeper.
+			when(f.Write, &link{hold: true}, 3*time.Second)
+		}
 		goOn := m.hold()
+		m.proxy.set(link{})
 		sleep(ctx, f.For)
 		goOn()
 	case Cut:
@@ -55,17 +67,19 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		through(link{deaf: true}, f.For)
 		m.proxy.set(link{})
 	case Hold:
-		through(link{hold: true}, f.Delay)
-		through(link{}, heard)
-		through(link{apart: true}, f.For-f.Delay-heard)
+		// From a heartbeat on nothing more gets through. Its answer comes late, and
+		// is the last that does.
+		when(writeNodes, &link{hold: true, mute: true}, t.cfg.Lease/5)
+		through(link{hold: true, mute: true}, f.Delay)
+		through(link{mute: true}, heard(t.cfg.Lease))
+		through(link{apart: true}, f.For-f.Delay-heard(t.cfg.Lease))
 		m.proxy.set(link{})
 	case Sever:
-		m.proxy.set(link{sever: []byte(t.subjectOf(f.Write)), landed: f.Landed})
-		for began := time.Now(); !m.proxy.severed() && time.Since(began) < f.For; {
-			if !sleep(ctx, 5*time.Millisecond) {
-				break
-			}
+		var then *link
+		if f.Landed {
+			then = &link{deaf: true}
 		}
+		when(f.Write, then, f.For)
 		if f.Landed {
 			sleep(ctx, 100*time.Millisecond) // for what is severed to land
 		}

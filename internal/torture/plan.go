@@ -15,11 +15,11 @@ const (
 	Kill    Kind = "kill"    // KILL of a process, which comes back after For
 	Term    Kind = "term"    // TERM of a process, the same
 	Freeze  Kind = "freeze"  // STOP for less than the lease, then CONT
-	Sleep   Kind = "sleep"   // STOP for longer than the lease, in the middle of a handler, then CONT
+	Sleep   Kind = "sleep"   // STOP for longer than the lease, in the middle of a handler or of a Write, then CONT
 	Cut     Kind = "cut"     // no connection to the servers
 	Slow    Kind = "slow"    // each byte later by Delay, in both directions
 	Deaf    Kind = "deaf"    // what the servers say is lost
-	Hold    Kind = "hold"    // what the servers say is held back; then it comes, and then a cut
+	Hold    Kind = "hold"    // from a heartbeat on nothing gets through; then its answer comes, and then a cut
 	Sever   Kind = "sever"   // the connection is cut at a write of a kind, before or after it goes out
 	Broker  Kind = "broker"  // KILL of a server, which comes back after For
 	Silence Kind = "silence" // KILL of every process that publishes, for longer than a slot may be simply late
@@ -38,15 +38,16 @@ type Fault struct {
 	// For is how long it lasts.
 	For time.Duration `json:"for"`
 
-	// Delay is of Slow, and how long Hold holds back. Write is which writes Sever waits for, Landed whether
-	// they go out.
+	// Delay is of Slow, and how long Hold holds back. Write is which writes Sever
+	// and Sleep wait for, Landed whether those of Sever go out.
 	Delay  time.Duration `json:"delay,omitempty"`
 	Write  string        `json:"write,omitempty"`
 	Landed bool          `json:"landed,omitempty"`
 }
 
-// heard is how long what was held back may arrive, before the cut.
-const heard = 300 * time.Millisecond
+// heard is how long what was held back may arrive, before the cut: less than
+// there is between two heartbeats.
+func heard(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
 
 // Severed writes.
 const (
@@ -147,13 +148,16 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 		f.For = between(r, L/10, L*3/4)
 	case Sleep:
 		f.For = L*5/4 + between(r, time.Second, L/2+2*time.Second)
+		if r.IntN(3) == 0 {
+			f.Write = writeLedger
+		}
 	case Cut, Deaf:
 		f.For = between(r, L/10, L*3/2)
 	case Slow:
 		f.For, f.Delay = between(r, time.Second, L), between(r, 5*time.Millisecond, 200*time.Millisecond)
 	case Hold:
-		f.Delay = between(r, L/4, L*7/10)
-		f.For = f.Delay + heard + L*7/5
+		f.Delay = between(r, L*35/100, L*6/10)
+		f.For = f.Delay + heard(L) + L*7/5
 	case Sever:
 		f.For = 3 * time.Second
 		f.Landed = r.IntN(2) == 0

@@ -37,14 +37,17 @@ type link struct {
 	// hold keeps back what the servers say, until it is over.
 	hold bool
 
+	// mute keeps back what the client says.
+	mute bool
+
 	// deaf loses what the servers say. The connection is of no use afterwards.
 	deaf bool
 
-	// sever cuts the connection when the client next sends something with this
-	// in it: before it is sent, or, with landed, after, so that its answer is
-	// lost.
-	sever  []byte
-	landed bool
+	// sever waits for the client to send something with this in it. It cuts the
+	// connection before that is sent; or, if then is set, lets it go and puts then
+	// in its own place.
+	sever []byte
+	then  *link
 }
 
 func newProxy() (*proxy, error) {
@@ -194,19 +197,22 @@ func (p *proxy) answered(data []byte) ([]byte, bool) {
 // protocol line that has it, and all after it, is not sent, or is the last that
 // is.
 func (p *proxy) asked(data []byte) ([]byte, bool) {
+	fault, changed := p.now()
+	for fault.mute && !fault.apart {
+		<-changed
+		fault, changed = p.now()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.fault.sever == nil {
-		return data, true
+	i := -1
+	if p.fault.sever != nil {
+		i = bytes.Index(data, p.fault.sever)
 	}
-	i := bytes.Index(data, p.fault.sever)
 	if i < 0 {
-		return data, true
+		return data, !p.fault.apart
 	}
-	if p.fault.landed {
-		// From here on nothing is answered, and when the fault is over the
-		// connection is.
-		p.fault = link{deaf: true}
+	if p.fault.then != nil {
+		p.fault = *p.fault.then
 		return data, true
 	}
 	p.fault = link{}

@@ -131,6 +131,18 @@ func TestAProxyHoldsAnswersBack(t *testing.T) {
 	c.wantAnswer("one")
 }
 
+func TestAProxyHoldsBackWhatAClientSays(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{mute: true})
+	c.say("one")
+	c.proxy.set(link{apart: true})
+	c.wantEnd()
+	if len(c.heard) > 0 {
+		t.Errorf("the server has heard %q", <-c.heard)
+	}
+}
+
 func TestAProxyIsSlow(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)
@@ -172,7 +184,7 @@ func TestAProxySeversBeforeAWrite(t *testing.T) {
 func TestAProxySeversAfterAWrite(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)
-	c.proxy.set(link{sever: []byte("$KV.x_ledger."), landed: true})
+	c.proxy.set(link{sever: []byte("$KV.x_ledger."), then: &link{deaf: true}})
 	c.say("PUB $KV.x_ledger.a 1")
 	c.wantHeard("PUB $KV.x_ledger.a 1")
 	if !c.proxy.severed() {
