@@ -69,6 +69,17 @@ func (c *checker) wasFrozen(process string, at time.Duration) bool {
 	return false
 }
 
+// soonest is how old a slot must be before anybody may think that its message is
+// lost.
+const soonest = 20 * time.Second
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // checkMessages: every message of a slot is named after it, so that the stream
 // can fold the copies.
 func (c *checker) checkMessages() {
@@ -76,6 +87,9 @@ func (c *checker) checkMessages() {
 		id := w.Message.Slot.ID()
 		if w.ID != id && !strings.HasPrefix(w.ID, id+"/r") {
 			c.bad("message ID", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q", w.Seq, stamp(w.Time), w.ID)}, "its message has another ID, under which the stream folds nothing")
+		}
+		if age := w.Time.Sub(latest(w.Message.Slot.At, c.first[w.Message.Slot])); w.ID != id && age < soonest && w.Message.Slot.Token == "" {
+			c.bad("offered too soon", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q, by %s", w.Seq, stamp(w.Time), w.ID, w.Message.Node)}, "it was offered again %v after it had fallen due or been published", age)
 		}
 		if s := w.Message.Slot; !c.expected[s] && !s.Range && !c.cases[s.Job].Triggered {
 			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan has")

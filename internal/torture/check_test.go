@@ -359,6 +359,11 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.publish(a0, 0.1)
 			s.h.Slots[len(s.h.Slots)-1].ID = "a-once-more"
 		}},
+		"offered again as soon as it is due": {"offered too soon", func(s *story) {
+			s.runs(a0, 0)
+			s.publish(a0, 0.1)
+			s.h.Slots[len(s.h.Slots)-1].ID += "/r2"
+		}},
 		"the watermark goes back": {"watermark", func(s *story) {
 			s.watermark(-1, -1)
 			s.watermark(-5, 0)
