@@ -230,3 +230,35 @@ func TestAMessageThatIsOldWhenItComesIsMarkedSoon(t *testing.T) {
 		}
 	})
 }
+
+// A leader that was deposed delivers what the next one has already said is void.
+func TestAMessageThatComesAfterItsRequestIsOverIsServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
+		b.cfg.Sources[0] = func(context.Context) (consumer.Source, error) { return &deposed{b.queue.source()}, nil }
+		slot := b.publish("report")
+		stop := b.run()
+		b.settled(1)
+		_ = stop()
+		if v := b.queue.verdicts(); len(v) != 1 || v[0] != "ack "+slot.ID() || time.Since(startOfBubble) > lease/2 {
+			t.Errorf("verdicts %q after %v, want an ack long before the lease", v, time.Since(startOfBubble))
+		}
+	})
+}
+
+// deposed ends each request before it delivers on it.
+type deposed struct{ *source }
+
+func (s *deposed) Ask(lane, _ int, _ time.Duration) error {
+	m := s.q.next()
+	s.serving.Go(func() {
+		time.Sleep(100 * time.Millisecond)
+		s.ended(lane, nil)
+		if m != nil {
+			s.message(lane, delivered{m, m.deliver()})
+		}
+	})
+	return nil
+}
