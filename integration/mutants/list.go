@@ -174,8 +174,8 @@ var mutants = []mutant{
 		name:   "takeover-before-the-lease-is-over",
 		breaks: "half a lease of silence is enough",
 		file:   "internal/node/peers.go",
-		old:    "still < lease {",
-		new:    "still < lease/2 {",
+		old:    "	if wait = lease - still; wait > 0 {",
+		new:    "	if wait = lease/2 - still; wait > 0 {",
 		test:   "TestOnlyAWholeLeaseOfSilenceIsDeath",
 	},
 	{

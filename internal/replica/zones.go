@@ -8,8 +8,9 @@ import (
 
 // zones tells when a node of the fleet has other time zone data than this one:
 // the two may compute different slots. Each release is told of once, with the
-// first node that has it: a rolling upgrade of a hundred nodes is one line. It is
-// used by one goroutine.
+// first node that has it: a rolling upgrade of a hundred nodes is one line. Only
+// the replicas that watch the others see it, which are those that compute slots. It
+// is used by one goroutine.
 type zones struct {
 	own  string
 	log  *slog.Logger
