@@ -110,14 +110,11 @@ func (t *task) enter(ctx context.Context) error {
 }
 
 // learn finds out which of the slots have an outcome. Only a record says so, as
-// the ledger's leader has it: one without a record has none yet, unless it is too
+// the ledger's leader has it, also of a slot that this node has in hand: it may be
+// the second copy of one that has ended long ago, of which nobody knows yet; one without a record has none yet, unless it is too
 // old ever to run.
 func (t *task) learn(ctx context.Context, slots []job.Slot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
-		if t.cfg.Table.owes(s.Key(), t.cfg.Node.Name()) {
-			ended[s] = false // this node owes it its end
-			continue
-		}
 		rec, _, err := t.cfg.Ledger.Read(ctx, s)
 		switch {
 		case errors.Is(err, job.ErrNotFound):

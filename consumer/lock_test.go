@@ -277,6 +277,37 @@ func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
 	})
 }
 
+// After a restart the stream has forgotten what it folded: a slot that has ended
+// comes again, takes a free place, and is in hand until its claim is refused.
+func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
+		b := f.benches[0]
+		gone := job.NewSlot("report", time.Now().Add(-time.Minute))
+		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		claiming, answer := make(chan struct{}), make(chan struct{})
+		b.ledger.before = func(r job.Record, _ uint64) error {
+			if r.Slot == gone {
+				close(claiming)
+				<-answer
+			}
+			return nil
+		}
+		stop := b.run()
+		b.queue.add(job.Message{Slot: gone, JobRevision: 1, Due: gone.At})
+		<-claiming
+		s := f.publish()
+		b.settled(1)
+		close(answer)
+		b.settled(2)
+		_ = stop()
+		f.want(s, job.Succeeded, "")
+	})
+}
+
 func TestReplaceEndsTheOlderHandlerBeforeTheNewerOneStarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -162,14 +162,6 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	return job.Ended(context.Cause(attempt.ctx))
 }
 
-// owes reports whether node owes the slot anything.
-func (t *Table) owes(key, node string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o, owed := t.owed[key]
-	return owed && o.node == node
-}
-
 // nonce is new with every write of the process: a node recognises its own write
 // by it when the answer was lost.
 func (t *Table) nonce(node string) string {

@@ -141,7 +141,7 @@ func (c *checker) slots() []job.Slot {
 }
 
 func compareSlots(a, b job.Slot) int {
-	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Token, b.Token))
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Token, b.Token), cmp.Compare(a.Shard, b.Shard))
 }
 
 // checkOutcomes: every slot that should exist has one outcome, one that its policy
@@ -157,6 +157,8 @@ func (c *checker) checkOutcomes() {
 			c.bad("unfinished", s, c.trace(s), "it has no outcome although nothing is in its way any more: it is %s", w.Record.State)
 		case !slices.Contains(k.Outcomes, w.Record.State):
 			c.bad("outcome", s, c.trace(s), "it is %s, and its policy allows only %v", w.Record.State, k.Outcomes)
+		case k.Job.Shards > 0 && s.Shards == 0:
+			c.checkWhole(s, w.Record)
 		case w.Record.State == job.Succeeded:
 			c.checkSuccess(s, w.Record)
 		}
@@ -192,6 +194,30 @@ func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 			c.bad("two successes", s, c.trace(s), "attempts %d and %d are both recorded as succeeded", a.Number, last.Number)
 		}
 	}
+}
+
+// checkWhole: a slot that is split has run in its parts, and has succeeded when all
+// of them have.
+func (c *checker) checkWhole(s job.Slot, r job.Record) {
+	n := c.cases[s.Job].Job.Shards
+	if len(c.runs[s]) > 0 || r.Shards != n {
+		c.bad("whole", s, evidence(c.runs[s]...), "it has %d parts and was run %d times as a whole; want %d, and none", r.Shards, len(c.runs[s]), n)
+	}
+	for i := range n {
+		if part := s.Part(i+1, n); r.State == job.Succeeded && c.h.Records[part].Record.State != job.Succeeded {
+			c.bad("whole", s, c.trace(part), "it is recorded as succeeded, and its part %s is not", part)
+		}
+	}
+}
+
+// due is before when a slot must not start. Zero: it was triggered, for at once.
+func (c *checker) due(s job.Slot) time.Time {
+	var n int
+	if _, err := fmt.Sscanf(s.Token, "key-%d", &n); err != nil {
+		return s.At
+	}
+	_, at := c.cases[s.Job].order(c.h.From, n)
+	return at
 }
 
 // trace is all that is known of a slot.
@@ -231,8 +257,9 @@ func (c *checker) count() {
 		t.Outcomes[w.Record.State]++
 	}
 	for s, runs := range c.runs {
-		if at, _ := c.h.Broker.at(runs[0].start); !s.At.IsZero() && at.Sub(s.At) > t.Worst {
-			t.Worst, t.WorstSlot = at.Sub(s.At), s.ID()
+		due := c.due(s)
+		if at, _ := c.h.Broker.at(runs[0].start); !due.IsZero() && at.Sub(due) > t.Worst {
+			t.Worst, t.WorstSlot = at.Sub(due), s.ID()
 		}
 	}
 	for _, e := range c.h.Events {

@@ -38,6 +38,11 @@ func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 	switch {
 	case w.Gone:
 		return "a record was deleted"
+	case now.Shards > 0: // of a slot as a whole, which nobody owns
+		if before != nil && before.Record.State.Final() {
+			return fmt.Sprintf("its outcome %s was overwritten by %s", before.Record.State, now.State)
+		}
+		return ""
 	case before == nil && now.State == job.Running && now.Attempt != 1:
 		return fmt.Sprintf("its first claim is attempt %d", now.Attempt)
 	case before == nil && (now.State == job.Succeeded || now.State == job.Retrying):

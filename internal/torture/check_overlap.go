@@ -20,8 +20,8 @@ func (c *checker) checkOverlaps() {
 		going[r.slot.Job] = append(beside, r)
 		others := map[job.Slot]*run{}
 		for _, o := range beside {
-			if o.slot != r.slot {
-				others[o.slot] = o
+			if o.slot.Whole() != r.slot.Whole() {
+				others[o.slot.Whole()] = o
 			}
 		}
 		if len(others) >= most {
@@ -87,9 +87,7 @@ func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
 		c.bad("explanation", s, c.trace(s), "it is %s for %s, which does not exist", w.Record.State, other)
 	case !published || first.After(w.Time.Add(c.h.Skew)):
 		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s for %s, which was published later", w.Record.State, other)
-	case c.cases[s.Job].Job.Overlap == job.OverlapSkip && ended && end.Time.Before(c.first[s]) &&
-		// Its owner may not have been told that the outcome is stored.
-		(end.Record.Node != w.Record.Node || c.first[s].Sub(end.Time) > c.h.Lease):
+	case c.cases[s.Job].Job.Overlap == job.OverlapSkip && ended && end.Time.Before(c.first[s]):
 		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is skipped for %s, which had its outcome before this one was published", other)
 	case c.cases[s.Job].Job.Overlap != job.OverlapSkip && !other.At.After(s.At):
 		c.bad("explanation", s, append(c.trace(s), c.trace(other)...), "it is %s for %s, which is not newer", w.Record.State, other)

@@ -47,8 +47,9 @@ func (c *checker) checkPolicies() {
 // checkTimes holds the runs of a slot against its deadline and its timeout.
 func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
 	for _, r := range c.runs[s] {
-		// The deadline is for the decision: its write may be under way for longer.
-		if claim, ok := c.bySeq[r.fence]; ok && r.attempt == 1 && k.Deadline > 0 && len(claim.Record.Attempts) == 1 {
+		// The deadline is for the first decision to start: its write may be under way
+		// for longer, and a claim that was given back unused comes again later.
+		if claim, ok := c.bySeq[r.fence]; ok && k.Deadline > 0 && claim.Last == 0 && !claim.Alone && len(claim.Record.Attempts) == 1 {
 			if waited := claim.Record.Attempts[0].Started.Sub(from); waited > k.Deadline+c.slack(r.node) {
 				c.bad("past its deadline", s, append(evidence(r), "ledger: "+claim.String()), "%s was claimed %v after it was due; its deadline is %v", r, waited, k.Deadline)
 			}

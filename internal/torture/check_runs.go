@@ -64,8 +64,8 @@ func (c *checker) recorded(r *run) bool {
 // due, or in the name of a node that is dead.
 func (c *checker) checkPunctual(r *run) {
 	at, err := c.h.Broker.at(r.start)
-	if early := r.slot.At.Sub(at); !r.slot.At.IsZero() && early > c.slack(r.node)+err {
-		c.bad("early", r.slot, evidence(r), "%s started %v before its instant, by the broker's clock", r, early)
+	if due := c.due(r.slot); !due.IsZero() && due.Sub(at) > c.slack(r.node)+err {
+		c.bad("early", r.slot, evidence(r), "%s started %v before its instant, by the broker's clock", r, due.Sub(at))
 	}
 	if claim, ok := c.bySeq[r.fence]; ok {
 		if before, ok := c.bySeq[claim.Last]; ok && before.Slot == r.slot && before.Record.State == job.Retrying {

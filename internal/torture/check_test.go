@@ -44,6 +44,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.line(lineEnd, a0, 5, resultOK)
 			s.end(a0, job.Succeeded, "", 5.1)
 		},
+		"a slot runs in its parts": func(s *story) { s.splits() },
 		"an attempt fails and is retried": func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
@@ -99,7 +100,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		},
 		"a trigger that was answered": func(s *story) {
 			asked := job.Slot{Job: "asked", Token: "key-1"}
-			s.runs(asked, 3)
+			s.runs(asked, 5)
 			s.h.Lines = append(s.h.Lines, Line{What: lineOrder, Slot: asked.ID()})
 		},
 		"published so late that the policy leaves it out": func(s *story) {
@@ -164,6 +165,13 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.line(lineStart, a0, 3.1)
 			s.line(lineEnd, a0, 3.2, resultOK)
 			s.end(a0, job.Succeeded, "", 3.3)
+		}},
+		"a whole succeeds before its parts": {"whole", func(s *story) {
+			s.splits()
+			part := slotOf("split", 0).Part(2, 2)
+			w := s.h.Records[part]
+			w.Record.State = job.Failed
+			s.h.Records[part] = w
 		}},
 		"a slot that nobody planned": {"unexpected", func(s *story) { s.runs(slotOf("a", 5), 5) }},
 		"an outcome is overwritten": {"ledger", func(s *story) {

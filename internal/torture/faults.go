@@ -67,12 +67,14 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		through(link{deaf: true}, f.For)
 		m.proxy.set(link{})
 	case Hold:
-		// From a heartbeat on nothing more gets through. Its answer comes late, and
-		// is the last that does.
-		when(writeNodes, &link{hold: true, mute: true}, t.cfg.Lease/5)
-		through(link{hold: true, mute: true}, f.Delay)
-		through(link{mute: true}, heard(t.cfg.Lease))
-		through(link{apart: true}, f.For-f.Delay-heard(t.cfg.Lease))
+		until := time.Now().Add(f.For)
+		// A heartbeat lands, and its answer is lost; so is what follows.
+		when(writeNodes, &link{deaf: true}, t.cfg.Lease/5)
+		through(link{deaf: true}, f.Delay)
+		// On a new connection it is repeated and answered, and that is all.
+		when(writeNodes, &link{}, t.cfg.Lease/4)
+		sleep(ctx, heard(t.cfg.Lease))
+		through(link{apart: true}, time.Until(until))
 		m.proxy.set(link{})
 	case Sever:
 		var then *link
@@ -89,8 +91,11 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 
 // subjectOf begins the subjects of writes of a kind.
 func (t *torture) subjectOf(write string) string {
-	if write == writeSlots {
+	switch write {
+	case writeSlots:
 		return t.cfg.Namespace + ".slot."
+	case writeAcks:
+		return "$JS.ACK." + t.cfg.Namespace + "_slots."
 	}
 	return "$KV." + t.cfg.Namespace + "_" + write + "."
 }

@@ -49,7 +49,7 @@ func (m *member) begin() error {
 	spec := NodeSpec{
 		Process: fmt.Sprintf("%s.%d", m.name, m.life), Host: m.name,
 		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
-		From: t.fromBoot, Duration: t.cfg.Duration,
+		From: t.from, Boot: t.fromBoot, Duration: t.cfg.Duration,
 		Produce: t.shape.publishes(m.index), Work: m.index < t.shape.Workers,
 		Record: m.record(), Proxy: m.proxy.address(), ClockOffset: t.shape.offset(m.index, m.life),
 		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,

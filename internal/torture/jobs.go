@@ -58,7 +58,7 @@ func Cases(lease time.Duration) []Case {
 		return func(r *rand.Rand, _ int) Act { return Act{between(r, least, most), resultOK} }
 	}
 	short := works(0, 300*time.Millisecond)
-	long := works(lease/4, 2*lease) // to be taken over, often twice
+	long := works(lease/4, max(2*lease, min(4*lease, 15*time.Second))) // to be taken over, often twice
 	patient := job.Retry{Attempts: ample, Backoff: soon, MaxBackoff: 2 * time.Second}
 	all := job.CatchUp{Policy: job.CatchUpAll}
 	const slow = "slow" // a queue of its own, so that long runs leave places to short ones
@@ -136,6 +136,9 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "finish", Queue: slow, OnLeaseLost: job.LeaseLostFinish, Retry: patient, CatchUp: all},
 			Every: wholeSeconds(lease / 3), Act: works(lease/4, lease*3/2), Outcomes: succeeds,
 		}, {
+			Job:   job.Job{Name: "split", Shards: 3, Retry: patient, CatchUp: all},
+			Every: 5 * time.Second, Act: works(0, time.Second), Outcomes: succeeds,
+		}, {
 			Job:   job.Job{Name: "triggered", Schedule: "@at 2100-01-01T00:00:00Z", Retry: patient},
 			Every: 2 * time.Second, Triggered: true, Act: short, Outcomes: succeeds,
 		},
@@ -157,7 +160,8 @@ var (
 	fails    = []job.State{job.Failed}
 )
 
-// slots are those of the case's plan, from from on and before until.
+// slots are those of the case's plan, from from on and before until, their parts
+// beside them.
 func (c Case) slots(from, until time.Time) []job.Slot {
 	if c.Triggered {
 		return nil
@@ -165,7 +169,11 @@ func (c Case) slots(from, until time.Time) []job.Slot {
 	every := int64(c.Every / time.Second)
 	var slots []job.Slot
 	for u := (from.Unix() + every - 1) / every * every; u < until.Unix(); u += every {
-		slots = append(slots, job.NewSlot(c.Job.Name, time.Unix(u, 0)))
+		s := job.NewSlot(c.Job.Name, time.Unix(u, 0))
+		slots = append(slots, s)
+		for i := range c.Job.Shards {
+			slots = append(slots, s.Part(i+1, c.Job.Shards))
+		}
 	}
 	return slots
 }
@@ -187,7 +195,15 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 
 func wholeSeconds(d time.Duration) time.Duration { return max(d.Truncate(time.Second), 2*time.Second) }
 
-// order is the slot of the nth trigger.
-func (c Case) order(n int) job.Slot {
-	return job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
+// order is the nth trigger of a run that began at from. Every second one is for
+// later; the others, whose time is zero, for at once.
+func (c Case) order(from time.Time, n int) (s job.Slot, at time.Time) {
+	s = job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
+	if n%2 == 1 {
+		at = from.Add(time.Duration(n)*c.Every + ahead)
+	}
+	return s, at
 }
+
+// ahead is how far in the future triggers are for.
+const ahead = 4 * time.Second

@@ -30,8 +30,10 @@ type NodeSpec struct {
 	Lease     time.Duration `json:"lease"`
 	Seed      uint64        `json:"seed"`
 
-	// From is when it all begins, a reading of boot.Now. It lasts for Duration.
-	From     time.Duration `json:"from"`
+	// From is when it all begins, by the broker's clock, Boot the same as a reading
+	// of boot.Now. It lasts for Duration.
+	From     time.Time     `json:"from"`
+	Boot     time.Duration `json:"boot"`
 	Duration time.Duration `json:"duration"`
 
 	Produce bool `json:"produce"`
@@ -220,19 +222,20 @@ func finish(result string) error {
 func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, log *slog.Logger) {
 	c := control.New(control.Config{
 		Jobs: store.Jobs(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Settings: store.Settings(), Who: spec.Process,
+		Now: func(context.Context) (time.Time, error) { return spec.From.Add(boot.Now() - spec.Boot), nil },
 	})
 	for _, k := range h.cases {
 		if !k.Triggered {
 			continue
 		}
-		passed := boot.Now() - spec.From
+		passed := boot.Now() - spec.Boot
 		for n := int(max(passed, 0)/k.Every) + 1; time.Duration(n)*k.Every < spec.Duration; n++ {
-			if !sleep(ctx, spec.From+time.Duration(n)*k.Every-boot.Now()) {
+			if !sleep(ctx, spec.Boot+time.Duration(n)*k.Every-boot.Now()) {
 				return
 			}
-			s := k.order(n)
+			s, at := k.order(spec.From, n)
 			attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
-			_, err := c.Trigger(attempt, control.Order{Job: s.Job, Key: s.Token})
+			_, err := c.Trigger(attempt, control.Order{Job: s.Job, Key: s.Token, At: at})
 			cancel()
 			if err != nil {
 				log.Info("not triggered", "slot", s.ID(), "error", err)

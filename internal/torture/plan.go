@@ -19,7 +19,7 @@ const (
 	Cut     Kind = "cut"     // no connection to the servers
 	Slow    Kind = "slow"    // each byte later by Delay, in both directions
 	Deaf    Kind = "deaf"    // what the servers say is lost
-	Hold    Kind = "hold"    // from a heartbeat on nothing gets through; then its answer comes, and then a cut
+	Hold    Kind = "hold"    // a heartbeat lands, and its answer comes late, when it is repeated; then a cut
 	Sever   Kind = "sever"   // the connection is cut at a write of a kind, before or after it goes out
 	Broker  Kind = "broker"  // KILL of a server, which comes back after For
 	Silence Kind = "silence" // KILL of every process that publishes, for longer than a slot may be simply late
@@ -38,15 +38,15 @@ type Fault struct {
 	// For is how long it lasts.
 	For time.Duration `json:"for"`
 
-	// Delay is of Slow, and how long Hold holds back. Write is which writes Sever
+	// Delay is of Slow, and how late the answer is of Hold. Write is which writes Sever
 	// and Sleep wait for, Landed whether those of Sever go out.
 	Delay  time.Duration `json:"delay,omitempty"`
 	Write  string        `json:"write,omitempty"`
 	Landed bool          `json:"landed,omitempty"`
 }
 
-// heard is how long what was held back may arrive, before the cut: less than
-// there is between two heartbeats.
+// heard is how long an answer may take to arrive before the cut: less than there
+// is between two heartbeats.
 func heard(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
 
 // Severed writes.
@@ -55,6 +55,7 @@ const (
 	writeNodes  = "nodes"
 	writeState  = "state"
 	writeSlots  = "slots"
+	writeAcks   = "acks"
 )
 
 // Shape is what a plan is made for.
@@ -157,16 +158,16 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 		f.For, f.Delay = between(r, time.Second, L), between(r, 5*time.Millisecond, 200*time.Millisecond)
 	case Hold:
 		f.Delay = between(r, L*35/100, L*6/10)
-		f.For = f.Delay + heard(L) + L*7/5
+		f.For = f.Delay + heard(L) + L*9/5
 	case Sever:
 		f.For = 3 * time.Second
 		f.Landed = r.IntN(2) == 0
 		writes := []string{writeNodes, writeState, writeSlots}
 		if worker {
-			writes = []string{writeLedger, writeLedger, writeLedger, writeNodes, writeSlots}
+			writes = []string{writeLedger, writeLedger, writeLedger, writeAcks, writeNodes, writeSlots}
 		}
 		if worker && !s.publishes(i) {
-			writes = writes[:4]
+			writes = writes[:5]
 		}
 		f.Write = writes[r.IntN(len(writes))]
 	}

@@ -37,9 +37,6 @@ type link struct {
 	// hold keeps back what the servers say, until it is over.
 	hold bool
 
-	// mute keeps back what the client says.
-	mute bool
-
 	// deaf loses what the servers say. The connection is of no use afterwards.
 	deaf bool
 
@@ -197,11 +194,6 @@ func (p *proxy) answered(data []byte) ([]byte, bool) {
 // protocol line that has it, and all after it, is not sent, or is the last that
 // is.
 func (p *proxy) asked(data []byte) ([]byte, bool) {
-	fault, changed := p.now()
-	for fault.mute && !fault.apart {
-		<-changed
-		fault, changed = p.now()
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := -1
@@ -209,7 +201,7 @@ func (p *proxy) asked(data []byte) ([]byte, bool) {
 		i = bytes.Index(data, p.fault.sever)
 	}
 	if i < 0 {
-		return data, !p.fault.apart
+		return data, true
 	}
 	if p.fault.then != nil {
 		p.fault = *p.fault.then

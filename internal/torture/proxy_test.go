@@ -131,18 +131,6 @@ func TestAProxyHoldsAnswersBack(t *testing.T) {
 	c.wantAnswer("one")
 }
 
-func TestAProxyHoldsBackWhatAClientSays(t *testing.T) {
-	t.Parallel()
-	c := newThrough(t)
-	c.proxy.set(link{mute: true})
-	c.say("one")
-	c.proxy.set(link{apart: true})
-	c.wantEnd()
-	if len(c.heard) > 0 {
-		t.Errorf("the server has heard %q", <-c.heard)
-	}
-}
-
 func TestAProxyIsSlow(t *testing.T) {
 	t.Parallel()
 	c := newThrough(t)

@@ -192,6 +192,19 @@ func (s *story) runs(slot job.Slot, from float64) {
 	s.ack(slot, from+0.52)
 }
 
+// splits adds a job with a slot at 0 that is split in two, and runs it.
+func (s *story) splits() {
+	k := Case{Job: job.Job{Name: "split", Shards: 2, Overlap: job.OverlapAllow, CatchUp: job.CatchUp{Policy: job.CatchUpAll}}, Every: 20 * time.Second, Outcomes: []job.State{job.Succeeded}}
+	s.h.Cases = append(s.h.Cases, k)
+	whole := slotOf("split", 0)
+	r := job.Record{Slot: whole, State: job.Running, Shards: 2, Node: "z"}
+	s.write(r, 0.005)
+	s.runs(whole.Part(1, 2), 0.01)
+	s.runs(whole.Part(2, 2), 0.02)
+	r.State = job.Succeeded
+	s.write(r, 1)
+}
+
 // rest runs every slot that has no message yet.
 func (s *story) rest() History {
 	began := map[job.Slot]bool{}
@@ -200,7 +213,7 @@ func (s *story) rest() History {
 	}
 	for _, k := range s.h.Cases {
 		for _, slot := range k.slots(s.h.From, s.h.Until) {
-			if !began[slot] {
+			if !began[slot] && k.Job.Shards == 0 {
 				s.runs(slot, slot.At.Sub(storyBegan).Seconds()+0.001)
 			}
 		}

@@ -322,7 +322,7 @@ func (t *torture) settle(ctx context.Context) error {
 	for _, m := range t.members {
 		m.again()
 	}
-	moved, left := time.Now(), -1
+	began, moved, left := time.Now(), time.Now(), -1
 	for {
 		open, err := t.unfinished(ctx)
 		switch {
@@ -332,8 +332,8 @@ func (t *torture) settle(ctx context.Context) error {
 			return nil
 		case err == nil && open != left:
 			moved, left = time.Now(), open
-		case time.Since(moved) > t.patience():
-			t.log.Warn("not all slots have an outcome, and nothing moves any more", "slots", left, "for", t.patience())
+		case time.Since(moved) > t.patience(), time.Since(began) > 2*t.patience():
+			t.log.Warn("the fleet does not settle: not all slots have an outcome", "slots", left, "after", time.Since(began).Round(time.Second))
 			return nil
 		}
 		sleep(ctx, time.Second)
