@@ -68,9 +68,9 @@
 //     it. The slot was thus handed out by f (or is covered by the watermark that f
 //     began with), before the mark.
 //   - A mark holds for the E and R under which it was made (the epoch): f announces
-//     it only while these stand. When either changes, all copies that are held are
-//     published; so of the items before the mark none that is of f's share under E
-//     is standing. Those that are not standing must be settled: acknowledged, or
+//     it only while these stand. When E changes, every copy whose first is another
+//     now is published; so of the items before the mark none that is of f's share
+//     under E is standing. Those that are not standing must be settled: acknowledged, or
 //     dropped on another producer's word, which by this same argument is as good.
 //     (No two words lean on each other: each is said after the items it speaks of.)
 //

@@ -149,7 +149,7 @@ func (o *outbox) room() int { return min(maxInFlight-o.flying, maxWaiting-o.flyi
 // producers whose share they are. A range of missed slots waits until the job's
 // other slots are acknowledged (see the package comment).
 func (o *outbox) add(slots []dueSlot, now time.Time) {
-	local := time.Now()
+	var copies []*item
 	for _, s := range slots {
 		it := &item{dueSlot: s, judged: now}
 		o.items = append(o.items, it)
@@ -160,7 +160,10 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 		}
 		u.items++
 		o.open++
-		if o.stand(it, o.fleet.first(it.def.name), local) {
+		if o.mayStand(it) {
+			it.state = standing
+			o.standing++
+			copies = append(copies, it)
 			continue
 		}
 		o.owes = true
@@ -173,6 +176,7 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 			o.publish(it)
 		}
 	}
+	o.stand(copies, time.Now()) // the delay counts from when our own share was sent
 }
 
 func (o *outbox) publish(it *item) {

@@ -20,6 +20,9 @@ const (
 	// awaySleep is how often to look for a connection that is lost.
 	awaySleep = 100 * time.Millisecond
 
+	// maxChunk bounds what is handed out before the producer looks up.
+	maxChunk = 1024
+
 	// maxMargin bounds the lateness that an uncertain clock costs.
 	maxMargin = 100 * time.Millisecond
 )

@@ -28,7 +28,7 @@ func (s *shift) hear(a job.Announcement) {
 func (s *shift) rest(now time.Time) bool {
 	rested := s.fleet.rests
 	if s.fleet.review(now, s.board.vouches(), s.board.digest) {
-		s.outbox.releaseAll(now)
+		s.outbox.reshare()
 	}
 	s.takes(s.fleet.place() + 1)
 	if s.fleet.rests && !rested {

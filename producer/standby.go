@@ -18,23 +18,25 @@ const (
 	maxExcept = 100
 )
 
-// stand holds a copy of the slot for the producer whose share it is, and reports
-// whether it may: only for a while, and not for ranges, which stand for other
-// slots than those of whoever publishes a range of the same name.
-func (o *outbox) stand(it *item, first *peer, since time.Time) bool {
-	if first == o.fleet.self || it.Range || o.standing >= maxStanding {
-		return false
+// mayStand reports whether a copy of the slot is to be held for another producer,
+// whose share it is. Not of ranges, which stand for other slots than those of
+// whoever publishes a range of the same name.
+func (o *outbox) mayStand(it *item) bool {
+	return !it.Range && o.standing < maxStanding && o.fleet.first(it.def.name) != o.fleet.self
+}
+
+// stand holds copies for the producers whose share they are.
+func (o *outbox) stand(copies []*item, since time.Time) {
+	for _, it := range copies {
+		p := o.fleet.first(it.def.name)
+		n := len(p.standing)
+		if n == 0 || !p.standing[n-1].since.Equal(since) {
+			p.standing = append(p.standing, batch{since: since})
+			n++
+		}
+		b := &p.standing[n-1]
+		b.items = append(b.items, it)
 	}
-	it.state = standing
-	o.standing++
-	n := len(first.standing)
-	if n == 0 || !first.standing[n-1].since.Equal(since) {
-		first.standing = append(first.standing, batch{since: since})
-		n++
-	}
-	b := &first.standing[n-1]
-	b.items = append(b.items, it)
-	return true
 }
 
 // believe drops the copies that are held for the peer and that its last
@@ -134,10 +136,25 @@ func (o *outbox) takeOver(it *item) {
 	o.publish(it)
 }
 
-// releaseAll is for when shares have changed: any copy may be of our own now.
-func (o *outbox) releaseAll(now time.Time) {
+// reshare is for when the members have changed: a copy stays with its peer only if
+// the slot is of that one's share still. The others are our duty, since they may be
+// of our own share now.
+func (o *outbox) reshare() {
 	for _, p := range o.fleet.peers {
-		o.release(p, now)
+		kept := p.standing[:0]
+		for _, batch := range p.standing {
+			batch.items = slices.DeleteFunc(batch.items, func(it *item) bool {
+				if it.state == standing && o.fleet.first(it.def.name) != p {
+					o.takeOver(it)
+				}
+				return it.state != standing
+			})
+			if len(batch.items) > 0 {
+				kept = append(kept, batch)
+			}
+		}
+		clear(p.standing[len(kept):])
+		p.standing = kept
 	}
 }
 

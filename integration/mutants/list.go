@@ -53,7 +53,7 @@ var mutants = []mutant{
 		name:   "copies-kept-over-a-change",
 		breaks: "copies stay with a producer whose share they are not any more",
 		file:   "producer/speak.go",
-		old:    "		s.outbox.releaseAll(now)\n",
+		old:    "		s.outbox.reshare()\n",
 		new:    "",
 		test:   "TestTheShareOfAProducerThatLeavesIsPublished",
 	},

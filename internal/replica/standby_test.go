@@ -27,27 +27,27 @@ type member struct {
 	stop func() error
 }
 
-func (s *site) member(name string) *member {
-	s.Helper()
-	nc := s.srv.Conn()
-	store, err := kv.Open(s.Context(), natstest.JetStream(s.T, nc), kv.Options{})
+func newMember(t testing.TB, srv *natstest.Server, name string, delay time.Duration) *member {
+	t.Helper()
+	nc := srv.Conn()
+	store, err := kv.Open(t.Context(), natstest.JetStream(t, nc), kv.Options{})
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	p, err := producer.New(producer.Config{
 		Node: name, Started: time.Now(), Registry: store.Jobs(), Watermark: store.Watermark(), Slots: store.Slots(),
-		Peers: store.Producers(), Clock: wall{}, StandbyDelay: standbyDelay,
+		Peers: store.Producers(), Clock: wall{}, StandbyDelay: delay,
 	})
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	m := &member{Producer: p, nc: nc, stop: sync.OnceValue(func() error { cancel(); return <-ended })}
-	s.Cleanup(func() {
+	t.Cleanup(func() {
 		if err := m.stop(); err != nil && !nc.IsClosed() {
-			s.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v", name, err)
 		}
 	})
 	return m
@@ -97,7 +97,7 @@ func TestEightProducersPublishOneCopyAndCoverForOneThatIsCutOff(t *testing.T) {
 	next := s.published()
 	var all []*member
 	for i := range 8 {
-		all = append(all, s.member(fmt.Sprint("n", i)))
+		all = append(all, newMember(t, s.srv, fmt.Sprint("n", i), standbyDelay))
 	}
 	natstest.Eventually(t, limit, "eight producers to agree", func() bool {
 		return slices.IndexFunc(all, (*member).First) == 0 && all[1].Stats().StoodBy > 0 && all[4].Stats().StoodBy > 0
