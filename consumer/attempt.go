@@ -127,7 +127,7 @@ func (t *task) complete(ctx context.Context, end job.Record, fence uint64) verdi
 			if end.State == job.Retrying {
 				return after(end.RetryAt.Sub(c.cfg.Now()))
 			}
-			return t.finished()
+			return t.finished(end, revision)
 		case errors.Is(err, job.ErrConflict):
 			return c.refused(end, fence, err)
 		}

@@ -20,6 +20,10 @@ type Ledger interface {
 	// none, and returns its own. It repeats itself until it is answered or ctx
 	// ends: job.ErrConflict is a definite no, job.ErrUnknown is not.
 	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
+
+	// Beside returns the records of others, of those that have one, from who has
+	// seen own's at revision.
+	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
 // Registry knows the jobs' definitions.
@@ -28,6 +32,10 @@ type Registry interface {
 	// job.ErrNotFound means that the job is deleted, as its leader says; any
 	// other error, that it cannot be said now.
 	Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error)
+
+	// After returns the jobs that come after the named one, as far as is known
+	// here, without asking anybody.
+	After(name string) []job.Entry
 }
 
 // Node is the incarnation that the consumer works for.
@@ -63,6 +71,10 @@ type Config struct {
 	// can be run. It is asked again each time: until then none are asked for, and
 	// none that have come are started. Default: always.
 	Ready func() <-chan struct{}
+
+	// Publish sends the message of a slot that follows from another, and returns
+	// when the broker has it. It may do so twice.
+	Publish func(ctx context.Context, queue string, m job.Message, payload []byte) error
 
 	// Table holds what this process owes; shared by all its consumers.
 	Table *Table

@@ -11,6 +11,7 @@
 //	attempt runs the handler under a context that ends with the node's lease, and
 //	        writes its end at the revision of its claim
 //	lock    takes and leaves a place, for jobs that guard against overlap
+//	follow  sends what follows from an outcome
 //	settle  answers the broker: ack, later, drop, or nothing at all
 //
 // # The invariants that live here
@@ -58,6 +59,24 @@
 // Rejected: giving it back with a delay (a job's slots would follow one another as
 // slowly as that delay); running the next slot by whoever leaves the lock (its
 // message is in another's hand, with its payload and its retries).
+//
+// # What follows
+//
+// Jobs that come after the slot's, when it has succeeded. Their messages are on the
+// broker before its own is acked: a crash between the outcome and the ack brings that
+// again, whoever gets it finds the outcome and sends all once more, and the stream
+// folds it; the ledger, should that have forgotten.
+//
+// A job after several is published by whoever finds that all have succeeded. Each
+// looks for the others' records after its own write, on a server that has seen
+// that write (Ledger.Beside). All writes have one order, so of two that end at once the
+// later one's server has both. Rejected: a read of each record at the leader (a
+// leader that was deposed a moment ago would hide them from each other), and a record
+// of the chain itself, with its own revisions (a write more for what can be derived).
+//
+// Whether anything follows is known from this process's copy of the registry,
+// without a question; a job that this copy has not heard of yet is not followed.
+// So a job in its first moments may miss a turn, as it would have a moment before.
 //
 // # Decisions
 //

@@ -293,6 +293,16 @@ func (r fakeRegistry) Lookup(_ context.Context, name string, _ uint64) (job.Entr
 	return e, nil
 }
 
+func (r fakeRegistry) After(name string) []job.Entry {
+	var entries []job.Entry
+	for _, e := range r {
+		if slices.Contains(e.Job.After, name) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
 // bench is one consumer with its surroundings.
 type bench struct {
 	*testing.T
@@ -304,17 +314,22 @@ type bench struct {
 	cfg      consumer.Config
 	events   []job.Event
 	mu       sync.Mutex
+
+	chained map[string]job.Message // by message ID: the stream folds copies
+	copies  int
+	refuse  error // of the next publish
 }
 
 func newBench(t *testing.T) *bench {
 	b := &bench{
 		T: t, queue: newQueue(), node: newNode("A"), ledger: newLedger(),
-		registry: fakeRegistry{}, handlers: map[string]job.Handler{},
+		registry: fakeRegistry{}, handlers: map[string]job.Handler{}, chained: map[string]job.Message{},
 	}
 	b.cfg = consumer.Config{
 		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memory.New().Locks(), Registry: b.registry,
 		Sources: []consumer.Open{func(context.Context) (consumer.Source, error) { return b.queue.source(), nil }},
 		Handler: func(name string) job.Handler { return b.handlers[name] },
+		Publish: b.put,
 		Table:   consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4,
 		Emit: func(e job.Event) { b.mu.Lock(); b.events = append(b.events, e); b.mu.Unlock() },
 	}
@@ -323,7 +338,7 @@ func newBench(t *testing.T) *bench {
 
 // handle registers a job with its handler.
 func (b *bench) handle(j job.Job, h job.Handler) {
-	if j.Schedule == "" {
+	if j.Schedule == "" && len(j.After) == 0 {
 		j.Schedule = "@every 1s"
 	}
 	if j.Overlap == "" {
@@ -331,6 +346,24 @@ func (b *bench) handle(j job.Job, h job.Handler) {
 	}
 	b.registry[j.Name] = job.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: job.Definition{Job: j.WithDefaults()}}
 	b.handlers[j.Name] = h
+}
+
+// put is the stream of slots as it takes what follows from an outcome.
+func (b *bench) put(_ context.Context, _ string, m job.Message, _ []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.refuse; err != nil {
+		b.refuse = nil
+		return err
+	}
+	id := m.Header()[job.HeaderMsgID][0]
+	if _, stored := b.chained[id]; stored {
+		b.copies++
+		return nil
+	}
+	b.chained[id] = m
+	b.queue.add(m)
+	return nil
 }
 
 // publish adds a slot of the job, due now.

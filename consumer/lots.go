@@ -163,7 +163,7 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 			t.displaceOne(ctx, part, revision)
 		}
 	}
-	_, _ = t.conclude(ctx, holder)
+	_, _, _ = t.conclude(ctx, holder) // what follows is for who has its messages
 }
 
 // displaceOne ends a slot, or a shard. A running one is its owner's to end: it is

@@ -45,29 +45,31 @@ func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
 }
 
 // conclude writes the outcome of a whole slot if all its parts have theirs, and
-// reports whether it has one. The parts are read at the leader, up to the first
+// returns it, with its revision; nil: it has none yet. The parts are read at the leader, up to the first
 // without an outcome: whoever writes the last one finds all of them.
-func (t *task) conclude(ctx context.Context, whole job.Slot) (final bool, err error) {
+func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, revision uint64, err error) {
 	for range maxTurns {
 		rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
-			return false, nil
+			return nil, 0, nil
 		case err != nil:
-			return false, fmt.Errorf("read slot %s: %w", whole, err)
-		case rec.State.Final() || rec.Shards == 0:
-			return rec.State.Final(), nil
+			return nil, 0, fmt.Errorf("read slot %s: %w", whole, err)
+		case rec.State.Final():
+			return &rec, revision, nil
+		case rec.Shards == 0:
+			return nil, 0, nil
 		}
 		parts := make([]job.Record, rec.Shards)
 		for i := range parts {
 			parts[i], _, err = t.cfg.Ledger.Read(ctx, whole.Part(i+1, rec.Shards))
 			switch {
 			case errors.Is(err, job.ErrNotFound):
-				return false, nil
+				return nil, 0, nil
 			case err != nil:
-				return false, fmt.Errorf("read slot %s: %w", whole.Part(i+1, rec.Shards), err)
+				return nil, 0, fmt.Errorf("read slot %s: %w", whole.Part(i+1, rec.Shards), err)
 			case !parts[i].State.Final():
-				return false, nil
+				return nil, 0, nil
 			}
 		}
 		end := job.Conclude(rec, parts, t.cfg.Node.Name(), t.cfg.Now())
@@ -77,22 +79,25 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (final bool, err er
 		case errors.Is(err, job.ErrConflict):
 			continue
 		case err != nil:
-			return false, fmt.Errorf("write slot %s: %w", whole, err)
+			return nil, 0, fmt.Errorf("write slot %s: %w", whole, err)
 		}
 		t.emit(end, revision)
-		return true, nil
+		return &end, revision, nil
 	}
-	return false, nil
+	return nil, 0, nil
 }
 
 // concludeWhole is conclude for the slot that the shard in hand, which has its
 // outcome, is a part of. What fails here comes again with the message, or is found
 // by the sweep.
 func (t *task) concludeWhole() verdict {
-	final, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
+	end, revision, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
 	if err != nil {
 		return t.postponed(err)
 	}
-	t.final, t.entered = final, true
-	return done()
+	t.final, t.entered = end != nil, true
+	if end == nil {
+		return done()
+	}
+	return t.concluded(*end, revision)
 }

@@ -196,6 +196,8 @@ func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
 
 type brokenRegistry struct{}
 
+func (brokenRegistry) After(string) []job.Entry { return nil }
+
 func (brokenRegistry) Lookup(context.Context, string, uint64) (job.Entry, error) {
 	return job.Entry{}, job.ErrVersion
 }

@@ -129,8 +129,12 @@ const maxAsked = 8
 func (t *task) take(ctx context.Context, step job.Step) (verdict, bool) {
 	switch step.Action {
 	case job.Ack:
+		// A crash may have kept others from what follows.
 		if t.d.Slot.Shards > 0 {
-			return t.concludeWhole(), true // a crash may have kept others from it
+			return t.concludeWhole(), true
+		}
+		if t.view.Record != nil {
+			return t.concluded(*t.view.Record, t.view.Revision), true
 		}
 		return done(), true
 	case job.Conclusion:
@@ -204,7 +208,7 @@ func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
 		return t.postponed(err), true
 	case step.Action == job.End:
 		t.emit(rec, revision)
-		return t.finished(), true
+		return t.finished(rec, revision), true
 	}
 	if t.view.OwnerDead {
 		t.emitKind(job.EventTakeover, rec, revision, t.view.Record.Node)
@@ -213,12 +217,12 @@ func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
 }
 
 // finished is the verdict on a slot whose outcome has just been written.
-func (t *task) finished() verdict {
+func (t *task) finished(rec job.Record, revision uint64) verdict {
 	if t.d.Slot.Shards > 0 {
 		return t.concludeWhole()
 	}
 	t.final = true
-	return done()
+	return t.concluded(rec, revision)
 }
 
 // policies are the job's. A slot whose job was deleted after its first claim goes

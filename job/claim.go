@@ -134,6 +134,8 @@ func NeedsDefinition(d Delivery, v View) bool {
 // first decides about a slot without a record.
 func first(d Delivery, v View) Step {
 	switch {
+	case d.Missed > 0 && d.Chained:
+		return end(d, v, Missed, "its turn came while its job was paused")
 	case d.Missed > 0:
 		return end(d, v, Missed, "not published in time, and left out by the catch-up policy")
 	case tooOld(d, v):
@@ -210,7 +212,7 @@ func tooOld(d Delivery, v View) bool {
 // early is how long a slot must still wait that the broker stored before its due
 // time: it came from a fast clock.
 func early(d Delivery, v View) time.Duration {
-	if d.Published.Before(d.Due) {
+	if d.Published.Before(d.Due) && !d.Chained { // that is the time of an outcome, by whoever wrote it
 		return d.Due.Sub(v.Now)
 	}
 	return 0
@@ -218,9 +220,17 @@ func early(d Delivery, v View) time.Duration {
 
 // belongs reports whether the slot is of the plan that was in force at its
 // instant. A message computed from this very definition, or from one that is
-// newer than what is known, is believed.
+// newer than what is known, is believed. A chained slot has its instant from
+// another job: it belongs to this one while that comes after any.
 func belongs(d Delivery, e Entry) bool {
-	if d.Slot.Token != "" || d.JobRevision >= e.Revision {
+	switch {
+	case d.JobRevision >= e.Revision:
+		return true
+	case len(e.Job.After) > 0:
+		return true
+	case d.Chained:
+		return false
+	case d.Slot.Token != "":
 		return true
 	}
 	p, ok := e.PlanAt(d.Slot.At)
@@ -234,7 +244,7 @@ func belongs(d Delivery, e Entry) bool {
 // splitOtherwise reports whether the slot is of its job's plan, but not in these
 // parts: the message comes from a producer that lags behind an edit of that.
 func splitOtherwise(d Delivery, e Entry) bool {
-	if d.Slot.Token != "" || d.JobRevision >= e.Revision || !belongs(d, e) {
+	if d.Slot.Token != "" || d.Chained || d.JobRevision >= e.Revision || !belongs(d, e) {
 		return false
 	}
 	p, _ := e.PlanAt(d.Slot.At)
@@ -255,7 +265,7 @@ func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
 // of the pause in which it fell due. What a producer that knows of the pause
 // publishes of it was judged by the catch-up policy when the pause had ended.
 func paused(d Delivery, e Entry) bool {
-	if d.Slot.Token != "" || d.JobRevision >= e.Revision {
+	if d.Slot.Token != "" && !d.Chained || d.JobRevision >= e.Revision {
 		return false
 	}
 	w, in := e.PausedAt(d.Due)
@@ -271,7 +281,7 @@ func pastDeadline(d Delivery, v View) bool {
 // more; false when its job has no deadline.
 func StartBy(d Delivery, e Entry) (time.Time, bool) {
 	from := d.Due
-	if d.CaughtUp || d.Backfill || from.IsZero() {
+	if d.CaughtUp || d.Backfill || d.Chained || from.IsZero() {
 		from = d.Published
 	}
 	return from.Add(e.Job.Deadline), e.Job.Deadline > 0

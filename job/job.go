@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Job is a name, a schedule, a payload and policies. The zero value of every
+// Job is a name, what starts it, a payload and policies. The zero value of every
 // field but Name and Schedule is its default. A Job is plain data: nothing here
 // runs anything, and the registry on the broker holds just this.
 type Job struct {
@@ -17,8 +17,16 @@ type Job struct {
 	Name string
 
 	// Schedule says when: five cron fields, six with seconds first, @hourly and
-	// the like, "@every 90s" or "@at 2027-01-01T00:00:00Z". Required.
+	// the like, "@every 90s" or "@at 2027-01-01T00:00:00Z". Required, unless After
+	// or On says what starts the job: one of the three.
 	Schedule string
+
+	// After names jobs: when their slots of one instant (or token) have all
+	// succeeded, this one's of the same has its turn. At most MaxAfter.
+	After []string
+
+	// On has each message of a stream be one run, with its data as payload.
+	On On
 
 	// Timezone is an IANA name. Empty: UTC.
 	Timezone string
@@ -72,7 +80,8 @@ type Job struct {
 	OnLeaseLost LeaseLost
 
 	// Overlap says what happens when a slot comes while another one of the job has
-	// no outcome yet. Empty: OverlapSkip.
+	// no outcome yet. Empty: OverlapSkip; OverlapAllow of a job that messages start
+	// (On).
 	Overlap Overlap
 
 	// Concurrency is how many slots of the job may be without an outcome after
@@ -201,6 +210,9 @@ func (j Job) WithDefaults() Job {
 	def(&j.Retry.Attempts, DefaultAttempts)
 	def(&j.Retry.Backoff, DefaultBackoff)
 	def(&j.Retry.MaxBackoff, max(DefaultMaxBackoff, j.Retry.Backoff))
+	if !j.On.IsZero() {
+		def(&j.Overlap, OverlapAllow)
+	}
 	def(&j.Overlap, OverlapSkip)
 	def(&j.OnLeaseLost, LeaseLostCancel)
 	if j.Shards == 1 {
@@ -252,6 +264,7 @@ func (j Job) Validate() error {
 	default:
 		bad(true, "catch_up.policy %q: want latest, all or none", j.CatchUp.Policy)
 	}
+	bad(j.Plan().started() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it is about a schedule, and this job has none (%s)", j.Plan().Start())
 	bad(j.CatchUp.Within < 0, "catch_up.within %v: must not be negative", j.CatchUp.Within)
 	bad(j.CatchUp.Max < 1 || j.CatchUp.Max > maxCatchUpMax, "catch_up.max %d: 1 to %d", j.CatchUp.Max, maxCatchUpMax)
 	if err := errors.Join(errs...); err != nil {
@@ -270,6 +283,10 @@ type Plan struct {
 	DSTGap             GapPolicy
 	DSTOverlap         RepeatPolicy
 
+	// After and On start the job in place of a schedule: see Job.
+	After []string
+	On    On
+
 	// Shards is how many parts each slot has, zero for one: it decides which
 	// messages there are.
 	Shards int
@@ -278,7 +295,7 @@ type Plan struct {
 // Plan returns the job's plan, defaults filled.
 func (j Job) Plan() Plan {
 	j = j.WithDefaults()
-	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap, j.Shards}
+	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap, j.After, j.On, j.Shards}
 }
 
 // jobWire is a Job as it stands in the registry. Durations are Go's ("1m30s"),
@@ -304,7 +321,9 @@ type jobWire struct {
 }
 
 type planWire struct {
-	Schedule   string       `json:"schedule"`
+	Schedule   string       `json:"schedule"` // empty: After or On
+	After      []string     `json:"after,omitempty"`
+	On         On           `json:"on,omitzero"`
 	Timezone   string       `json:"timezone"`
 	Spread     duration     `json:"spread,omitempty"`
 	From       time.Time    `json:"from,omitzero"`
@@ -348,7 +367,7 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 		Overlap: w.Overlap, Concurrency: w.Concurrent, OnLeaseLost: w.LeaseLost,
 		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
-		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap, Shards: p.Shards,
+		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap, After: p.After, On: p.On, Shards: p.Shards,
 	}
 	return nil
 }
@@ -358,15 +377,19 @@ func (p Plan) MarshalJSON() ([]byte, error) { return json.Marshal(p.wire()) }
 
 // wire has one spelling for equal plans: whoever compares two compares this.
 func (p Plan) wire() planWire {
-	var exclude []string
-	if len(p.Exclude) > 0 {
-		exclude = p.Exclude
-	}
-	return planWire{p.Schedule, p.Timezone, duration(p.Spread), p.From.UTC(), p.Until.UTC(), exclude, p.DSTGap, p.DSTOverlap, p.Shards}
+	return planWire{p.Schedule, some(p.After), p.On, p.Timezone, duration(p.Spread), p.From.UTC(), p.Until.UTC(), some(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
 }
 
 func (w planWire) plan() Plan {
-	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.Shards}
+	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.After, w.On, w.Shards}
+}
+
+// some is a list that is nil when it is empty.
+func some(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 // compact makes equal payloads equal bytes, so that indentation is no edit.

@@ -17,6 +17,7 @@ const (
 	HeaderDue         = "Cronce-Due"
 	HeaderCaughtUp    = "Cronce-Caught-Up"
 	HeaderBackfill    = "Cronce-Backfill"
+	HeaderChained     = "Cronce-Chained"
 	HeaderMissed      = "Cronce-Missed"
 	HeaderMissedLast  = "Cronce-Missed-Last"
 )
@@ -47,6 +48,10 @@ type Message struct {
 	// publication.
 	Backfill bool
 
+	// Chained marks a slot that follows from others (see Chain): it is due when the
+	// last of them has succeeded, and its start deadline counts from publication.
+	Chained bool
+
 	// Missed is 0 for a slot to run, 1 for a slot that the catch-up policy left
 	// out, which the worker only records; for a range, how many slots it holds,
 	// the last of them at MissedLast.
@@ -75,6 +80,9 @@ func (m Message) Header() map[string][]string {
 	}
 	if m.Backfill {
 		h[HeaderBackfill] = []string{"1"}
+	}
+	if m.Chained {
+		h[HeaderChained] = []string{"1"}
 	}
 	if m.Missed > 0 {
 		h[HeaderMissed] = []string{strconv.Itoa(m.Missed)}
@@ -120,7 +128,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		offer, _ := strconv.ParseUint(n, 10, strconv.IntSize-1)
 		m.Offer = int(offer)
 	}
-	m.Node, m.CaughtUp, m.Backfill = get(HeaderNode), get(HeaderCaughtUp) != "", get(HeaderBackfill) != ""
+	m.Node, m.CaughtUp, m.Backfill, m.Chained = get(HeaderNode), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {
 			if *dst, err = strconv.ParseUint(v, 10, 64); err != nil {

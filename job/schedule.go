@@ -22,11 +22,14 @@ type Schedule struct {
 
 // ParseSchedule compiles the plan of the job called name, which H and spread
 // hash; an empty name refuses H. Empty fields of the plan stand for their
-// defaults. A plan that has no slot at any time is refused; one that has none
-// any more is not. The error names all that is wrong, wraps ErrInvalid and
+// defaults. A plan that has no slot at any time is refused, unless something else
+// starts its job; one that has none any more is not. The error names all that is wrong, wraps ErrInvalid and
 // quotes the bad input.
 func ParseSchedule(name string, p Plan) (*Schedule, error) {
 	p = p.withDefaults()
+	if p.started() {
+		return parseStarted(name, p)
+	}
 	zone, zoneErr := LoadZone(p.Timezone)
 	exclude, excludeErr := parseExclusions(p.Exclude)
 	first, last, boundsErr := parseBounds(p.From, p.Until)

@@ -50,6 +50,45 @@ func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, e
 	return r, e.revision, err
 }
 
+// Beside returns the records of others, of those that have one, by a server that
+// has own's record at revision or has had it. One answer of one server holds all of
+// them: so of two writers who each look for the other's record after their own
+// write, whoever was the later one finds it. A leader that was deposed and does not
+// know could hide it from both. It asks until it is answered so, or ctx ends: then
+// the error wraps job.ErrUnknown.
+func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
+	subjects := []string{l.b.subject(own.Key())}
+	for _, s := range others {
+		subjects = append(subjects, l.b.subject(s.Key()))
+	}
+	began, pause := time.Now(), newPause()
+	for {
+		found, _, err := l.b.get(ctx, l.b.stream(), map[string]any{"multi_last": subjects})
+		fresh := slices.ContainsFunc(found, func(e entry) bool { return e.subject == subjects[0] && e.revision >= revision })
+		if err == nil && fresh {
+			return l.decodeOthers(found, subjects[0])
+		}
+		if !wait(ctx, pause.NextBackOff()) {
+			return nil, fmt.Errorf("read beside %s: %w (after %v)", own, job.ErrUnknown, time.Since(began).Round(time.Millisecond))
+		}
+	}
+}
+
+func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
+	var records []job.Record
+	for _, e := range found {
+		if e.subject == own || e.gone() {
+			continue
+		}
+		r, err := l.decode(e)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}
+
 // Write stores the record if revision is the last one of its slot: 0 creates.
 // It returns the new revision. Somebody else's write is job.ErrConflict; no
 // answer until ctx ends is job.ErrUnknown, which only the same record (the same

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -67,6 +68,22 @@ func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(
 			return false, l.failed(m.Slot, context.Cause(ctx))
 		}
 	}, nil
+}
+
+// Put publishes a slot's message as Publish does, and again until it is answered:
+// the broker has it then, from this call or an earlier one. If ctx ends before, the
+// error wraps job.ErrUnknown.
+func (l *Slots) Put(ctx context.Context, queue string, m job.Message, payload []byte) error {
+	pause := newPause()
+	for {
+		answer, err := l.Publish(queue, m, payload)
+		if err == nil {
+			_, err = answer(ctx)
+		}
+		if !errors.Is(err, job.ErrUnknown) || !wait(ctx, pause.NextBackOff()) {
+			return err
+		}
+	}
 }
 
 func (l *Slots) failed(slot job.Slot, err error) error {

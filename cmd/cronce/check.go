@@ -65,11 +65,14 @@ func (a *app) readJobFile(path string, options ...config.Option) (*config.File, 
 type checkedJob struct {
 	Job      string      `json:"job"`
 	Schedule string      `json:"schedule"`
+	After    []string    `json:"after,omitempty"`
+	On       job.On      `json:"on,omitzero"`
 	Timezone string      `json:"timezone"`
 	Queue    string      `json:"queue"`
 	Next     []time.Time `json:"next"`
 
-	zone *time.Location
+	zone  *time.Location
+	start string // in words
 }
 
 func checkJobs(file *config.File, now time.Time) ([]checkedJob, error) {
@@ -84,7 +87,7 @@ func checkJobs(file *config.File, now time.Time) ([]checkedJob, error) {
 		for t := schedule.Next(now); !t.IsZero() && len(next) < checkSlots; t = schedule.Next(t) {
 			next = append(next, t.UTC())
 		}
-		checks[i] = checkedJob{j.Name, j.Schedule, j.Timezone, j.Queue, next, schedule.Location()}
+		checks[i] = checkedJob{j.Name, j.Schedule, j.After, j.On, j.Timezone, j.Queue, next, schedule.Location(), j.Plan().Start()}
 	}
 	return checks, nil
 }
@@ -93,7 +96,11 @@ func (a *app) printChecks(path string, checks []checkedJob) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tSCHEDULE\tTIMEZONE\tNEXT, LOCAL\tNEXT, UTC")
 	for _, c := range checks {
-		head := fmt.Sprintf("%s\t%s\t%s", c.Job, c.Schedule, c.Timezone)
+		head := fmt.Sprintf("%s\t%s\t%s", c.Job, c.start, c.Timezone)
+		if c.Schedule == "" {
+			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\n", c.Job, c.start)
+			continue
+		}
 		if len(c.Next) == 0 {
 			fmt.Fprintf(w, "%s\tnever again\t-\n", head)
 		}

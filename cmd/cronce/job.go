@@ -27,10 +27,13 @@ func newJobListCommand(a *app) *cobra.Command {
 		Short: "List the jobs, oldest first",
 		Long: `List the jobs in the registry, the one that was written last at the bottom: when
 each runs next, its newest slot that has a record, what became of that, and how
-many live nodes have a handler for the job.
+many live nodes have a handler for the job. A job without a schedule shows what
+starts it.
 
 With -o json, a line for each; what is absent is omitted. A paused job has no next
-slot. Of a job whose stored definition cannot be read only the name and the
+slot; a job that others or messages start has none, an empty schedule, and after
+("after":["extract"]) or on ("on":{"stream":"ORDERS","subject":"orders.paid"}). Of a
+job whose stored definition cannot be read only the name and the
 revision are certain, and broken says why; it has no slots, and disables no other:
 
   {"job":"report","schedule":"0 7 * * MON-FRI","timezone":"Europe/Berlin","queue":"default","revision":7,"owner":"file",
@@ -55,6 +58,8 @@ revision are certain, and broken says why; it has no slots, and disables no othe
 type jobRow struct {
 	Job       string    `json:"job"`
 	Schedule  string    `json:"schedule"`
+	After     []string  `json:"after,omitempty"`
+	On        job.On    `json:"on,omitzero"`
 	Timezone  string    `json:"timezone"`
 	Queue     string    `json:"queue"`
 	Revision  uint64    `json:"revision"`
@@ -65,6 +70,8 @@ type jobRow struct {
 	LastState job.State `json:"last_state,omitempty"`
 	Handlers  int       `json:"handlers"`
 	Broken    string    `json:"broken,omitempty"`
+
+	start string // in words
 }
 
 func (r reader) jobs(ctx context.Context) ([]jobRow, error) {
@@ -109,8 +116,8 @@ func (r reader) jobs(ctx context.Context) ([]jobRow, error) {
 func newJobRow(e job.Entry, now time.Time) (jobRow, error) {
 	j := e.Job.WithDefaults()
 	row := jobRow{
-		Job: j.Name, Schedule: j.Schedule, Timezone: j.Timezone, Queue: j.Queue,
-		Revision: e.Revision, Owner: e.Owner, Paused: e.Paused,
+		Job: j.Name, Schedule: j.Schedule, After: j.After, On: j.On, Timezone: j.Timezone, Queue: j.Queue,
+		Revision: e.Revision, Owner: e.Owner, Paused: e.Paused, start: j.Plan().Start(),
 	}
 	if e.Paused {
 		return row, nil
@@ -150,6 +157,14 @@ func (r reader) newest(ctx context.Context) (map[string]lastSlot, error) {
 	return found, nil
 }
 
+// zone is of no meaning to a job without a schedule.
+func (j jobRow) zone() string {
+	if j.Schedule == "" {
+		return "-"
+	}
+	return j.Timezone
+}
+
 func (j jobRow) cells(now time.Time) []string {
 	next, last := "-", "-"
 	switch {
@@ -164,7 +179,7 @@ func (j jobRow) cells(now time.Time) []string {
 		last = relative(j.Last.Sub(now))
 	}
 	return []string{
-		j.Job, brief(j.Schedule, 24), j.Timezone, j.Queue,
+		j.Job, brief(j.start, 24), j.zone(), j.Queue,
 		next, last, dash(string(j.LastState)), strconv.Itoa(j.Handlers),
 	}
 }

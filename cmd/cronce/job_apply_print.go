@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
 )
 
 func (r reader) printApplied(report []control.Applied, dryRun bool) error {
@@ -53,7 +54,7 @@ func (row applyRow) print(w io.Writer, d control.Applied) {
 	fmt.Fprintln(w)
 	if d.Action == control.Create {
 		j := d.Definition.Job.WithDefaults()
-		fmt.Fprintf(w, "    %q %s, queue %s\n", j.Schedule, j.Timezone, j.Queue)
+		fmt.Fprintf(w, "    %s, queue %s\n", started(j.Plan()), j.Queue)
 	}
 	for _, f := range row.Fields {
 		before, after := differing(f.Old, f.New)
@@ -63,6 +64,14 @@ func (row applyRow) print(w io.Writer, d control.Applied) {
 	if row.Paused && len(row.Appear)+len(row.Disappear) > 0 {
 		fmt.Fprintf(w, "    it is paused: no slots until cronce job resume %s\n", row.Job)
 	}
+}
+
+// started says what starts the jobs of a plan.
+func started(p job.Plan) string {
+	if p.Schedule == "" {
+		return p.Start()
+	}
+	return fmt.Sprintf("%q %s", p.Schedule, p.Timezone)
 }
 
 // printSlots lists the slots that come and go, in their order.

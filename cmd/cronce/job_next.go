@@ -44,6 +44,9 @@ func (r reader) nextOf(ctx context.Context, name string, f nextFlags) error {
 	if err != nil {
 		return err
 	}
+	if e.Job.Schedule == "" {
+		r.log.Warn("the job has no slots of its own", "job", name, "starts", e.Job.Plan().Start())
+	}
 	now, err := r.Time(ctx)
 	if err != nil {
 		return err

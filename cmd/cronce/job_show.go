@@ -169,7 +169,7 @@ func (r reader) printDetails(d control.Details) error {
 			if i < len(plans)-1 {
 				until = "to " + stamp(p.To)
 			}
-			line("plan", "%q %s, for slots after %s %s", p.Plan.Schedule, p.Plan.Timezone, stamp(p.From), until)
+			line("plan", "%s, for slots after %s %s", started(p.Plan), stamp(p.From), until)
 		}
 		for _, p := range d.Pauses {
 			if !p.To.IsZero() {
@@ -207,7 +207,10 @@ func printHandlersAndNext(line func(name, format string, args ...any), d control
 	for _, at := range d.Next {
 		line("next", "%s (%s)", at.Format(time.RFC3339), at.In(zone).Format("Mon 15:04:05 MST"))
 	}
-	if len(d.Next) == 0 && !d.Paused {
+	switch {
+	case d.Broken == nil && d.Job.Schedule == "":
+		line("next", "%s", d.Job.Plan().Start())
+	case len(d.Next) == 0 && !d.Paused:
 		line("next", "never again")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -123,15 +124,22 @@ func (d *decoder) jobs(v value) []Entry {
 		return nil
 	}
 	var entries []Entry
-	lines := map[string]int{}
+	lines, places := map[string]int{}, map[string]position{}
 	d.list(v, example, func(v value) {
 		e, at := d.entry(v, len(entries)+1)
 		if line, twice := lines[e.Job.Name]; twice && e.Job.Name != "" {
 			d.fail(at, "job %q: a job of this name is on line %d already", e.Job.Name, line)
 		} else {
-			lines[e.Job.Name] = e.Line
+			lines[e.Job.Name], places[e.Job.Name] = e.Line, at
 		}
 		entries = append(entries, e)
 	})
+	jobs := make([]job.Job, len(entries))
+	for i, e := range entries {
+		jobs[i] = e.Job
+	}
+	if circle := job.Cycle(jobs); circle != nil {
+		d.fail(places[circle[0]], "after: these jobs wait for each other in a circle, so that none can start: %s", strings.Join(circle, " after "))
+	}
 	return entries
 }

@@ -76,16 +76,16 @@ type settings []setting
 // members are a job's, in the order in which people write them.
 func members(j job.Job) settings {
 	return settings{
-		{"name", j.Name}, {"schedule", j.Schedule}, {"timezone", j.Timezone},
-		{"dst_gap", j.DSTGap}, {"dst_overlap", j.DSTOverlap}, {"spread", length(j.Spread)},
+		{"name", j.Name}, {"after", some(j.After)}, {"schedule", planned(j, j.Schedule)}, {"timezone", planned(j, j.Timezone)},
+		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", length(j.Spread)},
 		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", some(j.Exclude)},
 		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
 		{"retry", settings{
 			{"attempts", j.Retry.Attempts}, {"backoff", length(j.Retry.Backoff)}, {"max_backoff", length(j.Retry.MaxBackoff)},
 		}},
-		{"catch_up", settings{
+		{"catch_up", planned(j, settings{
 			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
-		}},
+		})},
 		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"shards", count(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
 	}
 }
@@ -107,6 +107,14 @@ func (s settings) MarshalJSON() ([]byte, error) {
 		fmt.Fprintf(&b, "%q:%s", m.name, value)
 	}
 	return []byte("{" + b.String() + "}"), nil
+}
+
+// planned is the value of a setting that is about a schedule.
+func planned(j job.Job, value any) any {
+	if j.Schedule == "" {
+		return nil
+	}
+	return value
 }
 
 func length(d time.Duration) any {

@@ -24,6 +24,9 @@ var full = job.Job{
 	Overlap: job.OverlapQueue, Concurrency: 3, OnLeaseLost: job.LeaseLostFinish, Shards: 4,
 }
 
+// chained has what a job with a schedule cannot have.
+var chained = job.Job{Name: "load", After: []string{"extract", "check"}, Shards: 2}
+
 func same(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -46,7 +49,9 @@ func same(t interface {
 
 func TestWhatIsFormattedIsReadAsTheSameJobs(t *testing.T) {
 	t.Parallel()
-	for _, s := range []any{full, full.Retry, full.CatchUp} {
+	started := full
+	started.After, started.On = chained.After, job.On{Stream: "ORDERS", Subject: "orders.paid"}
+	for _, s := range []any{started, full.Retry, full.CatchUp} {
 		v := reflect.ValueOf(s)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -55,11 +60,11 @@ func TestWhatIsFormattedIsReadAsTheSameJobs(t *testing.T) {
 		}
 	}
 	least := job.Job{Name: "least", Schedule: "@every 90s"}
-	text, err := Format(full, least)
+	text, err := Format(full, least, chained)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, text, full, least)
+	same(t, text, full, least, chained)
 	if _, err := Parse("f", text); err == nil || !strings.Contains(err.Error(), "no action") {
 		t.Errorf("to run it gives %v, want that there is no action", err)
 	}

@@ -38,7 +38,7 @@ func (d *decoder) entry(v value, ordinal int) (Entry, position) {
 	if j.object(v, j.fields()) {
 		j.required(v)
 	}
-	return Entry{Job: j.settle(), Action: j.action, Line: v.at.line}, nameAt
+	return Entry{Job: j.settle(v), Action: j.action, Line: v.at.line}, nameAt
 }
 
 // decodeName comes before everything else: the name stands in front of all other
@@ -58,9 +58,17 @@ func (j *jobDecoder) decodeName(v value) {
 // settle takes all steps at once, and when package job refuses the outcome, one
 // after the other: the step that turns a valid job into an invalid one is where
 // the complaint belongs. It is then left out, to hear about the others.
-func (j *jobDecoder) settle() job.Job {
+func (j *jobDecoder) settle(v value) job.Job {
 	// What is missing has been said; it must not be said of each step.
 	valid := job.Job{Name: "placeholder", Schedule: "* * * * *"}
+	if v.member("schedule") == nil {
+		switch {
+		case v.member("after") != nil:
+			valid.Schedule, valid.After = "", []string{"another"}
+		case v.member("on") != nil:
+			valid.Schedule, valid.On = "", job.On{Stream: "ANOTHER", Subject: "another"}
+		}
+	}
 	if j.name != "" {
 		valid.Name = j.name
 	}
@@ -110,11 +118,10 @@ func complaints(err error) []string {
 	return lines
 }
 
-// required reports what every job must have. A job that something else starts
-// needs no schedule; that there is no such thing yet has been said already.
+// required reports what every job must have.
 func (j *jobDecoder) required(v value) {
 	if v.member("schedule") == nil && v.member("on") == nil && v.member("after") == nil {
-		j.fail(v.at, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"")
+		j.fail(v.at, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"; or after: [extract], for a job that others start")
 	}
 	if v.member("action") == nil && !j.actionless {
 		j.fail(v.at, "no action: want one like \"action: {exec: [/bin/echo, hello]}\"")
@@ -126,6 +133,8 @@ func (j *jobDecoder) required(v value) {
 func (j *jobDecoder) fields() []field {
 	return []field{
 		{"name", func(value) {}}, // see decodeName
+		{"after", j.after},
+		{"on", j.on},
 		{"schedule", j.setText("0 7 * * MON-FRI", func(t *job.Job, s string) { t.Schedule = s })},
 		{"timezone", j.setText("Europe/Berlin", func(t *job.Job, s string) { t.Timezone = s })},
 		{"dst_gap", j.setText("after", func(t *job.Job, s string) { t.DSTGap = job.GapPolicy(s) })},
@@ -146,8 +155,6 @@ func (j *jobDecoder) fields() []field {
 		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
 		{"on_lease_lost", j.onLeaseLost},
 		{"shards", j.setCount(func(t *job.Job, n int) { t.Shards = n })},
-		{"on", j.on},
-		{"after", j.after},
 		{"on_failure", j.alert},
 		{"on_missed", j.alert},
 	}
@@ -193,6 +200,21 @@ func (j *jobDecoder) exclude(v value) {
 			j.set(item, func(t *job.Job) { t.Exclude = append(t.Exclude, s) })
 		}
 	})
+}
+
+func (j *jobDecoder) after(v value) {
+	if v.kind == list && len(v.items) == 0 {
+		j.fail(v.at, "%s: it is empty: want job names, like [extract]", v.label)
+		return
+	}
+	names, right := []string{}, true
+	j.list(v, "a list of job names, like [extract]", func(item value) {
+		s, ok := j.text(item, "extract")
+		names, right = append(names, s), right && ok
+	})
+	if right && v.kind == list {
+		j.set(v, func(t *job.Job) { t.After = names })
+	}
 }
 
 func (j *jobDecoder) payload(v value) {

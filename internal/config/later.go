@@ -1,7 +1,5 @@
 package config
 
-import "github.com/cronce-io/cronce/job"
-
 // This file knows the parts of the format that are not built yet. Their shape is
 // checked, so that nonsense is called nonsense, and then they are refused: a
 // file that asks for a policy must not run without it. A part that is built
@@ -22,27 +20,11 @@ func (j *jobDecoder) check(v value, read func()) {
 	}
 }
 
-func (j *jobDecoder) countLater(v value) {
-	j.check(v, func() { j.count(v) })
-}
-
 func (j *jobDecoder) on(v value) {
 	j.check(v, func() {
 		if j.object(v, []field{{"stream", j.anyText("ORDERS")}, {"subject", j.anyText("orders.paid")}}) {
 			j.needs(v, "stream", "subject")
 		}
-	})
-}
-
-func (j *jobDecoder) after(v value) {
-	j.check(v, func() {
-		j.list(v, "a list of job names, like [extract]", func(item value) {
-			if s, ok := j.text(item, "extract"); ok {
-				if err := job.ValidateName("job", s); err != nil {
-					j.fail(item.at, "%s: %s", item.label, complaints(err)[0])
-				}
-			}
-		})
 	})
 }
 

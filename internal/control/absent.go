@@ -21,10 +21,14 @@ func (t *teller) absent(ctx context.Context) error {
 		t.story.Why = fmt.Sprintf("The definition of job %s cannot be read, so the job is disabled: %v.", s.Job, t.broken)
 	case t.entry == nil:
 		return t.unknown(ctx)
-	case s.Token != "":
+	case s.Token != "" && len(t.entry.Job.After) == 0:
 		t.story.Why = fmt.Sprintf("Nobody has triggered job %s with this token, or longer ago than the ledger's retention of %v.", s.Job, retention)
 	case s.Range:
 		t.story.Why = "No range of missed slots begins there."
+	case len(t.entry.Job.After) > 0:
+		return t.unchained(ctx)
+	case t.entry.Job.Schedule == "":
+		t.story.Why = fmt.Sprintf("The job has no slots at instants: it starts %s.", t.entry.Job.Plan().Start())
 	default:
 		return t.unplanned(ctx)
 	}

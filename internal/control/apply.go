@@ -114,6 +114,9 @@ func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions)
 	if err := validate(jobs); err != nil {
 		return nil, err
 	}
+	if err := c.circle(ctx, jobs); err != nil {
+		return nil, err
+	}
 	p := &plan{Control: c}
 	var err error
 	if p.now, err = c.cfg.Now(ctx); err != nil {
@@ -161,6 +164,26 @@ func validate(jobs []job.Job) error {
 		seen[j.Name] = true
 	}
 	return errors.Join(errs...)
+}
+
+// circle refuses jobs that would, with those of the registry, wait for each other
+// in a circle. The registry is asked only if one comes after another.
+func (c *Control) circle(ctx context.Context, jobs []job.Job) error {
+	if !slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 }) {
+		return nil
+	}
+	entries, err := c.cfg.Jobs.List(ctx)
+	c.cfg.Alive()
+	if err != nil && !unreadable(err) {
+		return err
+	}
+	all := slices.Clone(jobs)
+	for _, e := range entries {
+		if !slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Name == e.Job.Name }) {
+			all = append(all, e.Job)
+		}
+	}
+	return job.CheckCycle(all)
 }
 
 // prunable reports whether a prune may remove the job.

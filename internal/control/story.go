@@ -280,8 +280,12 @@ func (t *teller) pending() {
 	t.due(w.Due)
 	how := ""
 	switch {
+	case w.Missed > 0 && w.Chained:
+		how = ", to be recorded as missed: the job is paused"
 	case w.Missed > 0:
 		how = ", to be recorded as missed: the catch-up policy leaves it out"
+	case w.Chained:
+		how = ", since what it comes after has succeeded"
 	case w.Backfill:
 		how = ", as an operator asked"
 	case w.CaughtUp:

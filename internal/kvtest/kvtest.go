@@ -20,6 +20,7 @@ import (
 type Ledger interface {
 	Read(context.Context, job.Slot) (job.Record, uint64, error)
 	Write(context.Context, job.Record, uint64) (uint64, error)
+	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
 // Nodes is what the suite asks of the nodes.
@@ -71,6 +72,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 		"WriteWithoutANonceIsRefused":           withoutNonce,
 		"UnknownFieldsAreKept":                  unknownFields,
 		"WriteAtARevisionOfNothingIsAConflict":  revisionOfNothing,
+		"OfTwoWritersOneFindsTheOther":          beside,
 		"NodesAreListedAndWatched":              nodesWatched,
 		"JobsAreListedDeletedAndCreatedAgain":   jobsDeleted,
 		"JobsAreWatchedInTheOrderOfTheirWrites": jobsWatched,
@@ -126,6 +128,40 @@ func readOfNothing(t *testing.T, m Memory) {
 	wantError(t, err, job.ErrNotFound)
 	if rev != 0 {
 		t.Errorf("revision %d of nothing", rev)
+	}
+}
+
+// Two who look for each other's record, each after its own write.
+func beside(t *testing.T, m Memory) {
+	ctx := limited(t)
+	const rounds = 20
+	for round := range rounds {
+		ours := []job.Record{Record(2*round, fmt.Sprintf("a%d", round)), Record(2*round+1, fmt.Sprintf("b%d", round))}
+		var found [2]int
+		var group sync.WaitGroup
+		for i := range ours {
+			group.Go(func() {
+				rev, err := m.Ledger.Write(ctx, ours[i], 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				others, err := m.Ledger.Beside(ctx, ours[i].Slot, rev, []job.Slot{ours[1-i].Slot, Record(9999, "").Slot})
+				if err != nil {
+					t.Error(err)
+				}
+				found[i] = len(others)
+				for _, r := range others {
+					if r.Slot != ours[1-i].Slot || r.Nonce != ours[1-i].Nonce {
+						t.Errorf("found %s (%s), want the other's", r.Slot, r.Nonce)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if found[0]+found[1] == 0 {
+			t.Fatalf("round %d: neither found the other", round)
+		}
 	}
 }
 

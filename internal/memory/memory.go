@@ -292,6 +292,23 @@ func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint
 	return l.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
 }
 
+// Beside is kv.Ledger.Beside.
+func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
+	if _, stands, err := l.Read(ctx, own); err != nil || stands < revision {
+		return nil, fmt.Errorf("read beside %s, which stands at %d: %w: %v", own, stands, job.ErrUnknown, err)
+	}
+	var records []job.Record
+	for _, s := range others {
+		switch r, _, err := l.Read(ctx, s); {
+		case err == nil:
+			records = append(records, r)
+		case !errors.Is(err, job.ErrNotFound):
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
 // List is kv.Ledger.List.
 func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error] {
 	return func(yield func(kv.LedgerEntry, error) bool) {

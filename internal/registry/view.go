@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cronce-io/cronce/job"
@@ -27,13 +28,14 @@ type View struct {
 	mu      sync.Mutex
 	entries map[string]job.Entry
 	broken  map[string]error
+	after   map[string][]string // the jobs that come after one
 	upTo    uint64
 	ready   chan struct{}
 }
 
 // NewView returns an empty copy; feed it with Apply.
 func NewView(r Reader) *View {
-	return &View{reader: r, entries: map[string]job.Entry{}, broken: map[string]error{}, ready: make(chan struct{})}
+	return &View{reader: r, entries: map[string]job.Entry{}, broken: map[string]error{}, after: map[string][]string{}, ready: make(chan struct{})}
 }
 
 // Apply takes in one event of the registry's watch.
@@ -41,6 +43,9 @@ func (v *View) Apply(e job.RegistryEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.upTo = max(v.upTo, e.Revision)
+	if !e.Ready {
+		v.relate(e)
+	}
 	switch {
 	case e.Ready:
 		select {
@@ -58,6 +63,34 @@ func (v *View) Apply(e job.RegistryEvent) {
 		v.entries[e.Name] = e.Entry
 		delete(v.broken, e.Name)
 	}
+}
+
+// relate keeps who comes after whom. v.mu is held.
+func (v *View) relate(e job.RegistryEvent) {
+	for _, name := range v.entries[e.Name].Job.After {
+		v.after[name] = slices.DeleteFunc(v.after[name], func(n string) bool { return n == e.Name })
+		if len(v.after[name]) == 0 {
+			delete(v.after, name)
+		}
+	}
+	if e.Deleted || e.Err != nil {
+		return
+	}
+	for _, name := range e.Entry.Job.After {
+		v.after[name] = append(v.after[name], e.Name)
+	}
+}
+
+// After returns the definitions of the jobs that come after the named one, as they
+// are known here. It asks nobody.
+func (v *View) After(name string) []job.Entry {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var entries []job.Entry
+	for _, n := range v.after[name] {
+		entries = append(entries, v.entries[n])
+	}
+	return entries
 }
 
 // Ready is closed when all that was stored has been seen once.

@@ -149,7 +149,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	return consumer.New(consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
 		Ledger: r.cfg.Store.Ledger(), Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
-		Sources: r.sources(queue),
+		Publish: r.cfg.Store.Slots().Put, Sources: r.sources(queue),
 		// What these three lose, a later look at the lock finds.
 		Wake: func(s job.Slot) { _ = locks.Wake(s) },
 		Listen: func(name string, woken func(job.Slot)) func() {

@@ -1,0 +1,72 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// concluded is the verdict on a slot whose outcome stands in the ledger at revision:
+// what follows from it is on its way before the message is acked. A crash between
+// the two brings the message again, and its outcome is found: all of it is sent once
+// more, under the IDs that it had, and folded.
+func (t *task) concluded(rec job.Record, revision uint64) verdict {
+	if err := t.follow(rec, revision); err != nil {
+		return t.postponed(fmt.Errorf("what follows from slot %s: %w", rec.Slot, err))
+	}
+	return done()
+}
+
+// follow sends what follows from the outcome of a whole slot. Whether anything does
+// is known without asking anybody. It is the record's, not the claim's: it goes on
+// if the node has just been lost.
+func (t *task) follow(rec job.Record, revision uint64) error {
+	if rec.State != job.Succeeded {
+		return nil
+	}
+	next := t.cfg.Registry.After(rec.Slot.Job)
+	if len(next) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
+	defer cancel()
+	var errs []error
+	for _, e := range next {
+		if err := t.chain(ctx, e, rec, revision); err != nil {
+			errs = append(errs, fmt.Errorf("job %s, which comes after it: %w", e.Job.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// chain publishes the slot of e's job that follows from rec, if all that it comes
+// after have succeeded. Two of them that succeed at the same moment on two workers
+// each look for the other's record when their own is written: one of them finds it,
+// and if both do the stream folds what they publish.
+func (t *task) chain(ctx context.Context, e job.Entry, rec job.Record, revision uint64) error {
+	var others []job.Slot
+	for _, name := range e.Job.After {
+		if name != rec.Slot.Job {
+			s := rec.Slot
+			s.Job = name
+			others = append(others, s)
+		}
+	}
+	before := []job.Record{rec}
+	if len(others) > 0 {
+		found, err := t.cfg.Ledger.Beside(ctx, rec.Slot, revision, others)
+		if err != nil {
+			return err
+		}
+		before = append(before, found...)
+	}
+	for _, m := range job.Chain(e, before, t.d) {
+		m.Node = t.cfg.Node.Name()
+		if err := t.cfg.Publish(ctx, e.Job.Queue, m, e.Job.Payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
