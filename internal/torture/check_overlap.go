@@ -45,17 +45,20 @@ func (c *checker) checkLocks() {
 		}
 		last, seen := before[w.Lock.Job]
 		before[w.Lock.Job] = w
-		if k := c.cases[w.Lock.Job].Job; !seen || w.Last != last.Seq || k.Overlap != job.OverlapQueue && k.Concurrency == 0 {
+		k := c.cases[w.Lock.Job].Job
+		if !seen || w.Last != last.Seq || k.Overlap != job.OverlapQueue && k.Concurrency == 0 {
 			continue
 		}
 		for _, h := range w.Lock.Holders {
 			if slices.ContainsFunc(last.Lock.Holders, func(o job.LockSlot) bool { return o.Slot == h.Slot }) {
 				continue
 			}
-			for _, waits := range w.Lock.Waiting {
-				if waits.At.Before(h.At) && slices.ContainsFunc(last.Lock.Waiting, func(o job.LockSlot) bool { return o.Slot == waits.Slot }) && !c.begun(h.Slot, w) {
-					c.bad("out of order", h.Slot, c.trace(h.Slot), "it was given a place while the older %s waited for one", waits.Slot)
-				}
+			older := slices.DeleteFunc(slices.Clone(w.Lock.Waiting), func(o job.LockSlot) bool {
+				return !o.At.Before(h.At) || !slices.ContainsFunc(last.Lock.Waiting, func(l job.LockSlot) bool { return l.Slot == o.Slot })
+			})
+			// A place that is left for each of them is theirs when they ask.
+			if free := k.Places() - len(w.Lock.Holders); len(older) > max(free, 0) && !c.begun(h.Slot, w) {
+				c.bad("out of order", h.Slot, c.trace(h.Slot), "it was given a place while the older %s waited for one", older[0].Slot)
 			}
 		}
 	}
