@@ -65,7 +65,7 @@ func (b bucket) read(ctx context.Context, key string) (entry, error) {
 			return e, nil
 		case err == nil, errors.Is(err, errNothing):
 			return entry{revision: e.revision}, fmt.Errorf("%s/%s: %w", b.name, key, job.ErrNotFound)
-		case classify(err) != unanswered:
+		case classify(err) != unanswered, errors.Is(err, job.ErrDenied):
 			return entry{}, fmt.Errorf("read %s/%s: %w", b.name, key, err)
 		case !wait(ctx, pause.NextBackOff()):
 			return entry{}, fmt.Errorf("read %s/%s: %w (after %v): %w", b.name, key, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
@@ -106,8 +106,8 @@ type keyAsker struct {
 
 func (k keyAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
 	won, err := k.publish(ctx, k.stream(), m, revision)
-	if err != nil && k.tellDenied && k.denied(m.Subject, err) {
-		err = fmt.Errorf("%w: %w", job.ErrDenied, err)
+	if k.tellDenied || !k.denied(m.Subject, err) {
+		err = k.because(m.Subject, err)
 	}
 	return won, err
 }
@@ -142,6 +142,10 @@ func (w wire) batches(ctx context.Context, stream, filter string, since time.Tim
 		for {
 			found, more, err := w.batch(ctx, stream, filter, from, since)
 			if err != nil {
+				if errors.Is(err, job.ErrDenied) {
+					yield(nil, fmt.Errorf("list %s: %w", stream, err))
+					return
+				}
 				if classify(err) == unanswered && wait(ctx, pause.NextBackOff()) {
 					continue
 				}

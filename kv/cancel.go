@@ -27,7 +27,7 @@ func (s *Store) AskCancel(ctx context.Context, node string, req job.CancelReques
 	defer cancel()
 	reply, err := s.conn().RequestWithContext(ctx, s.cancelSubject(node), data)
 	if err != nil {
-		return job.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.because(err))
+		return job.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.because(s.cancelSubject(node), err))
 	}
 	var answer job.CancelAnswer
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {

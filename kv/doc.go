@@ -47,9 +47,10 @@
 // nonce, at the same revision, again.
 //
 // A request that the server does not permit is not answered either; the server
-// complains about it aside. Only writes of the registry end with that, as
-// job.ErrUnknown and job.ErrDenied: its writers are people, and nodes that can do
-// without. Everybody else cannot, and waits.
+// complains about it aside (denied.go). Reads and requests of the JetStream API end
+// with that, as job.ErrDenied; of the writes, those of the registry, and those of
+// people (Options.ReadOnly). The other writers are nodes that cannot do without: they
+// wait, and a login may be mended under way.
 //
 // Any number of writes may be under way at a time, over one inbox (pipe): that is
 // where a worker that drains a queue spends its time. Their order is not promised,
@@ -86,6 +87,14 @@
 // creator that dies half-way is finished by the next. Setup is the one that
 // changes, and leaves to the operator what does not matter here (size limits,
 // placement, descriptions).
+//
+// # Access
+//
+// access.go is the one table of which role uses which subjects, from which "cronce
+// auth" prints the permissions of a login. Who opens a namespace that is complete
+// needs to create nothing, and who works on a queue that is there neither. A server
+// checks what a client publishes to, and not where it asks the answer to be sent:
+// so these permissions guard against mistakes; see docs/threat-model.md.
 //
 // # Timers
 //

@@ -65,8 +65,9 @@ func (s *Store) Tell(ctx context.Context, e job.Event) error {
 	if err != nil {
 		return err
 	}
-	return s.ask(ctx, "tell of "+e.ID, func(ctx context.Context) error {
-		_, err := s.js.Publish(ctx, s.EventSubject(string(e.Kind), e.Job), data,
+	subject := s.EventSubject(string(e.Kind), e.Job)
+	return s.ask(ctx, "tell of "+e.ID, subject, func(ctx context.Context) error {
+		_, err := s.js.Publish(ctx, subject, data,
 			jetstream.WithExpectStream(s.eventStream()), jetstream.WithRetryAttempts(0))
 		return err
 	})

@@ -47,7 +47,11 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		}
 		// Whoever comes first wins: the loser of a race looks again, and adopts
 		// or refuses what the winner stored.
-		if _, err := s.create(ctx, &inv, inv.target(o.Want)); err != nil && !lostRace(err) {
+		_, err = s.create(ctx, &inv, inv.target(o.Want))
+		switch {
+		case errors.Is(err, job.ErrDenied):
+			return nil, fmt.Errorf("namespace %q is not set up, and this login may not do that; who may: %s: %w", s.namespace, s.setupCommand(), err)
+		case err != nil && !lostRace(err):
 			return nil, err
 		}
 	}
@@ -106,7 +110,7 @@ func (s *Store) inspect(ctx context.Context) (inventory, error) {
 			continue
 		}
 		inv.names = append(inv.names, want.Name)
-		err := s.ask(ctx, "look for "+title(want.Name), func(ctx context.Context) error {
+		err := s.ask(ctx, "look for "+title(want.Name), s.api("STREAM.INFO."+want.Name), func(ctx context.Context) error {
 			found, err := s.js.Stream(ctx, want.Name)
 			if err == nil {
 				inv.streams[want.Name] = found.CachedInfo().Config
@@ -211,7 +215,7 @@ func (s *Store) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 		cfg.Replicas = clusterReplicas
 	}
 	for {
-		err := s.ask(ctx, "create "+title(cfg.Name), func(ctx context.Context) error {
+		err := s.ask(ctx, "create "+title(cfg.Name), s.api("STREAM.CREATE."+cfg.Name), func(ctx context.Context) error {
 			_, err := s.js.CreateStream(ctx, *cfg)
 			return err
 		})
@@ -235,10 +239,12 @@ func (s *Store) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 // three servers takes some.
 const apiTimeout = 8 * time.Second
 
-// ask repeats a request to the JetStream API until it is answered or ctx ends.
-// The first attempts are short, since most of what is not answered at once was
-// lost with a connection or a leader; and every request may be made twice.
-func (s *Store) ask(ctx context.Context, what string, request func(context.Context) error) error {
+// ask repeats a request to the JetStream API until it is answered, ctx ends or the
+// server says that it does not permit it: subject is that of the request, or how it
+// begins. The first attempts are short, since most of
+// what is not answered at once was lost with a connection or a leader; and every
+// request may be made twice.
+func (s *Store) ask(ctx context.Context, what, subject string, request func(context.Context) error) error {
 	began, pause := time.Now(), newPause()
 	for limit := attemptTimeout; ; limit = min(2*limit, apiTimeout) {
 		attempt, cancel := context.WithTimeout(ctx, limit)
@@ -252,8 +258,10 @@ func (s *Store) ask(ctx context.Context, what string, request func(context.Conte
 				what, s.conn().ConnectedAddr(), err)
 		case classify(err) != unanswered:
 			return fmt.Errorf("%s: %w", what, err)
+		case s.denied(subject, err):
+			return fmt.Errorf("%s: %w", what, s.because(subject, err))
 		case !wait(ctx, pause.NextBackOff()):
-			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), s.because(err))
+			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), s.because(subject, err))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,12 +70,15 @@ func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Cons
 		c, err = s.js.CreateConsumer(ctx, stream, want)
 		return err
 	}
-	err := s.ask(ctx, "look for "+what, get)
+	err := s.ask(ctx, "look for "+what, s.api("CONSUMER.INFO."+stream+"."+queue), get)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		err = s.ask(ctx, "create "+what, create)
+		err = s.ask(ctx, "create "+what, s.api("CONSUMER.CREATE."+stream+"."+queue), create)
 		if errors.Is(err, jetstream.ErrConsumerExists) { // of a program with other ideas of it
-			err = s.ask(ctx, "look for "+what, get)
+			err = s.ask(ctx, "look for "+what, s.api("CONSUMER.INFO."+stream+"."+queue), get)
 		}
+	}
+	if errors.Is(err, job.ErrDenied) {
+		return nil, fmt.Errorf("%w: ask who may to set it up: %s", err, s.setupCommand("--queue "+queue))
 	}
 	if err != nil {
 		return nil, err
@@ -186,9 +190,38 @@ func (s *Store) updateQueues(ctx context.Context, inv *inventory, target job.Set
 	return changes, nil
 }
 
+// createQueues makes the consumers of queues that have none: workers whose login
+// may not do that need them to be there.
+func (s *Store) createQueues(ctx context.Context, inv *inventory, target job.Settings, wanted []string) (changes []string, err error) {
+	for _, stream := range []string{s.slotStream(), s.timerStream()} {
+		if _, ok := inv.streams[stream]; !ok || len(wanted) == 0 {
+			continue
+		}
+		existing, err := s.queues(ctx, stream)
+		if err != nil {
+			return changes, err
+		}
+		for _, queue := range wanted {
+			if slices.ContainsFunc(existing, func(c jetstream.ConsumerConfig) bool { return c.Durable == queue }) {
+				continue
+			}
+			cfg := s.queueConfig(stream, queue, target.Lease)
+			err := s.ask(ctx, "create queue "+queue+" of "+stream, s.api("CONSUMER.CREATE."+stream+"."+queue), func(ctx context.Context) error {
+				_, err := s.js.CreateConsumer(ctx, stream, cfg)
+				return err
+			})
+			if err != nil {
+				return changes, err
+			}
+			changes = append(changes, "created queue "+queue+" of "+title(stream))
+		}
+	}
+	return changes, nil
+}
+
 // queues are the durable consumers of a stream.
 func (s *Store) queues(ctx context.Context, name string) (existing []jetstream.ConsumerConfig, err error) {
-	err = s.ask(ctx, "list the queues of "+name, func(ctx context.Context) error {
+	err = s.ask(ctx, "list the queues of "+name, s.api("CONSUMER.LIST."+name), func(ctx context.Context) error {
 		existing = nil
 		stream, err := s.js.Stream(ctx, name)
 		if err != nil {
@@ -217,7 +250,7 @@ func (s *Store) updateQueue(ctx context.Context, stream string, cfg jetstream.Co
 	if len(wrong) == 0 {
 		return nil, nil
 	}
-	err = s.ask(ctx, "change queue "+cfg.Durable+" of "+stream, func(ctx context.Context) error {
+	err = s.ask(ctx, "change queue "+cfg.Durable+" of "+stream, s.api("CONSUMER.CREATE."+stream+"."+cfg.Durable), func(ctx context.Context) error {
 		_, err := s.js.UpdateConsumer(ctx, stream, cfg)
 		return err
 	})

@@ -17,7 +17,7 @@ func Remove(ctx context.Context, js jetstream.JetStream, namespace string) error
 	}
 	var failed []error
 	for _, cfg := range layout(s.namespace, job.Settings{}, true) {
-		err := s.ask(ctx, "remove "+title(cfg.Name), func(ctx context.Context) error {
+		err := s.ask(ctx, "remove "+title(cfg.Name), s.api("STREAM.DELETE."+cfg.Name), func(ctx context.Context) error {
 			return s.js.DeleteStream(ctx, cfg.Name)
 		})
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -29,6 +29,11 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 	if err := target.Validate(); err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", s.namespace, err)
 	}
+	for _, queue := range o.Queues {
+		if err := job.ValidateName("queue", queue); err != nil {
+			return nil, err
+		}
+	}
 	wrong := inv.differences(s.namespace, target)
 	for _, d := range wrong {
 		if d.fixed {
@@ -46,6 +51,9 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 			s.create, s.changeSettings, s.update, s.updateQueues,
 		}
 	}
+	steps = append(steps, func(ctx context.Context, inv *inventory, target job.Settings) ([]string, error) {
+		return s.createQueues(ctx, inv, target, o.Queues)
+	})
 	for _, step := range steps {
 		done, err := step(ctx, &inv, target)
 		changes = append(changes, done...)
@@ -79,7 +87,7 @@ func (s *Store) update(ctx context.Context, inv *inventory, target job.Settings)
 			d.mend(&cfg)
 			changes = append(changes, fmt.Sprintf("changed %s: %s %s instead of %s", d.where, d.field, d.want, d.found))
 		}
-		err := s.ask(ctx, "change "+title(cfg.Name), func(ctx context.Context) error {
+		err := s.ask(ctx, "change "+title(cfg.Name), s.api("STREAM.UPDATE."+cfg.Name), func(ctx context.Context) error {
 			_, err := s.js.UpdateStream(ctx, cfg)
 			return err
 		})

@@ -53,19 +53,19 @@ func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(
 	msg := &nats.Msg{Subject: l.subject(queue, m.Slot.Job), Header: m.Header(), Data: payload}
 	future, err := l.s.async.PublishMsgAsync(msg, jetstream.WithExpectStream(l.s.slotStream()), jetstream.WithStallWait(publishTimeout))
 	if err != nil {
-		return nil, l.failed(m.Slot, err)
+		return nil, l.failed(msg.Subject, m.Slot, err)
 	}
 	return func(ctx context.Context) (bool, error) {
 		select {
 		case ack := <-future.Ok():
 			if err := l.s.misplaced(msg, ack.Domain); err != nil {
-				return false, l.failed(m.Slot, err)
+				return false, l.failed(msg.Subject, m.Slot, err)
 			}
 			return ack.Duplicate, nil
 		case err := <-future.Err():
-			return false, l.failed(m.Slot, err)
+			return false, l.failed(msg.Subject, m.Slot, err)
 		case <-ctx.Done():
-			return false, l.failed(m.Slot, context.Cause(ctx))
+			return false, l.failed(msg.Subject, m.Slot, context.Cause(ctx))
 		}
 	}, nil
 }
@@ -80,13 +80,16 @@ func (l *Slots) Put(ctx context.Context, queue string, m job.Message, payload []
 		if err == nil {
 			_, err = answer(ctx)
 		}
-		if !errors.Is(err, job.ErrUnknown) || !wait(ctx, pause.NextBackOff()) {
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || !wait(ctx, pause.NextBackOff()) {
 			return err
 		}
 	}
 }
 
-func (l *Slots) failed(slot job.Slot, err error) error {
+func (l *Slots) failed(subject string, slot job.Slot, err error) error {
+	if l.s.denied(subject, err) {
+		return fmt.Errorf("publish %s: %w", slot, l.s.because(subject, err))
+	}
 	if classify(err) == unanswered {
 		return fmt.Errorf("publish %s: %w: %w", slot, job.ErrUnknown, err)
 	}

@@ -25,8 +25,12 @@ type Options struct {
 	Want job.Settings
 
 	// ReadOnly has Open create nothing: a namespace that is not set up is
-	// job.ErrNotFound.
+	// job.ErrNotFound. It is for people: every write ends with job.ErrDenied when
+	// the server does not permit it, as only those of the registry do else.
 	ReadOnly bool
+
+	// Queues are those whose consumers Setup creates, where there are none.
+	Queues []string
 
 	// Logger takes what goes on without a caller to tell. Nil: nothing is
 	// logged.
@@ -41,6 +45,7 @@ type Store struct {
 	namespace string
 	settings  job.Settings
 	audit     time.Duration // of watches
+	readOnly  bool
 	log       *slog.Logger
 }
 
@@ -65,7 +70,7 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream client: %w", err)
 	}
-	return &Store{wire: w, async: async, namespace: o.Namespace, audit: auditEvery, log: o.Logger}, nil
+	return &Store{wire: w, async: async, namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, log: o.Logger}, nil
 }
 
 // atLeast reports whether the server's version is major.minor or newer. One that
@@ -89,7 +94,7 @@ func (s *Store) Namespace() string { return s.namespace }
 
 // Time is the broker's clock: the time at which it answers.
 func (s *Store) Time(ctx context.Context) (now time.Time, err error) {
-	err = s.ask(ctx, "ask the server for its time", func(ctx context.Context) error {
+	err = s.ask(ctx, "ask the server for its time", s.api("STREAM.INFO."+s.slotStream()), func(ctx context.Context) error {
 		stream, err := s.js.Stream(ctx, s.slotStream())
 		if err == nil {
 			now = stream.CachedInfo().TimeStamp
@@ -124,7 +129,7 @@ func (s *Store) Producers() *Producers { return &Producers{s} }
 func (s *Store) Timers() *Timers { return &Timers{s} }
 
 func (s *Store) bucket(what string) bucket {
-	return bucket{wire: s.wire, name: s.namespace + "_" + what}
+	return bucket{wire: s.wire, name: s.namespace + "_" + what, tellDenied: s.readOnly}
 }
 
 func (s *Store) slotStream() string { return s.namespace + "_slots" }

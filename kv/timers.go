@@ -91,7 +91,7 @@ func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error)
 			return Timer{w.Message, w.Queue, e.data}, e.revision, err
 		case errors.Is(err, errNothing), hasCode(err, jetstream.JSErrCodeStreamNotFound):
 			return Timer{}, 0, fmt.Errorf("timer %s: %w", slot, job.ErrNotFound)
-		case classify(err) != unanswered:
+		case classify(err) != unanswered, errors.Is(err, job.ErrDenied):
 			return Timer{}, 0, fmt.Errorf("read timer %s: %w", slot, err)
 		case !wait(ctx, pause.NextBackOff()):
 			return Timer{}, 0, fmt.Errorf("read timer %s: %w (after %v): %w", slot, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
@@ -103,7 +103,7 @@ func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error)
 // not reach what has fired: who wants a slot not to run records its outcome first,
 // and then cancels.
 func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
-	err := t.s.ask(ctx, "cancel timer "+slot.ID(), func(ctx context.Context) error {
+	err := t.s.ask(ctx, "cancel timer "+slot.ID(), t.s.api("STREAM.PURGE."+t.s.timerStream()), func(ctx context.Context) error {
 		stream, err := t.s.js.Stream(ctx, t.s.timerStream())
 		if err != nil {
 			return err
@@ -162,7 +162,7 @@ func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[Waiting
 }
 
 func (t *Timers) exist(ctx context.Context) (bool, error) {
-	err := t.s.ask(ctx, "look for "+title(t.s.timerStream()), func(ctx context.Context) error {
+	err := t.s.ask(ctx, "look for "+title(t.s.timerStream()), t.s.api("STREAM.INFO."+t.s.timerStream()), func(ctx context.Context) error {
 		_, err := t.s.js.Stream(ctx, t.s.timerStream())
 		return err
 	})
@@ -207,6 +207,9 @@ type timerAsker struct {
 
 func (t timerAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
 	won, err := t.s.publish(ctx, t.s.timerStream(), m, revision)
+	if t.s.readOnly || !t.s.denied(m.Subject, err) {
+		err = t.s.because(m.Subject, err)
+	}
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		return won, err
 	}

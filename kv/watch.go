@@ -188,7 +188,7 @@ func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
 }
 
 func (w *watcher) state(ctx context.Context) (state jetstream.StreamState, err error) {
-	err = w.store.ask(ctx, "look at bucket "+w.name, func(ctx context.Context) error {
+	err = w.store.ask(ctx, "look at bucket "+w.name, w.api("STREAM.INFO."+w.stream()), func(ctx context.Context) error {
 		stream, err := w.js.Stream(ctx, w.stream())
 		if err == nil {
 			state = stream.CachedInfo().State
@@ -209,7 +209,7 @@ type tail struct {
 // lives as long as the session: nothing of it has to be trusted over a reconnect.
 func (w *watcher) follow(ctx context.Context) (*tail, error) {
 	var c jetstream.Consumer
-	err := w.store.ask(ctx, "watch bucket "+w.name, func(ctx context.Context) (err error) {
+	err := w.store.ask(ctx, "watch bucket "+w.name, w.api("CONSUMER.CREATE."+w.stream()), func(ctx context.Context) (err error) {
 		c, err = w.js.CreateConsumer(ctx, w.stream(), jetstream.ConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: tailThreshold,

@@ -80,9 +80,9 @@ func (w wire) last(ctx context.Context, stream, subject string) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	reply, err := w.conn().RequestWithContext(ctx, w.prefix+"STREAM.MSG.GET."+stream, request)
+	reply, err := w.conn().RequestWithContext(ctx, w.api("STREAM.MSG.GET."+stream), request)
 	if err != nil {
-		return entry{}, w.because(err)
+		return entry{}, w.because(w.api("STREAM.MSG.GET."+stream), err)
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -113,21 +113,8 @@ func (w wire) last(ctx context.Context, stream, subject string) (entry, error) {
 	}
 }
 
-// because adds to an error what the server said of the connection: a request
-// without permission is not answered, it is complained about aside.
-func (w wire) because(err error) error {
-	if last := w.conn().LastError(); errors.Is(last, nats.ErrPermissionViolation) && classify(err) == unanswered {
-		return fmt.Errorf("%w (%w)", err, last)
-	}
-	return err
-}
-
-// denied reports whether a request that met err went unanswered because the
-// server does not permit it: its last complaint names just this subject.
-func (w wire) denied(subject string, err error) bool {
-	last := w.conn().LastError()
-	return classify(err) == unanswered && errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject))
-}
+// api is the subject of an operation of the JetStream API.
+func (w wire) api(operation string) string { return w.prefix + operation }
 
 // publish sends m once, on the condition that revision is the last one of its
 // subject.
@@ -144,11 +131,11 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(revision, 10)}
 	answer, err := w.pipe.ask(ctx, m)
 	if err != nil {
-		return 0, w.because(err)
+		return 0, err
 	}
 	seq, domain, err := pubAck(answer)
 	if err != nil {
-		return 0, w.because(err)
+		return 0, err
 	}
 	return seq, w.misplaced(m, domain)
 }
@@ -210,14 +197,14 @@ func (w wire) get(ctx context.Context, stream string, question map[string]any) (
 		return nil, false, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := w.conn().PublishRequest(w.prefix+"DIRECT.GET."+stream, inbox, request); err != nil {
+	if err := w.conn().PublishRequest(w.api("DIRECT.GET."+stream), inbox, request); err != nil {
 		return nil, false, err
 	}
 	var found []entry
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, false, err
+			return nil, false, w.because(w.api("DIRECT.GET."+stream), err)
 		}
 		idle.Reset(batchIdle)
 		switch status := m.Header.Get("Status"); status {

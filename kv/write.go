@@ -52,7 +52,7 @@ func write(ctx context.Context, a asker, what string, m *nats.Msg, revision uint
 		case kind == refused:
 			return 0, fmt.Errorf("write %s at revision %d: %w", what, revision, err)
 		case errors.Is(err, job.ErrDenied):
-			return 0, fail(job.ErrUnknown, err) // nobody will answer
+			return 0, fmt.Errorf("write %s at revision %d: %w", what, revision, err) // nobody will answer
 		default:
 			unanswered = true
 		}

@@ -33,6 +33,7 @@ type app struct {
 	local string
 
 	server, context, creds string
+	inbox                  string
 	namespace, store       string
 	output                 string
 	logFormat, logLevel    string
@@ -48,6 +49,7 @@ func (a *app) addGlobalFlags(root *cobra.Command) {
 	f.StringVar(&a.server, "server", "", "NATS server `URL` [CRONCE_SERVER]")
 	f.StringVar(&a.context, "context", "", "`name` of a NATS context, as the nats CLI keeps them [CRONCE_CONTEXT]")
 	f.StringVar(&a.creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
+	f.StringVar(&a.inbox, "inbox-prefix", "", "`subject` that those for answers begin with (default: _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
 	f.StringVar(&a.namespace, "namespace", "", "`name` before all names on the broker (default cronce) [CRONCE_NAMESPACE]")
 	f.StringVar(&a.store, "store", "", "embedded server's `dir` (default: in the user's data directory) [CRONCE_STORE]")
 	f.StringVarP(&a.output, "output", "o", outputText, "`format` of what is printed: text, or json (JSON Lines)")
@@ -56,7 +58,7 @@ func (a *app) addGlobalFlags(root *cobra.Command) {
 	complete(root, "output", outputText, outputJSON)
 	complete(root, "log-format", outputText, outputJSON)
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, flag := range []string{"server", "context", "namespace"} {
+	for _, flag := range []string{"server", "context", "namespace", "inbox-prefix"} {
 		complete(root, flag)
 	}
 }
@@ -92,6 +94,10 @@ func (a *app) setUp() error {
 	fill(&a.namespace, "CRONCE_NAMESPACE", kv.DefaultNamespace)
 	fill(&a.store, "CRONCE_STORE", "")
 	if err := job.ValidateName("namespace", a.namespace); err != nil {
+		return usage(err)
+	}
+	fill(&a.inbox, "CRONCE_INBOX_PREFIX", kv.InboxPrefix(a.namespace))
+	if err := kv.CheckInbox(a.inbox); err != nil {
 		return usage(err)
 	}
 	if err := oneOf("--output", a.output, outputText, outputJSON); err != nil {

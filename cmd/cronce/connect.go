@@ -19,7 +19,7 @@ import (
 func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*nats.Conn, func(), error) {
 	target, err := connect.Resolve(connect.Config{
 		Server: a.server, Context: a.context, Creds: a.creds, Local: a.local,
-		Name: as, Getenv: a.getenv, Logger: a.log,
+		Inbox: a.inbox, Name: as, Getenv: a.getenv, Logger: a.log,
 	})
 	if err != nil {
 		return nil, nil, usage(err)

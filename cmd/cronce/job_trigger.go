@@ -105,7 +105,7 @@ func (r reader) trigger(ctx context.Context, o control.Order) error {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return try(err, "the same without --at, when it is due")
-	case errors.Is(err, job.ErrUnknown) && o.Key == "":
+	case errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) && o.Key == "":
 		return try(err, "cronce slot ls --job "+o.Job+": it may have been triggered")
 	case err != nil:
 		return r.ofJob(ctx, o.Job, err)

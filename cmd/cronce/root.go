@@ -75,6 +75,7 @@ func newRootCommand(a *app) *cobra.Command {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages |", ".FlagUsagesWrapped 100 |"))
 	a.addGlobalFlags(root)
 	root.AddCommand(
+		newAuthCommand(a),
 		newCheckCommand(a),
 		newJobCommand(a),
 		newNextCommand(a),

@@ -15,6 +15,7 @@ import (
 func newSetupCommand(a *app) *cobra.Command {
 	var lease, horizon, retention, duplicates duration
 	var replicas int
+	var queues []string
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Create or change what is stored on the broker",
@@ -29,6 +30,7 @@ With -o json it prints a line for each change:
 
   {"change":"created stream cronce_slots (replicas 3)"}`,
 		Example: `  cronce setup --server nats://nats.internal:4222 --replicas 3
+  cronce setup --queue default --queue reports
   cronce setup --lease 5s`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,8 +41,13 @@ With -o json it prints a line for each change:
 			if err := want.Validate(); err != nil {
 				return usage(err)
 			}
+			for _, q := range queues {
+				if err := job.ValidateName("queue", q); err != nil {
+					return usage(err)
+				}
+			}
 			return a.withJetStream(cmd.Context(), "setup", setupPatience, func(ctx context.Context, js jetstream.JetStream, _ func()) error {
-				return a.setup(ctx, js, want)
+				return a.setup(ctx, js, want, queues)
 			})
 		},
 	}
@@ -49,12 +56,13 @@ With -o json it prints a line for each change:
 	f.Var(&horizon, "horizon", "how old a slot may be and still run (first: 24h)")
 	f.Var(&retention, "retention", "how long an outcome is remembered; an hour more than the horizon at least (first: 7d)")
 	f.Var(&duplicates, "duplicates", "the slot stream's duplicate window, at least 2m (first: 2m)")
+	f.StringSliceVar(&queues, "queue", nil, "also create this `queue`, for workers whose login may not (see cronce auth); repeatable")
 	f.IntVar(&replicas, "replicas", 0, "copies of everything, 1 to 5 (first: 3 on a cluster of three servers or more, else 1)")
 	return cmd
 }
 
-func (a *app) setup(ctx context.Context, js jetstream.JetStream, want job.Settings) error {
-	changes, err := kv.Setup(ctx, js, kv.Options{Namespace: a.namespace, Want: want, Logger: a.log})
+func (a *app) setup(ctx context.Context, js jetstream.JetStream, want job.Settings, queues []string) error {
+	changes, err := kv.Setup(ctx, js, kv.Options{Namespace: a.namespace, Want: want, Queues: queues, Logger: a.log})
 	// What was done before a failure is done: it is printed too.
 	for _, change := range changes {
 		if err := a.printChange(change); err != nil {

@@ -30,6 +30,8 @@ func (r reader) ofSlot(ctx context.Context, s job.Slot, err error) error {
 		return try(err, "cronce slot explain "+quoted(s.ID()))
 	case errors.Is(err, job.ErrNotFound):
 		return r.noSuchJob(ctx, s.Job)
+	case errors.Is(err, job.ErrDenied):
+		return denied(err)
 	case errors.Is(err, job.ErrUnknown):
 		return try(err, "the same again, which settles it")
 	}

@@ -59,7 +59,12 @@ func (a *app) withJetStream(ctx context.Context, as string, patience time.Durati
 		cancel(fmt.Errorf("the NATS server has not answered for %v", patience))
 	})
 	defer timer.Stop()
-	return f(ctx, js, func() { timer.Reset(patience) })
+	err = f(ctx, js, func() { timer.Reset(patience) })
+	var hinted *hintError
+	if errors.Is(err, job.ErrDenied) && !errors.As(err, &hinted) {
+		return denied(err)
+	}
+	return err
 }
 
 // unreadable reports whether err is about one stored value only, which the

@@ -111,7 +111,7 @@ func (v *verifier) publish(ctx context.Context, queue string, m job.Message, pay
 		if err == nil {
 			already, err = wait(ctx)
 		}
-		if !errors.Is(err, job.ErrUnknown) {
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) {
 			return already, err
 		}
 		select {

@@ -25,6 +25,7 @@ func (t Target) options() []nats.Option {
 		nats.ReconnectHandler(w.reconnected),
 		nats.ReconnectErrHandler(w.stillAway),
 		nats.ErrorHandler(w.asyncError),
+		t.inbox,
 	}
 	if t.cfg.Dialer != nil {
 		options = append(options, nats.SetCustomDialer(t.cfg.Dialer))
@@ -33,6 +34,14 @@ func (t Target) options() []nats.Option {
 		options = append(options, nats.UserCredentials(t.cfg.Creds))
 	}
 	return options
+}
+
+// inbox sets the prefix of the subjects for answers, unless a context did.
+func (t Target) inbox(o *nats.Options) error {
+	if t.cfg.Inbox == "" || o.InboxPrefix != "" {
+		return nil
+	}
+	return nats.CustomInboxPrefix(t.cfg.Inbox)(o)
 }
 
 // delay is the pause before the nth round of reconnecting. On loopback somebody

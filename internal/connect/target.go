@@ -23,6 +23,10 @@ type Config struct {
 	// Creds is a credentials file. It wins over that of a context.
 	Creds string
 
+	// Inbox is the prefix of the subjects for answers; one of a context wins over
+	// it. Empty: _INBOX.
+	Inbox string
+
 	// Local is host:port of the loopback default. Required.
 	Local string
 

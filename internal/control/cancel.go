@@ -77,7 +77,7 @@ func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, wait
 	switch {
 	case err == nil:
 		asked.Ending = answer.Ending
-	case errors.Is(err, job.ErrUnknown) && ctx.Err() == nil:
+	case errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) && ctx.Err() == nil:
 		asked.Silent = true
 		if dead, asked.Wait, err = c.cfg.Peers.Dead(ctx, r.Node, c.cfg.Who); err != nil || dead {
 			return dead, err

@@ -150,7 +150,7 @@ func (c *Control) offer(ctx context.Context, r job.Record, revision uint64, e jo
 		if err == nil {
 			_, err = wait(ctx)
 		}
-		if !errors.Is(err, job.ErrUnknown) {
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) {
 			c.cfg.Alive()
 			return err
 		}

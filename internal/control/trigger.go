@@ -234,7 +234,7 @@ func (c *Control) publish(ctx context.Context, queue string, m job.Message, payl
 		if err == nil {
 			folded, err = wait(ctx)
 		}
-		if !errors.Is(err, job.ErrUnknown) || pause(ctx, publishAgain) != nil {
+		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || pause(ctx, publishAgain) != nil {
 			return folded, err
 		}
 	}

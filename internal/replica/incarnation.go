@@ -38,15 +38,18 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	})
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
 	r.beats.follow(n.Name())
-	deaf, err := r.cfg.Store.ServeCancel(n.Name(), r.table.Cancel)
-	if err != nil {
-		return err
+	if len(r.cfg.Queues) > 0 { // else there is nothing to end, and no right to be asked
+		deaf, err := r.cfg.Store.ServeCancel(n.Name(), r.table.Cancel)
+		if err != nil {
+			return err
+		}
+		defer deaf()
 	}
-	defer deaf()
 	beating, stop := context.WithCancel(life)
 	var ended sync.WaitGroup
 	ended.Go(func() { _ = n.Run(beating) }) // n.Context says why
 	ended.Go(func() { stamps.run(beating) })
+	var err error
 	if r.begun(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
 		err = r.roles(ctx, life, n)

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/kv"
+)
+
+type authFlags struct {
+	queues, jobs []string
+	domain       string
+	user         string
+	format       string
+}
+
+const (
+	formatServer = "server"
+	formatNsc    = "nsc"
+)
+
+const authLong = `Print the NATS permissions of a role, which are all that it needs and nothing else.
+No server is asked, and nothing is changed. Several roles are one login that has
+all of them. Roles:
+
+  producer  publishes due slots, sets triggers, sweeps for what was lost
+            (cronce run --no-work)
+  worker    takes slots, runs them, records the outcome (cronce run --no-produce);
+            --queue and --job narrow it
+  operator  changes jobs and slots, and triggers (job apply, slot cancel and so on)
+  viewer    lists, shows and watches; can change nothing
+  setup     creates streams, buckets and queues, and changes their settings
+
+Setup comes first: neither nodes nor operators need to create anything after
+
+  cronce setup --queue default
+
+Nodes that may not write the registry compare their file with it and report what
+differs; an operator brings the jobs in with "cronce job apply -f".
+
+The format server is one entry of "users" in a server's configuration, with the
+password from the environment of the server; nsc is a command line for nsc.
+
+Every login hears answers below the inbox prefix, by default _INBOX.NAMESPACE, which
+"cronce" uses by itself. Other clients have to be told: nats --inbox-prefix, in Go
+nats.CustomInboxPrefix. Logins with one prefix can hear each other's answers; with
+--inbox-prefix a login has one of its own.
+
+What these permissions are worth, and what they cannot do, stands in
+docs/threat-model.md.
+
+With -o json, a line for each thing that is granted:
+
+  {"what":"publish slots","publish":["cronce.slot.*.*"]}`
+
+func newAuthCommand(a *app) *cobra.Command {
+	var f authFlags
+	cmd := &cobra.Command{
+		Use:   "auth ROLE...",
+		Short: "Print the NATS permissions that a role needs",
+		Long:  authLong,
+		Example: `  cronce auth viewer
+  cronce auth worker --queue reports --inbox-prefix _INBOX.reports
+  cronce auth producer worker --namespace billing --format nsc | sh`,
+		Args:      arguments(cobra.MinimumNArgs(1)),
+		ValidArgs: roleNames(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.auth(f, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes slots of this `queue` only; repeatable")
+	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records slots of this `job` only; repeatable")
+	flags.StringVar(&f.domain, "js-domain", "", "JetStream `domain` that the login's clients have to name")
+	flags.StringVar(&f.user, "user", "", "`name` of the login (default: the namespace and the roles)")
+	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
+	complete(cmd, "format", formatServer, formatNsc)
+	return cmd
+}
+
+func roleNames() []string {
+	var names []string
+	for _, r := range kv.Roles() {
+		names = append(names, string(r))
+	}
+	return names
+}
+
+func (a *app) auth(f authFlags, args []string) error {
+	if err := oneOf("--format", f.format, formatServer, formatNsc); err != nil {
+		return err
+	}
+	access := kv.Access{Namespace: a.namespace, Queues: f.queues, Jobs: f.jobs, Domain: f.domain, Inbox: a.inbox}
+	for _, arg := range args {
+		access.Roles = append(access.Roles, kv.Role(arg))
+	}
+	grants, err := access.Grants()
+	if err != nil {
+		return try(usage(err), "cronce auth --help")
+	}
+	if f.user == "" {
+		f.user = a.namespace + "-" + strings.Join(args, "-")
+	}
+	if strings.ContainsFunc(f.user, func(r rune) bool { return hidden(r) || strings.ContainsRune("\"'\\\n\t", r) }) {
+		return usage(fmt.Errorf("invalid --user %q: it has quotes, backslashes or control characters", f.user))
+	}
+	switch {
+	case a.output == outputJSON:
+		return a.printGrants(grants)
+	case f.format == formatNsc:
+		_, err = fmt.Fprint(a.stdout, nscCommand(f.user, grants))
+	default:
+		_, err = fmt.Fprint(a.stdout, serverUser(f.user, grants))
+	}
+	return err
+}
+
+func (a *app) printGrants(grants []kv.Grant) error {
+	for _, g := range grants {
+		line := struct {
+			What      string   `json:"what"`
+			Publish   []string `json:"publish,omitempty"`
+			Subscribe []string `json:"subscribe,omitempty"`
+			Answers   bool     `json:"answers,omitempty"`
+		}{g.What, g.Publish, g.Subscribe, g.Answers}
+		if err := a.printJSON(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// How often, and for how long, a login may answer a request.
+const (
+	answersMax = 1
+	answersTTL = "1m"
+)
+
+// serverUser is an entry of "users" in the configuration of a server.
+func serverUser(user string, grants []kv.Grant) string {
+	var b strings.Builder
+	list := func(verb string, subjects func(kv.Grant) []string) {
+		fmt.Fprintf(&b, "    %s: {\n      allow: [\n", verb)
+		seen := map[string]bool{}
+		for _, g := range grants {
+			fresh := slices.DeleteFunc(slices.Clone(subjects(g)), func(s string) bool { defer func() { seen[s] = true }(); return seen[s] })
+			if len(fresh) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "        # %s\n", g.What)
+			for _, s := range fresh {
+				fmt.Fprintf(&b, "        %q\n", s)
+			}
+		}
+		b.WriteString("      ]\n    }\n")
+	}
+	fmt.Fprintf(&b, "{\n  user: \"%s\"\n  password: $%s\n  permissions: {\n", user, passwordVariable(user))
+	list("publish", func(g kv.Grant) []string { return g.Publish })
+	list("subscribe", func(g kv.Grant) []string { return g.Subscribe })
+	if slices.ContainsFunc(grants, func(g kv.Grant) bool { return g.Answers }) {
+		fmt.Fprintf(&b, "    # answer what it is asked\n    allow_responses: { max: %d, expires: %q }\n", answersMax, answersTTL)
+	}
+	b.WriteString("  }\n}\n")
+	return b.String()
+}
+
+// passwordVariable is the variable of the server's environment that holds the
+// user's password.
+func passwordVariable(user string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, user) + "_PASSWORD"
+}
+
+// nscCommand makes the user with nsc.
+func nscCommand(user string, grants []kv.Grant) string {
+	var publish, subscribe []string
+	answers := false
+	for _, g := range grants {
+		publish, subscribe = append(publish, g.Publish...), append(subscribe, g.Subscribe...)
+		answers = answers || g.Answers
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "nsc add user --name '%s'", user)
+	for _, list := range []struct {
+		flag     string
+		subjects []string
+	}{{"--allow-pub", publish}, {"--allow-sub", subscribe}} {
+		slices.Sort(list.subjects)
+		for _, s := range slices.Compact(list.subjects) {
+			fmt.Fprintf(&b, " \\\n  %s '%s'", list.flag, s)
+		}
+	}
+	if answers {
+		fmt.Fprintf(&b, " \\\n  --allow-pub-response=%d --response-ttl %s", answersMax, answersTTL)
+	}
+	b.WriteString("\n")
+	return b.String()
+}

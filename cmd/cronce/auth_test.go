@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"auth_viewer.txt":     {"auth", "viewer"},
+		"auth_worker_nsc.txt": {"auth", "worker", "--queue", "reports", "--job", "report", "--format", "nsc", "--inbox-prefix", "_INBOX.reports"},
+		"auth_setup.json":     {"auth", "setup", "--namespace", "billing", "-o", "json"},
+		"auth_domain.txt":     {"auth", "operator", "--js-domain", "hub", "--user", "ops@hub"},
+	} {
+		r := cli{}.run(t, args...)
+		if r.code != exitDone || r.stderr != "" {
+			t.Fatalf("%v: %+v", args, r)
+		}
+		golden(t, name, r.stdout)
+	}
+}
+
+// The three forms say the same.
+func TestAuthFormsAgree(t *testing.T) {
+	t.Parallel()
+	quoted := regexp.MustCompile(`(?m)^ +"(.*)"$|--allow-(?:pub|sub) '(.*?)'`)
+	for _, role := range roleNames() {
+		want := map[string]bool{}
+		for line := range strings.Lines(cli{}.run(t, "auth", role, "-o", "json").stdout) {
+			var g struct{ Publish, Subscribe []string }
+			if err := json.Unmarshal([]byte(line), &g); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range slices.Concat(g.Publish, g.Subscribe) {
+				want[s] = true
+			}
+		}
+		for _, format := range []string{formatServer, formatNsc} {
+			got := map[string]bool{}
+			for _, m := range quoted.FindAllStringSubmatch(cli{}.run(t, "auth", role, "--format", format).stdout, -1) {
+				got[m[1]+m[2]] = true
+			}
+			if len(got) != len(want) || len(got) == 0 {
+				t.Errorf("%s as %s: %d subjects, want %d", role, format, len(got), len(want))
+			}
+			for s := range got {
+				if !want[s] {
+					t.Errorf("%s as %s: %s is not granted", role, format, s)
+				}
+			}
+		}
+	}
+}
+
+func TestAuthRefusesWhatItCannotPrint(t *testing.T) {
+	t.Parallel()
+	for says, args := range map[string][]string{
+		`role "root": want one of producer, worker`: {"auth", "root"},
+		"requires at least 1 arg":                   {"auth"},
+		`format "yaml"`:                             {"auth", "viewer", "--format", "yaml"},
+		`queue name "a.>"`:                          {"auth", "worker", "--queue", "a.>"},
+		`job name "*"`:                              {"auth", "worker", "--job", "*"},
+		"only a worker's":                           {"auth", "viewer", "--job", "report"},
+		`domain name "a.b"`:                         {"auth", "viewer", "--js-domain", "a.b"},
+		`inbox prefix name ">"`:                     {"auth", "viewer", "--inbox-prefix", "_INBOX.>"},
+		`namespace name "a b"`:                      {"auth", "viewer", "--namespace", "a b"},
+		"--user":                                    {"auth", "viewer", "--user", "x' ; rm -rf '"},
+	} {
+		r := cli{}.run(t, args...)
+		if r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, says) {
+			t.Errorf("%v: %+v, want an error on %s", args, r, says)
+		}
+	}
+}

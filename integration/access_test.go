@@ -1,0 +1,397 @@
+//go:build unix
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+)
+
+// guarded is a site whose server has a login for each role, with the permissions
+// that "cronce auth" prints, and one that may do everything, "admin".
+type guarded struct{ *site }
+
+func newGuardedSite(t *testing.T) guarded {
+	t.Helper()
+	s := newSite(t)
+	users := "{user: admin, password: secret}\n"
+	for _, role := range []string{"producer", "worker", "operator", "viewer", "setup"} {
+		users += s.auth(role)
+	}
+	users += s.auth("worker", "--user", "narrow", "--queue", "reports", "--job", "report", "--inbox-prefix", "_INBOX.narrow")
+	config := s.write("nats.conf", "authorization {\nusers: [\n"+users+"]\n}\n")
+	o, err := server.ProcessConfigFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := natstest.Run(t, func(into *server.Options) {
+		o.ServerName, o.Host, o.Port, o.JetStream, o.StoreDir = into.ServerName, into.Host, into.Port, true, into.StoreDir
+		*into = *o
+	})
+	s.url = running.ClientURL()
+	g := guarded{s}
+	s.nc = natstest.Connect(t, g.login("admin"))
+	s.js = natstest.JetStream(t, s.nc)
+	return g
+}
+
+// auth is what "cronce auth" prints, with a password.
+func (s *site) auth(args ...string) string {
+	s.t.Helper()
+	p := s.start("auth", append([]string{"auth"}, args...)...)
+	if code := p.exit(30 * time.Second); code != 0 {
+		s.t.Fatalf("cronce auth %v: %d: %s", args, code, p.stderr())
+	}
+	before, after, found := strings.Cut(p.stdout(), "password: $")
+	if !found {
+		s.t.Fatalf("cronce auth %v asks for no password:\n%s", args, p.stdout())
+	}
+	_, after, _ = strings.Cut(after, "\n")
+	return before + "password: secret\n" + after
+}
+
+func (g guarded) login(user string) string {
+	if !slices.Contains([]string{"admin", "narrow"}, user) {
+		user = "cronce-" + user
+	}
+	return strings.Replace(g.url, "://", "://"+user+":secret@", 1)
+}
+
+// as is the site as it looks with a login.
+func (g guarded) as(user string) *site {
+	s := *g.site
+	s.url = g.login(user)
+	return &s
+}
+
+// does runs a command to its end with a login, and returns what it prints.
+func (g guarded) does(user string, args ...string) string {
+	g.t.Helper()
+	p := g.as(user).start(user+": "+strings.Join(args, " "), args...)
+	if code := p.exit(30 * time.Second); code != 0 {
+		g.t.Fatalf("%s: exit status %d: %s", p.name, code, p.stderr())
+	}
+	g.unhindered(p)
+	return p.stdout()
+}
+
+// unhindered fails when the server did not permit something that was tried.
+func (g guarded) unhindered(p *process) {
+	g.t.Helper()
+	if strings.Contains(strings.ToLower(p.stderr()), "permission") {
+		g.t.Errorf("%s was not permitted something:\n%s", p.name, p.stderr())
+	}
+}
+
+// A fleet whose nodes produce or work, each with its own login, and people with
+// theirs, goes through all that happens on a day.
+func TestEachRoleMayDoItsWork(t *testing.T) {
+	t.Parallel()
+	g := newGuardedSite(t)
+	g.does("setup", "setup", "--lease", "3s", "--queue", "default")
+	if out := g.does("setup", "setup", "--retention", "8d"); !strings.Contains(out, "changed") {
+		t.Errorf("setup changed nothing: %s", out)
+	}
+	script := `case $CRONCE_JOB in
+flaky) [ $CRONCE_ATTEMPT -gt 1 ] ;;
+stuck) echo $$ > stuck.$CRONCE_ATTEMPT; echo $CRONCE_NODE > owner.$CRONCE_ATTEMPT; exec sleep 600 ;;
+broken) exit 65 ;;
+*) echo $CRONCE_SLOT_ID >> touched ;;
+esac`
+	file := g.jobs(script,
+		`name: tick, schedule: "* * * * * *", overlap: queue`,
+		`name: parts, schedule: "*/2 * * * * *", shards: 2`,
+		`name: flaky, schedule: "0 0 1 1 *", retry: {attempts: 3, backoff: 100ms}`,
+		`name: broken, schedule: "0 0 1 1 *"`,
+		`name: stuck, schedule: "0 0 1 1 *", retry: {attempts: 5, backoff: 100ms}`)
+	g.does("operator", "job", "apply", "-f", file)
+
+	producers := []*process{g.as("producer").start("p1", "run", "--no-work", "--node", "p1"), g.as("producer").start("p2", "run", "--no-work", "--node", "p2")}
+	workers := map[string]*process{}
+	for _, name := range []string{"w1", "w2"} {
+		workers[name] = g.as("worker").worker(name, file, "--no-produce")
+	}
+	view := g.as("viewer")
+	state := func(id string) string {
+		for _, row := range view.slots() {
+			if row.ID == id {
+				return row.State
+			}
+		}
+		return ""
+	}
+	is := func(id, want string) {
+		t.Helper()
+		eventually(t, 40*time.Second, id+" to be "+want, func() bool { return state(id) == want })
+	}
+	eventually(t, 40*time.Second, "ticks to succeed", func() bool { return len(g.touched()) >= 6 })
+
+	// Triggers: at once, retried, in the future; and what fails is opened again.
+	g.does("operator", "job", "trigger", "flaky", "--key", "a")
+	g.does("producer", "job", "trigger", "broken", "--key", "b")
+	g.does("operator", "job", "trigger", "tick", "--key", "later", "--at", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))
+	g.does("operator", "job", "trigger", "tick", "--key", "never", "--at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	is("flaky:@a", "succeeded")
+	is("broken:@b", "failed")
+	is("tick:@later", "succeeded")
+	g.does("operator", "slot", "cancel", "tick:@never")
+	g.does("operator", "slot", "retry", "broken:@b")
+
+	// Takeover from a killed worker, and the end of what runs.
+	g.does("operator", "job", "trigger", "stuck", "--key", "s")
+	eventually(t, 20*time.Second, "stuck to run", func() bool { return len(g.lines("owner.1")) == 1 })
+	owner := g.lines("owner.1")[0][:2]
+	workers[owner].kill()
+	eventually(t, 40*time.Second, "stuck to be taken over", func() bool { return len(g.lines("owner.2")) == 1 })
+	g.does("operator", "slot", "cancel", "stuck:@s")
+	is("stuck:@s", "cancelled")
+
+	// The registry, and the past.
+	g.does("operator", "job", "pause", "tick")
+	g.does("operator", "job", "resume", "tick")
+	g.does("operator", "job", "backfill", "parts", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), "--to", time.Now().Add(-time.Hour+6*time.Second).UTC().Format(time.RFC3339))
+	g.does("operator", "job", "release", "tick")
+	g.does("operator", "job", "rm", "tick")
+
+	for _, args := range [][]string{
+		{"job", "ls"}, {"job", "show", "parts"}, {"job", "next", "parts"}, {"slot", "ls"}, {"slot", "show", "stuck:@s"},
+		{"slot", "explain", "stuck:@s"}, {"slot", "explain", "broken:@b"}, {"node", "ls"},
+	} {
+		if out := g.does("viewer", args...); out == "" {
+			t.Errorf("cronce %v shows a viewer nothing", args)
+		}
+	}
+	watch := view.start("watch", "watch")
+	watch.says("watching")
+	eventually(t, 20*time.Second, "a viewer to see an event", func() bool { return watch.stdout() != "" })
+	verified := view.start("verify", "verify", "--from", time.Now().Add(-10*time.Second).UTC().Format(time.RFC3339), "--to", time.Now().UTC().Format(time.RFC3339))
+	if code := verified.exit(30 * time.Second); code != 0 && code != 3 {
+		t.Errorf("verify: %d: %s", code, verified.stderr())
+	}
+
+	survivor := workers[map[string]string{"w1": "w2", "w2": "w1"}[owner]]
+	for _, p := range append(producers, survivor, watch, verified) {
+		if p != verified {
+			p.signal(syscall.SIGTERM)
+			if code := p.exit(20 * time.Second); code != 0 {
+				t.Errorf("%s ends with %d", p.name, code)
+			}
+		}
+		g.unhindered(p)
+	}
+	g.unhindered(workers[owner])
+}
+
+// who are the logins that may do something: the first letters of roles, and N for
+// the worker of one queue and one job.
+var logins = map[byte]string{'P': "producer", 'W': "worker", 'O': "operator", 'V': "viewer", 'S': "setup", 'N': "narrow"}
+
+// Each login against every kind of subject there is, in the namespace and beside
+// it: what is not its work is refused by the server.
+func TestNoRoleMayDoAnythingElse(t *testing.T) {
+	t.Parallel()
+	g := newGuardedSite(t)
+	publish := map[string]string{
+		// The stored truth.
+		"$KV.cronce_jobs.report":                                       "O",
+		"$KV.cronce_state.settings":                                    "S",
+		"$KV.cronce_state.watermark":                                   "P",
+		"$KV.cronce_state.lock.report":                                 "WN",
+		"$KV.cronce_state.lock.other":                                  "W",
+		"$KV.cronce_state.anything":                                    "",
+		"$KV.cronce_nodes.web1-1-2-abc":                                "PWON",
+		"$KV.cronce_ledger.report.20261121T070000Z":                    "WON",
+		"$KV.cronce_ledger.report.t.TOKEN":                             "WON",
+		"$KV.cronce_ledger.other.20261121T070000Z":                     "WO",
+		"$KV.cronce_ledger.report.20261121T070000Z.1of2":               "WON",
+		"$KV.cronce_elsewhere.report":                                  "",
+		"$KV.billing_jobs.report":                                      "",
+		"$KV.billing_ledger.report.20261121T070000Z":                   "",
+		"$KV.billing_nodes.web1-1-2-abc":                               "",
+		"cronce.slot.default.report":                                   "PO",
+		"cronce.timer.set.report.TOKEN":                                "PO",
+		"cronce.timer.due.default.report":                              "",
+		"billing.slot.default.report":                                  "",
+		"cronce.event.failed.report":                                   "PWON",
+		"cronce.event.failed.other":                                    "PWO",
+		"cronce.event.fenced._":                                        "PWON",
+		"billing.event.failed.report":                                  "",
+		"cronce.producers":                                             "P",
+		"cronce.lock.report":                                           "WN",
+		"cronce.lock.other":                                            "W",
+		"cronce.node.web1-1-2-abc.cancel":                              "WON",
+		"billing.node.web1-1-2-abc.cancel":                             "",
+		"$JS.ACK.cronce_slots.reports.1.1.1.1.0":                       "WN",
+		"$JS.ACK.cronce_slots.default.1.1.1.1.0":                       "W",
+		"$JS.ACK.cronce_timers.reports.1.1.1.1.0":                      "WN",
+		"$JS.ACK.hub.hash.cronce_slots.default.1.1.1.1.0":              "W",
+		"$JS.ACK.billing_slots.default.1.1.1.1.0":                      "",
+		"$JS.ACK.KV_cronce_jobs.x.1.1.1.1.0":                           "",
+		"_INBOX.cronce.abc":                                            "",
+		"_INBOX.narrow.abc":                                            "",
+		"orders.paid":                                                  "",
+		"$JS.API.INFO":                                                 "PWOVSN",
+		"$JS.API.STREAM.INFO.cronce_slots":                             "PWOVSN",
+		"$JS.API.STREAM.INFO.billing_slots":                            "",
+		"$JS.API.STREAM.NAMES":                                         "",
+		"$JS.API.STREAM.LIST":                                          "",
+		"$JS.API.STREAM.MSG.GET.KV_cronce_state":                       "PWOVSN",
+		"$JS.API.STREAM.MSG.GET.KV_cronce_jobs":                        "PWOVN",
+		"$JS.API.STREAM.MSG.GET.KV_cronce_ledger":                      "PWOVN",
+		"$JS.API.STREAM.MSG.GET.cronce_slots":                          "",
+		"$JS.API.DIRECT.GET.KV_cronce_jobs":                            "PWOVN",
+		"$JS.API.DIRECT.GET.KV_cronce_ledger":                          "OV",
+		"$JS.API.DIRECT.GET.KV_billing_ledger":                         "",
+		"$JS.API.DIRECT.GET.cronce_slots":                              "POV",
+		"$JS.API.DIRECT.GET.cronce_events":                             "OV",
+		"$JS.API.CONSUMER.MSG.NEXT.cronce_slots.reports":               "WN",
+		"$JS.API.CONSUMER.MSG.NEXT.cronce_slots.default":               "W",
+		"$JS.API.CONSUMER.MSG.NEXT.cronce_timers.default":              "W",
+		"$JS.API.CONSUMER.MSG.NEXT.billing_slots.default":              "",
+		"$JS.API.CONSUMER.MSG.NEXT.KV_cronce_ledger.x":                 "P",
+		"$JS.API.CONSUMER.CREATE.KV_cronce_jobs.x":                     "PWN",
+		"$JS.API.CONSUMER.CREATE.KV_cronce_ledger.x":                   "P",
+		"$JS.API.CONSUMER.CREATE.KV_cronce_state.x":                    "",
+		"$JS.API.CONSUMER.CREATE.cronce_slots.reports":                 "",
+		"$JS.API.CONSUMER.CREATE.cronce_slots.x.cronce.slot.default.>": "S",
+		"$JS.API.CONSUMER.CREATE.cronce_events.x":                      "",
+		"$JS.API.CONSUMER.DURABLE.CREATE.cronce_slots.x":               "",
+		"$JS.API.CONSUMER.CREATE.ORDERS.x":                             "",
+		"$JS.API.CONSUMER.DELETE.cronce_slots.default":                 "",
+		"$JS.API.CONSUMER.DELETE.KV_cronce_nodes.x":                    "PWN",
+		"$JS.API.CONSUMER.PAUSE.cronce_slots.default":                  "",
+		"$JS.API.CONSUMER.RESET.cronce_slots.default":                  "",
+		"$JS.API.CONSUMER.LIST.cronce_slots":                           "S",
+		"$JS.API.CONSUMER.LIST.KV_cronce_jobs":                         "",
+		"$JS.API.STREAM.CREATE.cronce_slots":                           "S",
+		"$JS.API.STREAM.UPDATE.KV_cronce_ledger":                       "S",
+		"$JS.API.STREAM.CREATE.cronce_more":                            "",
+		"$JS.API.STREAM.CREATE.billing_slots":                          "",
+		"$JS.API.STREAM.UPDATE.ORDERS":                                 "",
+		"$JS.API.STREAM.DELETE.cronce_slots":                           "",
+		"$JS.API.STREAM.PURGE.cronce_slots":                            "",
+		"$JS.API.STREAM.PURGE.KV_cronce_ledger":                        "",
+		"$JS.API.STREAM.PURGE.cronce_timers":                           "O",
+		"$JS.API.STREAM.PURGE.cronce_events":                           "",
+		"$JS.API.STREAM.MSG.DELETE.cronce_slots":                       "",
+		"$JS.API.STREAM.MSG.DELETE.KV_cronce_jobs":                     "",
+		"$JS.API.STREAM.SNAPSHOT.KV_cronce_jobs":                       "",
+		"$JS.API.STREAM.RESTORE.KV_cronce_jobs":                        "",
+		"$JS.API.STREAM.LEADER.STEPDOWN.cronce_slots":                  "",
+		"$JS.API.STREAM.PEER.REMOVE.cronce_slots":                      "",
+		"$JS.API.META.LEADER.STEPDOWN":                                 "",
+		"$JS.API.ACCOUNT.PURGE.x":                                      "",
+		"$SYS.REQ.SERVER.PING":                                         "",
+	}
+	subscribe := map[string]string{
+		"_INBOX.cronce.>":      "PWOVS",
+		"_INBOX.narrow.>":      "N",
+		"_INBOX.>":             "",
+		"_INBOX.billing.>":     "",
+		"cronce.event.*.*":     "OV",
+		"cronce.event.>":       "",
+		"billing.event.*.*":    "",
+		"cronce.producers":     "P",
+		"cronce.lock.*":        "W",
+		"cronce.lock.report":   "WN",
+		"cronce.node.*.cancel": "WN",
+		"cronce.slot.>":        "",
+		"cronce.>":             "",
+		"$KV.>":                "",
+		"$KV.cronce_jobs.>":    "",
+		"$JS.EVENT.ADVISORY.>": "",
+		"$JS.ACK.>":            "",
+		">":                    "",
+	}
+	for letter, user := range logins {
+		t.Run(user, func(t *testing.T) {
+			violations := make(chan string, 1000)
+			nc := natstest.Connect(t, g.login(user), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+				violations <- err.Error()
+			}))
+			refused := func(do func() error, verb, subject string) bool {
+				t.Helper()
+				if err := errors.Join(do(), nc.Flush()); err != nil {
+					t.Fatal(err)
+				}
+				// The server complains before it answers the flush.
+				last := nc.LastError()
+				if last == nil || !strings.Contains(last.Error(), fmt.Sprintf("%s to %q", verb, subject)) {
+					return false
+				}
+				<-violations
+				return true
+			}
+			for subject, may := range publish {
+				got := !refused(func() error { return nc.Publish(subject, nil) }, "Publish", subject)
+				if want := strings.IndexByte(may, letter) >= 0; got != want {
+					t.Errorf("publish to %s: permitted: %v, want %v", subject, got, want)
+				}
+			}
+			for subject, may := range subscribe {
+				got := !refused(func() error { _, err := nc.SubscribeSync(subject); return err }, "Subscription", subject)
+				if want := strings.IndexByte(may, letter) >= 0; got != want {
+					t.Errorf("subscribe to %s: permitted: %v, want %v", subject, got, want)
+				}
+			}
+		})
+	}
+}
+
+// What a login may not do is said at once and by name, and not after a wait.
+func TestOrdersBeyondARoleSaySo(t *testing.T) {
+	t.Parallel()
+	g := newGuardedSite(t)
+	file := g.jobs("true", `name: report, schedule: "0 0 1 1 *"`)
+	refused := func(user, names string, args ...string) {
+		t.Helper()
+		began := time.Now()
+		p := g.as(user).start(user+": "+strings.Join(args, " "), args...)
+		if code := p.exit(20 * time.Second); code != 1 || !strings.Contains(p.stderr(), "not permitted") || !strings.Contains(p.stderr(), names) {
+			t.Errorf("%s: exit status %d, want 1 and a word on %s: %s", p.name, code, names, p.stderr())
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s says so after %v", p.name, took)
+		}
+		if strings.Contains(p.stderr(), "secret") {
+			t.Errorf("%s tells a password: %s", p.name, p.stderr())
+		}
+	}
+	// Before anything is there, only setup may create it.
+	refused("worker", "STREAM.CREATE", "run", "-f", file, "--no-produce")
+	refused("producer", "STREAM.CREATE", "run", "--no-work")
+	g.does("setup", "setup", "--queue", "default")
+	refused("viewer", "$KV.cronce_jobs.report", "job", "apply", "-f", file)
+	g.does("operator", "job", "apply", "-f", file)
+	g.does("operator", "job", "trigger", "report", "--key", "k")
+
+	refused("viewer", "cronce.slot.default.report", "job", "trigger", "report")
+	refused("viewer", "cronce.timer.set.report", "job", "trigger", "report", "--at", "2099-01-01T00:00:00Z")
+	refused("viewer", "$KV.cronce_jobs.report", "job", "pause", "report")
+	refused("viewer", "$KV.cronce_jobs.report", "job", "rm", "report")
+	refused("viewer", "$KV.cronce_ledger.report", "slot", "cancel", "report:@k")
+	refused("viewer", "STREAM.UPDATE", "setup", "--retention", "9d")
+	refused("worker", "$KV.cronce_jobs.report", "job", "pause", "report")
+	refused("producer", "$KV.cronce_jobs.report", "job", "pause", "report")
+	refused("producer", "$KV.cronce_ledger.report", "slot", "cancel", "report:@k")
+	refused("operator", "STREAM.UPDATE", "setup", "--retention", "9d")
+
+	// A worker compares its file, says what it may not change, and works on.
+	w := g.as("worker").worker("w", g.jobs("true", `name: report, schedule: "0 0 1 1 *"`, `name: extra, schedule: "0 0 1 1 *"`), "--no-produce")
+	w.says("may not write the job registry")
+	w.says("node is up")
+	eventually(t, 20*time.Second, "the slot to be run", func() bool { return len(g.as("viewer").slots("--state", "succeeded")) == 1 })
+	// A queue that is not there is not a worker's to create.
+	lost := g.as("worker").worker("lost", g.jobs("true", `name: report, queue: lost, schedule: "0 0 1 1 *"`), "--no-produce")
+	lost.says("cronce setup --queue lost")
+}

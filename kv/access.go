@@ -1,0 +1,284 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Role is what a login to the NATS server is for. A login may have several.
+type Role string
+
+// The roles.
+const (
+	// RoleProducer publishes what is due, and triggers.
+	RoleProducer Role = "producer"
+	// RoleWorker runs slots and records what becomes of them.
+	RoleWorker Role = "worker"
+	// RoleOperator changes jobs and slots.
+	RoleOperator Role = "operator"
+	// RoleViewer reads, and changes nothing.
+	RoleViewer Role = "viewer"
+	// RoleSetup creates streams, buckets and queues, and changes their settings.
+	RoleSetup Role = "setup"
+)
+
+// Roles are all that there are.
+func Roles() []Role { return []Role{RoleProducer, RoleWorker, RoleOperator, RoleViewer, RoleSetup} }
+
+// Access is a login that is to be made: which roles, and where. Its zero values are
+// the default namespace, no limits, and the account's own JetStream.
+type Access struct {
+	Namespace string
+	Roles     []Role
+
+	// Queues are those that a worker may take slots from. Empty: all.
+	Queues []string
+
+	// Jobs are those whose records and locks a worker may write, and about which
+	// it may tell events. Empty: all.
+	Jobs []string
+
+	// Domain is the JetStream domain, where clients have to name one.
+	Domain string
+
+	// Inbox is the prefix of the subjects on which the login hears answers. Empty:
+	// InboxPrefix of the namespace.
+	Inbox string
+}
+
+// InboxPrefix is the prefix of the subjects on which clients of a namespace hear
+// answers: of its own, so that logins of other namespaces do not hear them.
+func InboxPrefix(namespace string) string { return "_INBOX." + namespace }
+
+// Grant is one thing that a login may do, by the subjects that it takes. Nothing
+// else is permitted.
+type Grant struct {
+	What               string
+	Publish, Subscribe []string
+
+	// Answers says that it may publish to the reply subject of what it hears.
+	Answers bool
+}
+
+// Grants are what the login needs, and nothing else. Errors wrap job.ErrInvalid.
+func (a Access) Grants() ([]Grant, error) {
+	if a.Namespace == "" {
+		a.Namespace = DefaultNamespace
+	}
+	if a.Inbox == "" {
+		a.Inbox = InboxPrefix(a.Namespace)
+	}
+	if err := a.validate(); err != nil {
+		return nil, err
+	}
+	var grants []Grant
+	for _, r := range a.rights() {
+		if slices.ContainsFunc(a.Roles, func(role Role) bool { return slices.Contains(r.roles, role) }) {
+			grants = append(grants, r.Grant)
+		}
+	}
+	return grants, nil
+}
+
+func (a Access) validate() error {
+	if len(a.Roles) == 0 {
+		return fmt.Errorf("%w access: no role is named", job.ErrInvalid)
+	}
+	for _, r := range a.Roles {
+		if !slices.Contains(Roles(), r) {
+			return fmt.Errorf("%w role %q: want one of %s", job.ErrInvalid, r, roleNames())
+		}
+	}
+	if err := job.ValidateName("namespace", a.Namespace); err != nil {
+		return err
+	}
+	for _, names := range []struct {
+		what string
+		all  []string
+	}{{"queue", a.Queues}, {"job", a.Jobs}} {
+		for _, name := range names.all {
+			if err := job.ValidateName(names.what, name); err != nil {
+				return err
+			}
+		}
+		if len(names.all) > 0 && !slices.Contains(a.Roles, RoleWorker) {
+			return fmt.Errorf("%w access: only a worker's is narrowed by a %s", job.ErrInvalid, names.what)
+		}
+	}
+	if a.Domain != "" {
+		if err := job.ValidateName("domain", a.Domain); err != nil {
+			return err
+		}
+	}
+	return CheckInbox(a.Inbox)
+}
+
+// CheckInbox refuses a prefix for inboxes that is no plain subject, with an error
+// that wraps job.ErrInvalid.
+func CheckInbox(prefix string) error {
+	for token := range strings.SplitSeq(prefix, ".") {
+		if err := job.ValidateName("part of the inbox prefix", token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func roleNames() string {
+	var names []string
+	for _, r := range Roles() {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, ", ")
+}
+
+// right is a row of the table: what is granted to whom.
+type right struct {
+	roles []Role
+	Grant
+}
+
+// rights is the truth of who may do what: every subject that this package uses, and
+// for whom. Whoever uses another one enters it here; tests run a fleet by it.
+func (a Access) rights() []right {
+	return slices.Concat(a.reading(), a.living(), a.producing(), a.working(), a.operating(), a.settingUp())
+}
+
+func (a Access) reading() []right {
+	everybody, nodes, readers := Roles(), []Role{RoleProducer, RoleWorker}, []Role{RoleViewer, RoleOperator}
+	jobs, members, ledger := a.bucket("jobs"), a.bucket("nodes"), a.bucket("ledger")
+	return []right{
+		{everybody, Grant{What: "hear the answers to its requests", Subscribe: []string{a.Inbox + ".>"}}},
+		may("see whether JetStream is there, and what is set up", everybody,
+			[]string{a.api() + "INFO"}, a.ask("STREAM.INFO", Streams(a.Namespace)...), a.ask("STREAM.MSG.GET", a.bucket("state"))),
+		may("read jobs and nodes", slices.Concat(nodes, readers),
+			a.ask("STREAM.MSG.GET", jobs, members), a.ask("DIRECT.GET", jobs, members)),
+		may("read what became of a slot", slices.Concat(nodes, readers), a.ask("STREAM.MSG.GET", ledger)),
+		may("read what waits", []Role{RoleProducer, RoleViewer, RoleOperator},
+			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
+		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, a.Namespace+"_events")),
+		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
+	}
+}
+
+func (a Access) living() []right {
+	nodes := []Role{RoleProducer, RoleWorker}
+	return []right{
+		may("follow jobs and nodes", nodes, a.follow("jobs"), a.follow("nodes")),
+		may("heartbeat, and declare silent nodes dead", nodes, a.value("nodes", "*")),
+	}
+}
+
+func (a Access) producing() []right {
+	producer, orders := []Role{RoleProducer}, []Role{RoleProducer, RoleOperator}
+	producers := []string{a.Namespace + ".producers"}
+	return []right{
+		may("publish slots", orders, []string{a.Namespace + ".slot.*.*"}),
+		may("set timers", orders, []string{a.Namespace + ".timer.set.*.*"}),
+		may("tell events", orders, []string{a.Namespace + ".event.*.*"}),
+		may("move the watermark", producer, a.value("state", watermarkKey)),
+		may("sweep for lost slots", producer, a.follow("ledger")),
+		{producer, Grant{What: "talk to the other producers", Publish: producers, Subscribe: producers}},
+	}
+}
+
+func (a Access) working() []right {
+	worker := []Role{RoleWorker}
+	ns, queues, jobs := a.Namespace, orAny(a.Queues), orAny(a.Jobs)
+	consumers := slices.Concat(around(a.slots()+".", queues, ""), around(a.timers()+".", queues, ""))
+	locks := around(ns+".lock.", jobs, "")
+	told := around(ns+".event.*.", jobs, "")
+	if len(a.Jobs) > 0 {
+		told = append(told, ns+".event.*."+job.NoJob)
+	}
+	return []right{
+		may("take slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
+		// The second is what servers send with the feature js_ack_fc_v2: the domain
+		// and the account come first.
+		may("settle them", worker, around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>")),
+		may("record what becomes of them", worker, a.value("ledger", around("", jobs, ".>")...)),
+		may("keep slots of one job apart", worker, a.value("state", around("lock.", jobs, "")...)),
+		{worker, Grant{What: "tell workers that a slot's turn has come", Publish: locks, Subscribe: locks}},
+		may("tell what happens", worker, told),
+		{worker, Grant{What: "be asked to end a slot", Subscribe: []string{ns + ".node.*.cancel"}, Answers: true}},
+		may("ask for the end of a slot that runs", []Role{RoleWorker, RoleOperator}, []string{ns + ".node.*.cancel"}),
+	}
+}
+
+func (a Access) operating() []right {
+	operator := []Role{RoleOperator}
+	return []right{
+		may("change jobs", operator, a.value("jobs", "*")),
+		may("end and reopen slots", operator, a.value("ledger", "*.>")),
+		may("declare a silent node dead, to end its slot", operator, a.value("nodes", "*")),
+		may("cancel timers", operator, a.ask("STREAM.PURGE", a.timers())),
+	}
+}
+
+func (a Access) settingUp() []right {
+	setup, ns := []Role{RoleSetup}, a.Namespace
+	return []right{
+		may("create and change streams and buckets", setup,
+			a.ask("STREAM.CREATE", Streams(ns)...), a.ask("STREAM.UPDATE", Streams(ns)...)),
+		may("create and change queues", setup,
+			a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("CONSUMER.INFO", a.slots()+".*", a.timers()+".*"),
+			a.ask("CONSUMER.CREATE", a.slots()+".*."+ns+".slot.*.>", a.timers()+".*."+ns+".timer.due.*.>")),
+		may("store the settings", setup, a.value("state", settingsKey)),
+	}
+}
+
+func may(what string, who []Role, subjects ...[]string) right {
+	return right{who, Grant{What: what, Publish: slices.Concat(subjects...)}}
+}
+
+func (a Access) api() string {
+	if a.Domain != "" {
+		return "$JS." + a.Domain + ".API."
+	}
+	return defaultPrefix
+}
+
+func (a Access) slots() string             { return a.Namespace + "_slots" }
+func (a Access) timers() string            { return timerStream(a.Namespace) }
+func (a Access) bucket(what string) string { return "KV_" + a.Namespace + "_" + what }
+
+// ask is the subject of a request to the JetStream API, for each of what it is
+// about.
+func (a Access) ask(operation string, about ...string) []string {
+	return around(a.api()+operation+".", about, "")
+}
+
+// value is the subject that stores a key of a bucket, for each.
+func (a Access) value(bucket string, keys ...string) []string {
+	prefix := "$KV." + a.Namespace + "_" + bucket + "."
+	if a.Domain != "" {
+		prefix = a.api() + prefix
+	}
+	return around(prefix, keys, "")
+}
+
+// follow is what it takes to read a bucket with a consumer of one's own.
+func (a Access) follow(what string) []string {
+	any := a.bucket(what) + ".*"
+	return slices.Concat(a.ask("CONSUMER.CREATE", any), a.ask("CONSUMER.INFO", any), a.ask("CONSUMER.MSG.NEXT", any), a.ask("CONSUMER.DELETE", any))
+}
+
+// around puts each name between the two.
+func around(before string, names []string, after string) []string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = before + name + after
+	}
+	return all
+}
+
+// orAny is names, or the wildcard when there are none.
+func orAny(names []string) []string {
+	if len(names) == 0 {
+		return []string{"*"}
+	}
+	return names
+}
