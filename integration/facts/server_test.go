@@ -259,3 +259,45 @@ func silent(t *testing.T, kv jetstream.KeyValue, app jetstream.JetStream) {
 	default:
 	}
 }
+
+// TestAnswersAreSentWhereverTheRequestSays: the server checks what a client may
+// publish to, and not the reply subject of what it publishes. So a login that may only
+// read a bucket can have the server copy what it reads into another.
+//
+// On it stands nothing; docs/threat-model.md warns of it. When this fails, roles within
+// one account hold against hostile logins too, and the page can say so.
+func TestAnswersAreSentWhereverTheRequestSays(t *testing.T) {
+	t.Parallel()
+	s := natstest.Run(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "p"},
+			{Username: "reader", Password: "p", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: []string{"$JS.API.DIRECT.GET.KV_a"}},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+			}},
+		}
+	})
+	js := s.JetStream(nats.UserInfo("admin", "p"))
+	bucket := func(name string) jetstream.KeyValue {
+		b, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	a, b := bucket("a"), bucket("b")
+	if _, err := a.PutString(t.Context(), "k", "copied"); err != nil {
+		t.Fatal(err)
+	}
+	reader := s.Conn(nats.UserInfo("reader", "p"))
+	if err := reader.Publish("$KV.b.k", []byte("written")); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.PublishRequest("$JS.API.DIRECT.GET.KV_a", "$KV.b.k", []byte(`{"last_by_subj":"$KV.a.k"}`)); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, limit, "the answer to be stored", func() bool {
+		e, err := b.Get(t.Context(), "k")
+		return err == nil && string(e.Value()) == "copied" && e.Revision() == 1
+	})
+}
