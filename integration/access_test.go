@@ -28,7 +28,7 @@ func newGuardedSite(t *testing.T) guarded {
 	for _, role := range []string{"producer", "worker", "operator", "viewer", "setup"} {
 		users += s.auth(role)
 	}
-	users += s.auth("worker", "--user", "narrow", "--queue", "reports", "--job", "report", "--inbox-prefix", "_INBOX.narrow")
+	users += s.auth("worker", "--user", "narrow", "--queue", "reports", "--job", "report", "--follower", "next", "--inbox-prefix", "_INBOX.narrow")
 	config := s.write("nats.conf", "authorization {\nusers: [\n"+users+"]\n}\n")
 	o, err := server.ProcessConfigFile(config)
 	if err != nil {
@@ -110,6 +110,8 @@ broken) exit 65 ;;
 esac`
 	file := g.jobs(script,
 		`name: tick, schedule: "* * * * * *", overlap: queue`,
+		`name: after, after: [flaky]`,
+		`name: both, after: [flaky, broken]`,
 		`name: parts, schedule: "*/2 * * * * *", shards: 2`,
 		`name: flaky, schedule: "0 0 1 1 *", retry: {attempts: 3, backoff: 100ms}`,
 		`name: broken, schedule: "0 0 1 1 *"`,
@@ -142,6 +144,7 @@ esac`
 	g.does("operator", "job", "trigger", "tick", "--key", "later", "--at", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))
 	g.does("operator", "job", "trigger", "tick", "--key", "never", "--at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	is("flaky:@a", "succeeded")
+	is("after:@a", "succeeded")
 	is("broken:@b", "failed")
 	is("tick:@later", "succeeded")
 	g.does("operator", "slot", "cancel", "tick:@never")
@@ -218,7 +221,8 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 		"$KV.billing_jobs.report":                                      "",
 		"$KV.billing_ledger.report.20261121T070000Z":                   "",
 		"$KV.billing_nodes.web1-1-2-abc":                               "",
-		"cronce.slot.default.report":                                   "PO",
+		"cronce.slot.default.report":                                   "PWO",
+		"cronce.slot.default.next":                                     "PWON",
 		"cronce.timer.set.report.TOKEN":                                "PO",
 		"cronce.timer.due.default.report":                              "",
 		"billing.slot.default.report":                                  "",
@@ -250,7 +254,7 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 		"$JS.API.STREAM.MSG.GET.KV_cronce_ledger":                      "PWOVN",
 		"$JS.API.STREAM.MSG.GET.cronce_slots":                          "",
 		"$JS.API.DIRECT.GET.KV_cronce_jobs":                            "PWOVN",
-		"$JS.API.DIRECT.GET.KV_cronce_ledger":                          "OV",
+		"$JS.API.DIRECT.GET.KV_cronce_ledger":                          "WOVN",
 		"$JS.API.DIRECT.GET.KV_billing_ledger":                         "",
 		"$JS.API.DIRECT.GET.cronce_slots":                              "POV",
 		"$JS.API.DIRECT.GET.cronce_events":                             "OV",

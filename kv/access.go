@@ -41,6 +41,10 @@ type Access struct {
 	// it may tell events. Empty: all.
 	Jobs []string
 
+	// Followers are the jobs that come after Jobs: a worker publishes their slots.
+	// With no Jobs it may publish those of all.
+	Followers []string
+
 	// Domain is the JetStream domain, where clients have to name one.
 	Domain string
 
@@ -98,7 +102,7 @@ func (a Access) validate() error {
 	for _, names := range []struct {
 		what string
 		all  []string
-	}{{"queue", a.Queues}, {"job", a.Jobs}} {
+	}{{"queue", a.Queues}, {"job", a.Jobs}, {"follower", a.Followers}} {
 		for _, name := range names.all {
 			if err := job.ValidateName(names.what, name); err != nil {
 				return err
@@ -107,6 +111,9 @@ func (a Access) validate() error {
 		if len(names.all) > 0 && !slices.Contains(a.Roles, RoleWorker) {
 			return fmt.Errorf("%w access: only a worker's is narrowed by a %s", job.ErrInvalid, names.what)
 		}
+	}
+	if len(a.Followers) > 0 && len(a.Jobs) == 0 {
+		return fmt.Errorf("%w access: followers are named only with the jobs that they follow", job.ErrInvalid)
 	}
 	if a.Domain != "" {
 		if err := job.ValidateName("domain", a.Domain); err != nil {
@@ -190,6 +197,10 @@ func (a Access) working() []right {
 	ns, queues, jobs := a.Namespace, orAny(a.Queues), orAny(a.Jobs)
 	consumers := slices.Concat(around(a.slots()+".", queues, ""), around(a.timers()+".", queues, ""))
 	locks := around(ns+".lock.", jobs, "")
+	followers := a.Followers
+	if len(a.Jobs) == 0 {
+		followers = []string{"*"}
+	}
 	told := around(ns+".event.*.", jobs, "")
 	if len(a.Jobs) > 0 {
 		told = append(told, ns+".event.*."+job.NoJob)
@@ -200,6 +211,7 @@ func (a Access) working() []right {
 		// and the account come first.
 		may("settle them", worker, around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>")),
 		may("record what becomes of them", worker, a.value("ledger", around("", jobs, ".>")...)),
+		may("publish what follows from them", worker, around(ns+".slot.*.", followers, ""), a.ask("DIRECT.GET", a.bucket("ledger"))),
 		may("keep slots of one job apart", worker, a.value("state", around("lock.", jobs, "")...)),
 		{worker, Grant{What: "tell workers that a slot's turn has come", Publish: locks, Subscribe: locks}},
 		may("tell what happens", worker, told),

@@ -11,10 +11,8 @@ import (
 )
 
 type authFlags struct {
-	queues, jobs []string
-	domain       string
-	user         string
-	format       string
+	queues, jobs, followers []string
+	domain, user, format    string
 }
 
 const (
@@ -29,7 +27,7 @@ all of them. Roles:
   producer  publishes due slots, sets triggers, sweeps for what was lost
             (cronce run --no-work)
   worker    takes slots, runs them, records the outcome (cronce run --no-produce);
-            --queue and --job narrow it
+            --queue, and --job with --follower, narrow it
   operator  changes jobs and slots, and triggers (job apply, slot cancel and so on)
   viewer    lists, shows and watches; can change nothing
   setup     creates streams, buckets and queues, and changes their settings
@@ -74,6 +72,7 @@ func newAuthCommand(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes slots of this `queue` only; repeatable")
 	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records slots of this `job` only; repeatable")
+	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: it publishes slots of this `job`, which comes after; repeatable")
 	flags.StringVar(&f.domain, "js-domain", "", "JetStream `domain` that the login's clients have to name")
 	flags.StringVar(&f.user, "user", "", "`name` of the login (default: the namespace and the roles)")
 	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
@@ -93,7 +92,7 @@ func (a *app) auth(f authFlags, args []string) error {
 	if err := oneOf("--format", f.format, formatServer, formatNsc); err != nil {
 		return err
 	}
-	access := kv.Access{Namespace: a.namespace, Queues: f.queues, Jobs: f.jobs, Domain: f.domain, Inbox: a.inbox}
+	access := kv.Access{Namespace: a.namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, Domain: f.domain, Inbox: a.inbox}
 	for _, arg := range args {
 		access.Roles = append(access.Roles, kv.Role(arg))
 	}
