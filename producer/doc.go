@@ -80,8 +80,9 @@
 // included, and so invariant 2 holds as before.
 //
 // What is believed of who is alive decides nothing but the number of copies. A
-// first that shows no life for standby_delay (250 ms) while copies are held for it
-// does not count until it is heard again; one that lives and agrees is given two
+// first that shows no life for standby_delay (250 ms), and for as long as the
+// broker now takes to answer us, while copies are held for it does not count until
+// it is heard again; one that lives and agrees is given two
 // seconds, since it publishes as fast as the broker takes it, and does not count
 // for ten if it used them up. One that disagrees is not waited for beyond the
 // delay. Jobs that a producer cannot publish are named in its announcement, and

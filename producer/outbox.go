@@ -85,6 +85,11 @@ type outbox struct {
 	// waiting or standing.
 	open, flying, waiting, standing int
 
+	// oldest is when the oldest publication that is not answered was sent, or the
+	// one before it; took is how long the last answer took.
+	oldest time.Time
+	took   time.Duration
+
 	// owes says that slots of our share were handed out since all of it was last
 	// announced to be acknowledged.
 	owes bool
@@ -115,6 +120,7 @@ type flight struct {
 
 type answer struct {
 	*item
+	sent      time.Time
 	duplicate bool
 	err       error
 }
@@ -136,7 +142,7 @@ func (o *outbox) collect(ctx context.Context) error {
 			wait, cancel := context.WithDeadline(ctx, f.sent.Add(answerTimeout))
 			duplicate, err := f.wait(wait)
 			cancel()
-			o.answers <- answer{f.item, duplicate, err} // has room for all that fly
+			o.answers <- answer{f.item, f.sent, duplicate, err} // has room for all that fly
 		}
 	}
 }
@@ -190,8 +196,12 @@ func (o *outbox) publish(it *item) {
 		o.again(it, err)
 		return
 	}
+	now := time.Now()
+	if o.flying == 0 {
+		o.oldest = now
+	}
 	o.flying++
-	o.flights <- flight{it, time.Now(), wait} // has room: flying is bounded
+	o.flights <- flight{it, now, wait} // has room: flying is bounded
 }
 
 func (it *item) message(node string) job.Message {
@@ -206,6 +216,7 @@ func (it *item) message(node string) job.Message {
 // answered takes in what the broker said.
 func (o *outbox) answered(a answer) {
 	o.flying--
+	o.oldest, o.took = a.sent, time.Since(a.sent)
 	switch {
 	case a.item.state == settled: // it is back on the board
 	case a.err != nil:

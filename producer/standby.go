@@ -79,7 +79,7 @@ func (o *outbox) believe(p *peer, b *board) {
 // to look again; zero: not before something else happens. Peers that did not
 // show life meanwhile, or did nothing else, do not count any more.
 func (o *outbox) overdue(now time.Time) (next time.Time) {
-	delay := o.p.cfg.StandbyDelay
+	delay := o.p.cfg.StandbyDelay + o.lag(now)
 	for _, p := range o.fleet.active {
 		if len(p.standing) == 0 {
 			continue
@@ -108,6 +108,16 @@ func (o *outbox) overdue(now time.Time) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// lag is how long the broker takes to answer us now: what others say takes as long
+// to come.
+func (o *outbox) lag(now time.Time) time.Duration {
+	lag := o.took
+	if o.flying > 0 {
+		lag = max(lag, now.Sub(o.oldest))
+	}
+	return min(lag, patience)
 }
 
 // release makes the copies that were handed out by then, and are held for the
