@@ -64,8 +64,13 @@
 // # What it does not notice
 //
 // What a broker does that loses acknowledged writes together with their witnesses.
-// A nonce that is ignored after a timeout: the worker takes its own write for
-// another's, and the slot comes again, which is allowed. Reads that nobody acts
-// upon. A rule that is broken by less than the clocks are certain of: what a node
-// judges by its own clock, by the bound that it states for that, up to 600 ms.
+// Mistakes that only cost another delivery, which is allowed: a nonce that is
+// ignored after a timeout, an unanswered claim that is forgotten or not adopted.
+// Mistakes that need what no plan brings about: a full bucket, a freeze in the
+// instant between two lines (a start that does not look at the lease again, a lock
+// that is freed over another's), an edit of a definition. Trust that is counted
+// from the answer shows with leases of some 10 s, not with 3 s: there a heartbeat's
+// attempt lasts longer than the margin. A rule that is broken by less than the
+// clocks are certain of: what a node judges by its own clock, by the bound that it
+// states for that, up to 600 ms.
 package torture
