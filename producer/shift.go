@@ -206,7 +206,13 @@ func (s *shift) handOut(now time.Time) bool {
 		if room <= 0 {
 			return false
 		}
-		slots, done := s.board.due(now, room)
+		slots, done := s.board.due(now, min(room, maxChunk))
+		if len(slots) > maxChunk/2 {
+			// A burst takes its time, and others wait for a sign of life: it goes
+			// ahead of the slots on their way to the broker.
+			s.fleet.asked = true
+			s.speak(time.Now())
+		}
 		s.outbox.add(divided(slots), now)
 		if !done {
 			continue

@@ -16,7 +16,7 @@ import (
 // eight that stand by each other, and how many copies they publish.
 func BenchmarkPublish(b *testing.B) {
 	for _, producers := range []int{1, 8} {
-		b.Run(fmt.Sprint(producers), func(b *testing.B) { benchmarkPublish(b, producers, 5_000) })
+		b.Run(fmt.Sprint(producers), func(b *testing.B) { benchmarkPublish(b, producers, 20_000) })
 	}
 }
 
