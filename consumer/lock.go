@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -22,19 +23,27 @@ type Locks interface {
 // first.
 type locks struct {
 	Locks
-	mu   sync.Mutex
-	seen map[string]seenLock
+	mu     sync.Mutex
+	seen   map[string]seenLock
+	queues map[string]turns // by job
 }
 
 type seenLock struct {
 	job.Lock
 	revision uint64
+	at       time.Time
 }
+
+// fresh is how long a remembered lock is taken at its word that it is full: that
+// decides nothing but when to ask again.
+const fresh = time.Second
 
 // maxSeen bounds the memory: what is forgotten costs a read.
 const maxSeen = 20_000
 
-func newLocks(l Locks) *locks { return &locks{Locks: l, seen: map[string]seenLock{}} }
+func newLocks(l Locks) *locks {
+	return &locks{Locks: l, seen: map[string]seenLock{}, queues: map[string]turns{}}
+}
 
 // get is the job's lock, remembered if there is a memory of it.
 func (l *locks) get(ctx context.Context, name string) (s seenLock, remembered bool, err error) {
@@ -64,8 +73,43 @@ func (l *locks) put(ctx context.Context, next job.Lock, seen seenLock, nonce str
 	if len(l.seen) >= maxSeen {
 		clear(l.seen)
 	}
-	l.seen[next.Job] = seenLock{next, revision}
+	l.seen[next.Job] = seenLock{next, revision, time.Now()}
 	return nil
+}
+
+// turns are what the slots of one job in this process take to change its lock: of a
+// crowd that comes at once, each would have its write refused by another's. Those
+// who enter stand in line, so that one who leaves waits for one of them at most.
+type turns struct{ enter, change chan struct{} }
+
+func (l *locks) turns(name string) turns {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.queues[name]
+	if !ok {
+		t = turns{make(chan struct{}, 1), make(chan struct{}, 1)}
+		l.queues[name] = t
+	}
+	return t
+}
+
+// take waits for a turn; false: ctx ended first.
+func take(ctx context.Context, turn chan struct{}) bool {
+	select {
+	case turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// full reports whether, as was seen a moment ago, no more slots can wait in the job's
+// lock, and the slot does not.
+func (l *locks) full(name string, slot job.Slot) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.seen[name]
+	return len(s.Waiting) >= job.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fresh
 }
 
 func (l *locks) forget(name string) {
@@ -78,6 +122,21 @@ func (l *locks) forget(name string) {
 // is given a place holds it by a won write.
 func (t *task) enter(ctx context.Context) error {
 	name, ended := t.d.Slot.Job, map[job.Slot]bool{}
+	turns := t.locks.turns(name)
+	if !t.parked { // one whose turn may have come goes before those who have just come
+		if !take(ctx, turns.enter) {
+			return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
+		}
+		defer func() { <-turns.enter }()
+		if t.locks.full(name, t.d.Slot.Whole()) && job.NewEntrant(t.d, t.view).InLine() {
+			t.view.Place = job.Place{Kind: job.PlaceCrowded}
+			return nil
+		}
+	}
+	if !take(ctx, turns.change) {
+		return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
+	}
+	defer func() { <-turns.change }()
 	for range maxTurns {
 		seen, remembered, err := t.locks.get(ctx, name)
 		if err != nil {
@@ -141,6 +200,11 @@ func (t *task) leave() {
 		}
 		places = t.view.Entry.Job.Places()
 	}
+	turns := t.locks.turns(t.d.Slot.Job)
+	if !take(ctx, turns.change) {
+		return
+	}
+	defer func() { <-turns.change }()
 	for range maxTurns {
 		seen, _, err := t.locks.get(ctx, t.d.Slot.Job)
 		if err == nil {
@@ -151,6 +215,9 @@ func (t *task) leave() {
 			if err = t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name())); err == nil {
 				for _, s := range woken {
 					t.cfg.Wake(s)
+				}
+				if len(next.Holders) < places {
+					t.lots.wakeOne(t.d.Slot.Job)
 				}
 				return
 			}

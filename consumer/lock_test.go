@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -401,5 +402,27 @@ func TestASlotExpiresWhileItWaitsForItsTurn(t *testing.T) {
 			t.Errorf("the lock is %+v, %v, want nobody in the line", l, err)
 		}
 		_ = stop()
+	})
+}
+
+// More slots wait than the lock lists, and they follow one another all the same.
+func TestACrowdFollowsWithoutPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue}, 10*time.Millisecond)
+		for range 700 {
+			f.benches[0].queue.add(job.Message{Slot: job.Slot{Job: "report", Token: fmt.Sprint(len(f.benches[0].queue.ready))}, JobRevision: 1})
+		}
+		stop := f.run()
+		began := time.Now()
+		f.benches[0].settled(700)
+		took := time.Since(began)
+		stop()
+		if n := len(f.runs.said()); n != 1400 || f.runs.most["report"] != 1 {
+			t.Errorf("%d starts and ends, at most %d at once", n, f.runs.most["report"])
+		}
+		if took > 60*time.Second {
+			t.Errorf("700 runs of 10 ms took %v", took)
+		}
 	})
 }

@@ -10,15 +10,23 @@ import (
 )
 
 const (
-	// maxParked bounds the messages that one consumer keeps in hand for their
-	// turn; what comes beyond that is given back for a while.
-	maxParked = 256
+	// maxUnlisted bounds the slots that one consumer keeps in hand although their
+	// lock does not list them; what comes beyond that is given back for a while.
+	// maxListed bounds the others: one that is given back holds up its job when its
+	// turn comes.
+	maxUnlisted = 1000
+	maxListed   = 10_000
 
 	// look is how soon the first of those that wait looks at the lock again by
 	// itself, should nobody wake it; each further one later, none later than
 	// lookAtLast.
 	look       = time.Second
 	lookAtLast = 30 * time.Second
+
+	// comeBack is about how long a message is given back for that is not kept, times
+	// how often it has come.
+	comeBack     = 2 * time.Second
+	comeBackMost = 15
 )
 
 // lots is where slots wait, in the hand of this process, for their turn in their
@@ -26,39 +34,74 @@ const (
 type lots struct {
 	listen func(name string, woken func(job.Slot)) (stop func())
 
-	mu     sync.Mutex
-	byJob  map[string]*lot
-	parked int
+	mu               sync.Mutex
+	byJob            map[string]*lot
+	listed, unlisted int
 }
 
 // lot is the parked slots of one job. It listens while there are any.
 type lot struct {
 	slots map[job.Slot]chan struct{}
 	stop  func()
+
+	// unlisted are those of them that are not in the lock: nobody else knows of
+	// them.
+	unlisted map[job.Slot]struct{}
 }
 
 func newLots(listen func(string, func(job.Slot)) func()) *lots {
 	return &lots{listen: listen, byJob: map[string]*lot{}}
 }
 
-// enter parks a slot; woken is closed when somebody says that its turn has come.
-// ok is false when there is no room.
-func (l *lots) enter(s job.Slot) (woken <-chan struct{}, ok bool) {
+// enter parks a slot; woken is closed when its turn may have come. ok is false when
+// there is no room.
+func (l *lots) enter(s job.Slot, listed bool) (woken <-chan struct{}, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.parked >= maxParked {
+	if listed && l.listed >= maxListed || !listed && l.unlisted >= maxUnlisted {
 		return nil, false
 	}
-	l.parked++
+	l.count(listed, 1)
 	here := l.byJob[s.Job]
 	if here == nil {
-		here = &lot{slots: map[job.Slot]chan struct{}{}}
+		here = &lot{slots: map[job.Slot]chan struct{}{}, unlisted: map[job.Slot]struct{}{}}
 		here.stop = l.listen(s.Job, l.wake)
 		l.byJob[s.Job] = here
 	}
 	c := make(chan struct{})
 	here.slots[s] = c
+	if !listed {
+		here.unlisted[s] = struct{}{}
+	}
 	return c, true
+}
+
+// count is called with l.mu held.
+func (l *lots) count(listed bool, by int) {
+	if listed {
+		l.listed += by
+	} else {
+		l.unlisted += by
+	}
+}
+
+// wakeOne wakes one of the job's slots that are not in the lock: nobody waits there
+// any more.
+func (l *lots) wakeOne(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	here := l.byJob[name]
+	if here == nil {
+		return
+	}
+	for s := range here.unlisted {
+		delete(here.unlisted, s)
+		if here.slots[s] != nil {
+			close(here.slots[s])
+			here.slots[s] = nil
+			return
+		}
+	}
 }
 
 // wake wakes the slot, and all shards of it.
@@ -77,11 +120,12 @@ func (l *lots) wake(s job.Slot) {
 	}
 }
 
-func (l *lots) leave(s job.Slot) {
+func (l *lots) leave(s job.Slot, listed bool) {
 	l.mu.Lock()
 	here := l.byJob[s.Job]
 	delete(here.slots, s)
-	l.parked--
+	delete(here.unlisted, s)
+	l.count(listed, -1)
 	last := len(here.slots) == 0
 	if last {
 		delete(l.byJob, s.Job)
@@ -92,13 +136,6 @@ func (l *lots) leave(s job.Slot) {
 	}
 }
 
-// size is how many slots are parked.
-func (l *lots) size() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.parked
-}
-
 // park keeps the message in hand until its slot's turn may have come. It reports
 // false when the message is to be given back instead, after the returned time.
 func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
@@ -106,11 +143,18 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 	if place.Displaces != (job.Slot{}) {
 		t.displace(ctx, place.Displaces)
 	}
-	woken, ok := t.lots.enter(t.d.Slot)
+	listed := place.Kind == job.PlaceWaits
+	woken, ok := t.lots.enter(t.d.Slot, listed)
 	if !ok {
-		return false, look + rand.N(lookAtLast)
+		return false, t.comeBack()
 	}
-	defer t.lots.leave(t.d.Slot)
+	defer t.lots.leave(t.d.Slot, listed)
+	// Its turn may have come, and the call gone by, before it was here to hear it.
+	if listed {
+		if l, _, err := t.cfg.Locks.Read(ctx, t.d.Slot.Job); err == nil && l.Holds(t.d.Slot.Whole()) {
+			return true, 0
+		}
+	}
 	t.place.stepAside()
 	timer := time.NewTimer(t.nextLook(place))
 	defer timer.Stop()
@@ -127,10 +171,20 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 	return true, 0
 }
 
+// comeBack is how long a slot is given back for that cannot be kept in hand; longer
+// each time.
+func (t *task) comeBack() time.Duration {
+	d := comeBack * time.Duration(min(max(t.d.Count, 1), comeBackMost))
+	return d/2 + rand.N(d)
+}
+
 // nextLook is when a parked slot looks again by itself. The one that displaces
 // another is in a hurry; one that has a start deadline looks right after it.
 func (t *task) nextLook(p job.Place) time.Duration {
 	d := min(look*time.Duration(p.Ahead+1), lookAtLast)
+	if p.Kind == job.PlaceCrowded {
+		d = lookAtLast/2 + rand.N(lookAtLast/2)
+	}
 	if p.Displaces != (job.Slot{}) {
 		d = look / 4
 	}

@@ -27,6 +27,9 @@ type task struct {
 	// entered says that the job's lock has the slot, as far as is known here, and
 	// final that its outcome was written here: then it leaves the lock.
 	entered, final bool
+
+	// parked says that it has waited for its turn.
+	parked bool
 }
 
 // settle ends the obligation with its verdict.
@@ -48,11 +51,10 @@ const maxTurns = 8
 func (t *task) decide() verdict {
 	ctx := t.cfg.Node.Context()
 	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon}
-	parked := false
 	for turn := 0; turn < maxTurns; turn++ {
 		// A first delivery most likely has no record: its claim is tried
 		// without a read, and the write decides.
-		if turn > 0 || parked || t.d.Count > 1 {
+		if turn > 0 || t.parked || t.d.Count > 1 {
 			if err := t.look(ctx); err != nil {
 				return t.postponed(err)
 			}
@@ -65,12 +67,12 @@ func (t *task) decide() verdict {
 		switch {
 		case decided:
 			return v
-		case t.view.Place.Kind == job.PlaceWaits:
+		case t.view.Place.Kind == job.PlaceWaits || t.view.Place.Kind == job.PlaceCrowded:
 			again, instead := t.park(ctx)
 			if !again {
 				return t.givenBack(instead)
 			}
-			parked, turn, t.view.Place = true, -1, job.Place{}
+			t.parked, turn, t.view.Place = true, -1, job.Place{}
 		}
 	}
 	return after(time.Second)

@@ -328,10 +328,8 @@ func claim(d Delivery, v View, attempt int) Step {
 // unplaced decides about a slot that would be claimed if it had a place.
 func unplaced(d Delivery, v View) Step {
 	switch v.Place.Kind {
-	case PlaceWaits:
+	case PlaceWaits, PlaceCrowded:
 		return Step{Action: Wait}
-	case PlaceCrowded:
-		return Step{Action: Later, Delay: crowdedDelay * time.Duration(min(max(d.Count, 1), 6))}
 	case PlaceBarred:
 		return end(d, v, Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Place.InWay, v.Entry.Job.WithDefaults().Overlap))
 	case PlaceDisplaced:
@@ -342,10 +340,6 @@ func unplaced(d Delivery, v View) Step {
 	}
 	return Step{Action: Enter}
 }
-
-// crowdedDelay is when a slot comes back that found more of its job waiting than
-// their lock holds; longer each time.
-const crowdedDelay = 5 * time.Second
 
 // ReplacedBy is the cause with which a slot ends for a newer one. It wraps
 // ErrReplaced.

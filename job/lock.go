@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// MaxLockWaiting is how many slots of one job wait in its lock's value; more come
-// back by themselves and try again.
+// MaxLockWaiting is how many slots of one job wait in its lock's value; more wait
+// beside it, in no order, and try again.
 const MaxLockWaiting = 100
 
 // Lock is the value of lock.<job> in the state bucket: which slots hold the places
@@ -65,6 +65,12 @@ type Entrant struct {
 	Begun bool
 }
 
+// InLine reports whether the entrant waits for its turn however many do: it is not
+// skipped, and displaces nothing.
+func (e Entrant) InLine() bool {
+	return !e.OnTime || e.Policy == OverlapQueue || e.Policy == OverlapAllow
+}
+
 // PlaceKind is what a lock says to an entrant.
 type PlaceKind int
 
@@ -75,7 +81,7 @@ const (
 	PlaceHeld
 	// PlaceWaits: it stands in the lock, and has its turn later.
 	PlaceWaits
-	// PlaceCrowded: more wait than the lock holds; it is to come back.
+	// PlaceCrowded: more wait than the lock holds; it is to try again.
 	PlaceCrowded
 	// PlaceBarred: by its policy it is left out; Place.InWay was in its way.
 	PlaceBarred
@@ -190,6 +196,9 @@ func (l Lock) Leave(s Slot, places int) (next Lock, woken []Slot) {
 	}
 	return next, woken
 }
+
+// Holds reports whether the slot holds a place.
+func (l Lock) Holds(s Slot) bool { return find(l.Holders, s) >= 0 }
 
 // Has reports whether the slot holds a place or waits for one.
 func (l Lock) Has(s Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waiting, s) >= 0 }
