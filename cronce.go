@@ -49,6 +49,9 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 		return nil, fmt.Errorf("%w: the NATS connection is nil", job.ErrInvalid)
 	}
 	js, err := jetstream.New(nc)
+	if cfg.domain != "" {
+		js, err = jetstream.NewWithDomain(nc, cfg.domain)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
@@ -159,6 +160,26 @@ func TestNamespacesKeepSameNamedJobsApart(t *testing.T) {
 	}
 }
 
+func TestADomainIsWorkedInFromOutside(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, func(o *server.Options) { o.JetStreamDomain = "hub" })
+	s, _ := scheduler(t, srv, cronce.WithDomain("hub"))
+	ran := make(chan job.Run, 100)
+	if err := s.Handle(everySecond("tick"), func(_ context.Context, run job.Run) error { ran <- run; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	defer running(t, s)()
+	select {
+	case <-ran:
+	case <-time.After(20 * time.Second):
+		t.Error("no slot runs")
+	}
+	nc := srv.Conn()
+	if s, err := cronce.New(t.Context(), nc, cronce.WithDomain("moon")); err == nil {
+		t.Errorf("a domain that is not there gives %v", s)
+	}
+}
+
 func TestRunReturnsAnErrorWhenTheConnectionIsClosedForGood(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -251,6 +272,7 @@ func TestWhatNewRefuses(t *testing.T) {
 		is     error
 	}{
 		"nil connection": {nil, cronce.WithNamespace("x"), job.ErrInvalid},
+		"domain":         {nc, cronce.WithDomain("a.b"), job.ErrInvalid},
 		"namespace":      {nc, cronce.WithNamespace("a.b"), job.ErrInvalid},
 		"queue":          {nc, cronce.WithQueues(">"), job.ErrInvalid},
 		"concurrency":    {nc, cronce.WithConcurrency(0), job.ErrInvalid},

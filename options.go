@@ -14,6 +14,7 @@ type Option func(*config) error
 
 type config struct {
 	namespace     string
+	domain        string
 	queues        []string
 	concurrency   int
 	priority      int
@@ -30,6 +31,15 @@ func WithNamespace(name string) Option {
 	return func(c *config) error {
 		c.namespace = name
 		return job.ValidateName("namespace", name)
+	}
+}
+
+// WithDomain names the JetStream domain that the namespace is in, for a connection
+// to a leaf node. By default what answers on the connection.
+func WithDomain(name string) Option {
+	return func(c *config) error {
+		c.domain = name
+		return job.ValidateName("domain", name)
 	}
 }
 

@@ -28,7 +28,7 @@ func newGuardedSite(t *testing.T) guarded {
 	for _, role := range []string{"producer", "worker", "operator", "viewer", "setup"} {
 		users += s.auth(role)
 	}
-	users += s.auth("worker", "--user", "narrow", "--queue", "reports", "--job", "report", "--follower", "next", "--inbox-prefix", "_INBOX.narrow")
+	users += s.auth("worker", "--login", "narrow", "--queue", "reports", "--job", "report", "--follower", "next", "--inbox-prefix", "_INBOX.narrow")
 	config := s.write("nats.conf", "authorization {\nusers: [\n"+users+"]\n}\n")
 	o, err := server.ProcessConfigFile(config)
 	if err != nil {
@@ -398,4 +398,58 @@ func TestOrdersBeyondARoleSaySo(t *testing.T) {
 	// A queue that is not there is not a worker's to create.
 	lost := g.as("worker").worker("lost", g.jobs("true", `name: report, queue: lost, schedule: "0 0 1 1 *"`), "--no-produce")
 	lost.says("cronce setup --queue lost")
+}
+
+// A node behind a leaf node, whose streams are in the hub's domain, with no more
+// permissions at the leaf than its roles need.
+func TestNodesOfALeafWorkInTheDomainOfTheHub(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	hub := natstest.Run(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "hub", "hub"
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
+	})
+	conf := s.write("leaf.conf", fmt.Sprintf("leafnodes { remotes: [ { url: %q } ] }\nauthorization { users: [\n%s\n%s\n] }\n", "nats-leaf://"+hub.LeafAddr(),
+		s.auth("producer", "worker", "--js-domain", "hub", "--login", "node"), s.auth("operator", "--js-domain", "hub", "--login", "person")))
+	o, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := natstest.Run(t, func(into *server.Options) {
+		o.ServerName, o.Host, o.Port = "leaf", into.Host, into.Port
+		*into = *o
+	})
+	eventually(t, 10*time.Second, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
+	s.url = hub.ClientURL()
+	if p := s.start("setup", "setup", "--queue", "default"); p.exit(30*time.Second) != 0 {
+		t.Fatal(p.stderr())
+	}
+	at := func(login string, args ...string) *process {
+		there := *s
+		there.url = strings.Replace(leaf.ClientURL(), "://", "://"+login+":secret@", 1)
+		return there.start(args[0], append(args, "--js-domain", "hub")...)
+	}
+	file := s.jobs("echo $CRONCE_SLOT_ID >> touched", `name: tick, schedule: "* * * * * *", overlap: queue`)
+	apply := at("person", "job", "apply", "-f", file)
+	if code := apply.exit(30 * time.Second); code != 0 {
+		t.Fatalf("apply: %d: %s", code, apply.stderr())
+	}
+	node := at("node", "run", "-f", file)
+	eventually(t, 40*time.Second, "slots to run", func() bool { return len(s.touched()) >= 3 })
+	list := at("person", "slot", "ls", "--state", "succeeded")
+	if code := list.exit(30 * time.Second); code != 0 || !strings.Contains(list.stdout(), "tick:") {
+		t.Errorf("slot ls: %d: %s%s", code, list.stdout(), list.stderr())
+	}
+	node.signal(syscall.SIGTERM)
+	if code := node.exit(20 * time.Second); code != 0 {
+		t.Errorf("the node ends with %d", code)
+	}
+	for _, p := range []*process{apply, node, list} {
+		guarded{s}.unhindered(p)
+	}
+	if streams := natstest.JetStream(t, leaf.Conn(nats.UserInfo("person", "secret"))); streams != nil {
+		if _, err := streams.AccountInfo(t.Context()); err == nil {
+			t.Error("the leaf has a JetStream of its own: the test proves nothing")
+		}
+	}
 }

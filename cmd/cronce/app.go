@@ -13,6 +13,7 @@ import (
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/connect"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -32,11 +33,12 @@ type app struct {
 	// else was chosen.
 	local string
 
-	server, context, creds string
-	inbox                  string
-	namespace, store       string
-	output                 string
-	logFormat, logLevel    string
+	server, context     string
+	login               connect.Login
+	domain, inbox       string
+	namespace, store    string
+	output              string
+	logFormat, logLevel string
 }
 
 const (
@@ -48,7 +50,13 @@ func (a *app) addGlobalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.server, "server", "", "NATS server `URL` [CRONCE_SERVER]")
 	f.StringVar(&a.context, "context", "", "`name` of a NATS context, as the nats CLI keeps them [CRONCE_CONTEXT]")
-	f.StringVar(&a.creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
+	f.StringVar(&a.login.Creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
+	f.StringVar(&a.login.NKey, "nkey", "", "`file` with the seed of an nkey [CRONCE_NKEY]")
+	f.StringVar(&a.login.User, "user", "", "`name` to log in with; its password is in CRONCE_PASSWORD, or a CRONCE_TOKEN in place of both [CRONCE_USER]")
+	f.StringVar(&a.login.Cert, "tlscert", "", "`file` with a client certificate, PEM [CRONCE_TLSCERT]")
+	f.StringVar(&a.login.Key, "tlskey", "", "`file` with the certificate's key, PEM [CRONCE_TLSKEY]")
+	f.StringVar(&a.login.CA, "tlsca", "", "`file` with the certificates to check the server's by, PEM [CRONCE_TLSCA]")
+	f.StringVar(&a.domain, "js-domain", "", "JetStream `domain` [CRONCE_JS_DOMAIN]")
 	f.StringVar(&a.inbox, "inbox-prefix", "", "`subject` that those for answers begin with (default: _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
 	f.StringVar(&a.namespace, "namespace", "", "`name` before all names on the broker (default cronce) [CRONCE_NAMESPACE]")
 	f.StringVar(&a.store, "store", "", "embedded server's `dir` (default: in the user's data directory) [CRONCE_STORE]")
@@ -58,7 +66,7 @@ func (a *app) addGlobalFlags(root *cobra.Command) {
 	complete(root, "output", outputText, outputJSON)
 	complete(root, "log-format", outputText, outputJSON)
 	complete(root, "log-level", "debug", "info", "warn", "error")
-	for _, flag := range []string{"server", "context", "namespace", "inbox-prefix"} {
+	for _, flag := range []string{"server", "context", "namespace", "inbox-prefix", "user", "js-domain"} {
 		complete(root, flag)
 	}
 }
@@ -90,7 +98,7 @@ func (a *app) setUp() error {
 			*flag = fallback
 		}
 	}
-	fill(&a.creds, "CRONCE_CREDS", "")
+	fill(&a.domain, "CRONCE_JS_DOMAIN", "")
 	fill(&a.namespace, "CRONCE_NAMESPACE", kv.DefaultNamespace)
 	fill(&a.store, "CRONCE_STORE", "")
 	if err := job.ValidateName("namespace", a.namespace); err != nil {

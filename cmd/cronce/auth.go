@@ -12,7 +12,7 @@ import (
 
 type authFlags struct {
 	queues, jobs, followers []string
-	domain, user, format    string
+	user, format            string
 }
 
 const (
@@ -73,8 +73,7 @@ func newAuthCommand(a *app) *cobra.Command {
 	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes slots of this `queue` only; repeatable")
 	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records slots of this `job` only; repeatable")
 	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: it publishes slots of this `job`, which comes after; repeatable")
-	flags.StringVar(&f.domain, "js-domain", "", "JetStream `domain` that the login's clients have to name")
-	flags.StringVar(&f.user, "user", "", "`name` of the login (default: the namespace and the roles)")
+	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
 	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
 	complete(cmd, "format", formatServer, formatNsc)
 	return cmd
@@ -92,7 +91,7 @@ func (a *app) auth(f authFlags, args []string) error {
 	if err := oneOf("--format", f.format, formatServer, formatNsc); err != nil {
 		return err
 	}
-	access := kv.Access{Namespace: a.namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, Domain: f.domain, Inbox: a.inbox}
+	access := kv.Access{Namespace: a.namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, Domain: a.domain, Inbox: a.inbox}
 	for _, arg := range args {
 		access.Roles = append(access.Roles, kv.Role(arg))
 	}
@@ -104,7 +103,7 @@ func (a *app) auth(f authFlags, args []string) error {
 		f.user = a.namespace + "-" + strings.Join(args, "-")
 	}
 	if strings.ContainsFunc(f.user, func(r rune) bool { return hidden(r) || strings.ContainsRune("\"'\\\n\t", r) }) {
-		return usage(fmt.Errorf("invalid --user %q: it has quotes, backslashes or control characters", f.user))
+		return usage(fmt.Errorf("invalid --login %q: it has quotes, backslashes or control characters", f.user))
 	}
 	switch {
 	case a.output == outputJSON:

@@ -14,7 +14,7 @@ func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
 		"auth_viewer.txt":     {"auth", "viewer"},
 		"auth_worker_nsc.txt": {"auth", "worker", "--queue", "reports", "--job", "report", "--format", "nsc", "--inbox-prefix", "_INBOX.reports"},
 		"auth_setup.json":     {"auth", "setup", "--namespace", "billing", "-o", "json"},
-		"auth_domain.txt":     {"auth", "operator", "--js-domain", "hub", "--user", "ops@hub"},
+		"auth_domain.txt":     {"auth", "operator", "--js-domain", "hub", "--login", "ops@hub"},
 	} {
 		r := cli{}.run(t, args...)
 		if r.code != exitDone || r.stderr != "" {
@@ -68,7 +68,7 @@ func TestAuthRefusesWhatItCannotPrint(t *testing.T) {
 		`domain name "a.b"`:                         {"auth", "viewer", "--js-domain", "a.b"},
 		`inbox prefix name ">"`:                     {"auth", "viewer", "--inbox-prefix", "_INBOX.>"},
 		`namespace name "a b"`:                      {"auth", "viewer", "--namespace", "a b"},
-		"--user":                                    {"auth", "viewer", "--user", "x' ; rm -rf '"},
+		"--login":                                   {"auth", "viewer", "--login", "x' ; rm -rf '"},
 	} {
 		r := cli{}.run(t, args...)
 		if r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, says) {

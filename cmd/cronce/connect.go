@@ -16,9 +16,9 @@ import (
 // when nothing was chosen, this process joins or becomes the embedded server
 // first. The returned function ends the connection, and then the server: call it
 // once, after everything that uses the connection.
-func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*nats.Conn, func(), error) {
+func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*connect.Conn, func(), error) {
 	target, err := connect.Resolve(connect.Config{
-		Server: a.server, Context: a.context, Creds: a.creds, Local: a.local,
+		Server: a.server, Context: a.context, Login: a.login, Domain: a.domain, Local: a.local,
 		Inbox: a.inbox, Name: as, Getenv: a.getenv, Logger: a.log,
 	})
 	if err != nil {

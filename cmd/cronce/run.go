@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/consumer"
@@ -130,7 +129,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	defer leave()
-	js, err := jetstream.New(nc)
+	js, err := nc.JetStream()
 	if err != nil {
 		return err
 	}
@@ -147,7 +146,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	transport := httpaction.NewTransport()
 	defer transport.CloseIdleConnections()
 	services := ready.New(a.log)
-	if err := jobs.equip(means{g, transport, nc, a.getenv}, services, jobs.queues(f)); err != nil {
+	if err := jobs.equip(means{g, transport, nc.Conn, a.getenv}, services, jobs.queues(f)); err != nil {
 		return err
 	}
 	if jobs.runsPrograms() {
@@ -160,7 +159,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 			a.log.Warn("no job of the file is in this queue: its slots are left to others", "queue", q, "in the file", jobs.allQueues())
 		}
 	}
-	r := replica.New(f.replica(a, nc, store, jobs, g))
+	r := replica.New(f.replica(a, nc.Conn, store, jobs, g))
 	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.namespace)
 	stop := a.reloadOn(ctx, hangups, f, jobs, r)
 	defer stop()

@@ -49,7 +49,7 @@ func (a *app) withJetStream(ctx context.Context, as string, patience time.Durati
 		return err
 	}
 	defer leave()
-	js, err := jetstream.New(nc)
+	js, err := nc.JetStream()
 	if err != nil {
 		return err
 	}

@@ -144,16 +144,28 @@ func (a *app) torture(ctx context.Context, f tortureFlags) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	if a.domain != "" {
+		return usage(errors.New("torture does not know JetStream domains: leave --js-domain out, and connect where the streams are"))
+	}
 	show := newProgress(a, f)
 	show.begin()
 	report, err := torture.Run(ctx, torture.Config{
 		Seed: f.seed, Duration: f.duration, Lease: f.lease, Workers: f.workers, Producers: f.producers, Servers: f.servers,
 		Namespace: a.namespace, Dir: dir,
 		Command: func(role string) *exec.Cmd {
-			return exec.Command(exe, "torture", role, "--log-format", "json", "--log-level", "debug")
+			args := []string{"torture", role, "--log-format", "json", "--log-level", "debug", "--inbox-prefix", a.inbox}
+			// Who connects by more than a credentials file; passwords are in the environment.
+			for flag, value := range map[string]string{
+				"nkey": a.login.NKey, "user": a.login.User, "tlscert": a.login.Cert, "tlskey": a.login.Key, "tlsca": a.login.CA,
+			} {
+				if value != "" {
+					args = append(args, "--"+flag, value)
+				}
+			}
+			return exec.Command(exe, args...)
 		},
 		Connect: func(ctx context.Context) (*nats.Conn, error) { return a.connectThrough(ctx, "torture", nil) },
-		Server:  a.server, Context: a.context, Creds: a.creds,
+		Server:  a.server, Context: a.context, Creds: a.login.Creds,
 		Progress: show.tell, Logger: a.log,
 	})
 	show.end()
@@ -179,10 +191,14 @@ func (f tortureFlags) folder() (dir string, clean func(), err error) {
 // explicitly counts.
 func (a *app) connectThrough(ctx context.Context, as string, d nats.CustomDialer) (*nats.Conn, error) {
 	target, err := connect.Resolve(connect.Config{
-		Server: a.server, Context: a.context, Creds: a.creds, Local: a.local, Name: as, Getenv: a.getenv, Logger: a.log, Dialer: d,
+		Server: a.server, Context: a.context, Login: a.login, Local: a.local, Inbox: a.inbox, Name: as, Getenv: a.getenv, Logger: a.log, Dialer: d,
 	})
 	if err != nil {
 		return nil, usage(err)
 	}
-	return target.Connect(ctx)
+	nc, err := target.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nc.Conn, nil
 }

@@ -18,7 +18,7 @@ import (
 // newTortureNodeCommand is one process of the torture's fleet.
 func newTortureNodeCommand(a *app) *cobra.Command {
 	return newChildCommand(a, torture.NodeCommand, func(ctx context.Context, spec torture.NodeSpec) error {
-		a.server, a.context, a.creds = spec.Server, spec.Context, spec.Creds
+		a.server, a.context, a.login.Creds = spec.Server, spec.Context, spec.Creds
 		return torture.RunNode(ctx, spec, func(ctx context.Context, d nats.CustomDialer) (*nats.Conn, error) {
 			return a.connectThrough(ctx, spec.Process, d)
 		}, a.log)

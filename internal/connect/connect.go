@@ -22,19 +22,40 @@ const timeout = 3 * time.Second
 // Connect connects to the target, which must have JetStream. The connection is
 // kept up until it is closed. Errors name the target and what is wrong with it;
 // those that no server was asked for wrap job.ErrInvalid.
-func (t Target) Connect(ctx context.Context) (*nats.Conn, error) {
-	nc, err := t.dial()
+func (t Target) Connect(ctx context.Context) (*Conn, error) {
+	conn, err := t.dial()
 	if err != nil {
 		return nil, err
 	}
-	if err := requireJetStream(ctx, nc, t.String()); err != nil {
-		nc.Close()
+	if t.cfg.Domain != "" {
+		conn.domain, conn.prefix = t.cfg.Domain, ""
+	}
+	if err := conn.requireJetStream(ctx, t.String()); err != nil {
+		conn.Close()
 		return nil, err
 	}
-	return nc, nil
+	return conn, nil
 }
 
-func (t Target) dial() (*nats.Conn, error) {
+// Conn is a connection, and knows where on it JetStream is.
+type Conn struct {
+	*nats.Conn
+	domain, prefix string // of the API; one at most
+}
+
+// JetStream is a client of the JetStream that the target means: that of the
+// account, of a domain, or one that is imported under a prefix.
+func (c *Conn) JetStream() (jetstream.JetStream, error) {
+	switch {
+	case c.domain != "":
+		return jetstream.NewWithDomain(c.Conn, c.domain)
+	case c.prefix != "":
+		return jetstream.NewWithAPIPrefix(c.Conn, c.prefix)
+	}
+	return jetstream.New(c.Conn)
+}
+
+func (t Target) dial() (*Conn, error) {
 	options := t.options()
 	if t.context != "" {
 		return t.dialContext(options)
@@ -44,12 +65,15 @@ func (t Target) dial() (*nats.Conn, error) {
 		return nil
 	})...)
 	if err != nil {
+		if errors.Is(err, job.ErrInvalid) {
+			return nil, err
+		}
 		return nil, explain(err, t.String())
 	}
-	return nc, nil
+	return &Conn{Conn: nc}, nil
 }
 
-func (t Target) dialContext(options []nats.Option) (*nats.Conn, error) {
+func (t Target) dialContext(options []nats.Option) (*Conn, error) {
 	// Our option is the last one to be applied: what fails before is the
 	// context itself, what fails later is the server.
 	var servers []string
@@ -65,11 +89,11 @@ func (t Target) dialContext(options []nats.Option) (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w %s: %w", job.ErrInvalid, t, err)
 	case err != nil:
 		return nil, explain(err, redact(servers)+" ("+t.String()+")")
-	case settings.JSDomain != "" || settings.JSAPIPrefix != "":
+	case settings.JSDomain != "" && settings.JSAPIPrefix != "":
 		nc.Close()
-		return nil, fmt.Errorf("%w %s: jetstream_domain and jetstream_api_prefix are not supported yet", job.ErrInvalid, t)
+		return nil, fmt.Errorf("%w %s: jetstream_domain and jetstream_api_prefix exclude each other", job.ErrInvalid, t)
 	}
-	return nc, nil
+	return &Conn{nc, settings.JSDomain, settings.JSAPIPrefix}, nil
 }
 
 // explain says in one line what is wrong with the server at where.
@@ -119,8 +143,11 @@ func refusesLogin(err error) bool {
 
 // requireJetStream refuses a server, or an account, that has none. Whoever may
 // not ask is let through: the next request will tell.
-func requireJetStream(ctx context.Context, nc *nats.Conn, where string) error {
-	js, err := jetstream.New(nc)
+func (c *Conn) requireJetStream(ctx context.Context, where string) error {
+	if c.domain != "" {
+		where = fmt.Sprintf("domain %q on %s", c.domain, where)
+	}
+	js, err := c.JetStream()
 	if err != nil {
 		return err
 	}

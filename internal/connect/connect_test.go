@@ -76,10 +76,6 @@ func TestFailedConnectionsSayWhy(t *testing.T) {
 		"certificate not known": {Config{Server: "tls://" + addr(secure)}, []string{"no agreement on TLS with tls://" + addr(secure)}, nil},
 		"TLS not offered":       {Config{Server: "tls://" + addr(plain)}, []string{"no agreement on TLS"}, nats.ErrSecureConnWanted},
 		"silent":                {Config{Server: silent(t)}, []string{"does not answer within 3s"}, nil},
-		"context without domain support": {
-			Config{Context: contextFile(t, fmt.Sprintf(`{"url":%q,"jetstream_domain":"hub"}`, natstest.Run(t).ClientURL()))},
-			[]string{"jetstream_domain", "not supported yet"}, job.ErrInvalid,
-		},
 		"context of a server that is away": {
 			Config{Context: contextFile(t, fmt.Sprintf(`{"url":"nats://a:secret@%s"}`, nobody))},
 			[]string{"nothing answers on nats://" + nobody + " (NATS context "}, nats.ErrNoServers,

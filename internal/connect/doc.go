@@ -2,7 +2,7 @@
 // to it.
 //
 // The first of these that is set decides: an explicit URL, an explicit NATS
-// context, NATS_URL (with NATS_CREDS), the context that the nats CLI has selected,
+// context, NATS_URL (with NATS_CREDS and the like), the context that the nats CLI has selected,
 // and else the loopback default, where a server may be embedded.
 //
 // # Decisions
@@ -17,7 +17,11 @@
 //   - A refused login does not end an established connection. Credentials are
 //     rotated and servers come up before their accounts; nats.go would close the
 //     connection for good at the second refusal, and with it the fleet.
-//   - A context with a JetStream domain or API prefix is refused: raw publishes
-//     to a bucket do not go through it. Rejected: ignoring the setting.
+//   - Who connects is decided as a whole, by a flag, CRONCE_ variables, a context or
+//     (with NATS_URL) NATS_ variables: a user from one place with a password from
+//     another is a mistake. Passwords and tokens have no flag: everybody on the
+//     machine can read those.
+//   - A JetStream domain or API prefix, from a flag or a context, comes with the
+//     connection (Conn.JetStream): nobody can forget it.
 //   - Passwords and tokens in URLs are never printed.
 package connect

@@ -30,10 +30,7 @@ func (t Target) options() []nats.Option {
 	if t.cfg.Dialer != nil {
 		options = append(options, nats.SetCustomDialer(t.cfg.Dialer))
 	}
-	if t.cfg.Creds != "" {
-		options = append(options, nats.UserCredentials(t.cfg.Creds))
-	}
-	return options
+	return append(options, t.cfg.Login.apply)
 }
 
 // inbox sets the prefix of the subjects for answers, unless a context did.
@@ -62,14 +59,18 @@ type watcher struct {
 	log   *slog.Logger
 	where string
 
-	mu   sync.Mutex
-	said string
+	mu             sync.Mutex
+	said           string
+	lost, reminded time.Time
 }
 
 func (w *watcher) disconnected(nc *nats.Conn, err error) {
 	if nc.IsClosed() {
 		return
 	}
+	w.mu.Lock()
+	w.lost, w.reminded = time.Now(), time.Now()
+	w.mu.Unlock()
 	w.log.Warn("lost the NATS server, waiting for it to come back", "server", w.where, "error", err)
 }
 
@@ -80,7 +81,21 @@ func (w *watcher) reconnected(nc *nats.Conn) {
 	w.log.Info("connected to NATS again", "server", redactText(nc.ConnectedUrl()))
 }
 
+// remindEvery is how often it is said that the server is still away.
+const remindEvery = time.Minute
+
 func (w *watcher) stillAway(_ *nats.Conn, err error) {
+	w.mu.Lock()
+	remind := !w.lost.IsZero() && time.Since(w.reminded) >= remindEvery
+	since := time.Since(w.lost)
+	if remind {
+		w.reminded = time.Now()
+	}
+	w.mu.Unlock()
+	if remind {
+		w.log.Warn("still waiting for the NATS server", "server", w.where, "for", since.Round(time.Second), "error", err)
+		return
+	}
 	w.once(slog.LevelDebug, "still waiting for the NATS server", err)
 }
 

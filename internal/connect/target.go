@@ -20,8 +20,11 @@ type Config struct {
 	// NATS context. Server wins.
 	Server, Context string
 
-	// Creds is a credentials file. It wins over that of a context.
-	Creds string
+	// Login says who connects.
+	Login Login
+
+	// Domain is the JetStream domain. It wins over that of a context.
+	Domain string
 
 	// Inbox is the prefix of the subjects for answers; one of a context wins over
 	// it. Empty: _INBOX.
@@ -74,6 +77,7 @@ func Resolve(cfg Config) (Target, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Login = cfg.Login.or(cfg.Getenv, "CRONCE_", cronceVariables)
 	t := Target{cfg: cfg}
 	switch {
 	case cfg.Server != "":
@@ -82,9 +86,7 @@ func Resolve(cfg Config) (Target, error) {
 		t.context = cfg.Context
 	case cfg.Getenv("NATS_URL") != "":
 		t.servers = strings.Split(cfg.Getenv("NATS_URL"), ",")
-		if cfg.Creds == "" {
-			t.cfg.Creds = cfg.Getenv("NATS_CREDS")
-		}
+		t.cfg.Login = t.cfg.Login.or(cfg.Getenv, "NATS_", natsVariables)
 	default:
 		if t.context = selectedContext(cfg.Getenv); t.context == "" {
 			t.servers, t.local = []string{"nats://" + cfg.Local}, true
@@ -97,14 +99,12 @@ func Resolve(cfg Config) (Target, error) {
 		}
 		t.servers[i] = server
 	}
-	if t.cfg.Creds != "" {
-		f, err := os.Open(t.cfg.Creds)
-		if err != nil {
-			return Target{}, fmt.Errorf("%w credentials file: %w", job.ErrInvalid, err)
+	if cfg.Domain != "" {
+		if err := job.ValidateName("domain", cfg.Domain); err != nil {
+			return Target{}, err
 		}
-		f.Close()
 	}
-	return t, nil
+	return t, t.cfg.Login.check()
 }
 
 // checkURL completes a server's URL and refuses what nats.go would try to dial as

@@ -52,9 +52,9 @@ func TestOrderOfTargets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if target.String() != tc.is || target.Local() != tc.local || target.cfg.Creds != tc.creds {
+			if target.String() != tc.is || target.Local() != tc.local || target.cfg.Login.Creds != tc.creds {
 				t.Errorf("target is %s (local %v, creds %q), want %s (local %v, creds %q)",
-					target, target.Local(), target.cfg.Creds, tc.is, tc.local, tc.creds)
+					target, target.Local(), target.cfg.Login.Creds, tc.is, tc.local, tc.creds)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestWrongTargetsAreKnownWithoutAServer(t *testing.T) {
 		{Config{Server: "nats://u:secret@a:port"}, `invalid server URL "nats://a:port"`},
 		{Config{Server: "nats://"}, "names no host"},
 		{Config{Server: "a:1,"}, "names no host"},
-		{Config{Server: "a:1", Creds: "/nosuch/file"}, "/nosuch/file"},
+		{Config{Server: "a:1", Login: Login{Creds: "/nosuch/file"}}, "/nosuch/file"},
 	} {
 		_, err := Resolve(tc.cfg)
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "secret") {

@@ -1,0 +1,134 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Login says who connects. All of it may be empty. Creds, User, Token and NKey
+// exclude each other; any of them replaces what a context says of who connects, and
+// each of the files for TLS what it says of that.
+type Login struct {
+	// Creds is a credentials file, NKey the file of a seed.
+	Creds, NKey string
+
+	User, Password, Token string
+
+	// Cert and Key are a client certificate and its key, CA the certificates that
+	// the server's is checked by: PEM files.
+	Cert, Key, CA string
+}
+
+// or fills what l leaves open from the environment: who connects only as a whole.
+func (l Login) or(getenv func(string) string, prefix string, names Login) Login {
+	env := func(name string) string {
+		if name == "" {
+			return ""
+		}
+		return getenv(prefix + name)
+	}
+	if l.Creds == "" && l.NKey == "" && l.User == "" && l.Token == "" {
+		l.Creds, l.NKey, l.User, l.Token = env(names.Creds), env(names.NKey), env(names.User), env(names.Token)
+	}
+	if l.User != "" && l.Password == "" {
+		l.Password = env(names.Password)
+	}
+	if l.Cert == "" && l.Key == "" {
+		l.Cert, l.Key = env(names.Cert), env(names.Key)
+	}
+	if l.CA == "" {
+		l.CA = env(names.CA)
+	}
+	return l
+}
+
+// The variables of a login, behind "CRONCE_" and, as the nats CLI has them, behind
+// "NATS_".
+var (
+	cronceVariables = Login{
+		Creds: "CREDS", NKey: "NKEY", User: "USER", Password: "PASSWORD", Token: "TOKEN", Cert: "TLSCERT", Key: "TLSKEY", CA: "TLSCA",
+	}
+	natsVariables = Login{Creds: "CREDS", NKey: "NKEY", User: "USER", Password: "PASSWORD", Token: "TOKEN", Cert: "CERT", Key: "KEY", CA: "CA"}
+)
+
+// who counts the ways in which l says who connects.
+func (l Login) who() (names []string) {
+	for name, value := range map[string]string{"credentials": l.Creds, "nkey": l.NKey, "user": l.User, "token": l.Token} {
+		if value != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// check finds what is wrong without a server. Its errors wrap job.ErrInvalid and
+// name files, never what is in them.
+func (l Login) check() error {
+	switch {
+	case len(l.who()) > 1:
+		return fmt.Errorf("%w login: credentials, nkey, user and token exclude each other", job.ErrInvalid)
+	case l.Password != "" && l.User == "":
+		return fmt.Errorf("%w login: a password without a user", job.ErrInvalid)
+	case (l.Cert == "") != (l.Key == ""):
+		return fmt.Errorf("%w login: a client certificate needs its key, and a key its certificate", job.ErrInvalid)
+	}
+	for what, path := range map[string]string{
+		"credentials": l.Creds, "nkey": l.NKey, "client certificate": l.Cert, "client key": l.Key, "CA": l.CA,
+	} {
+		if path == "" {
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("%w %s file: %w", job.ErrInvalid, what, err)
+		}
+		f.Close()
+	}
+	return nil
+}
+
+// apply puts l in place of what o says of the same.
+func (l Login) apply(o *nats.Options) error {
+	if len(l.who()) > 0 {
+		o.User, o.Password, o.Token, o.Nkey = "", "", "", ""
+		o.UserJWT, o.SignatureCB = nil, nil
+	}
+	var options []nats.Option
+	switch {
+	case l.Creds != "":
+		options = append(options, nats.UserCredentials(l.Creds))
+	case l.User != "":
+		options = append(options, nats.UserInfo(l.User, l.Password))
+	case l.Token != "":
+		options = append(options, nats.Token(l.Token))
+	case l.NKey != "":
+		option, err := nats.NkeyOptionFromSeed(l.NKey)
+		if err != nil {
+			return fmt.Errorf("%w nkey file %s: %w", job.ErrInvalid, l.NKey, plainly(err))
+		}
+		options = append(options, option)
+	}
+	if l.Cert != "" {
+		options = append(options, nats.ClientCert(l.Cert, l.Key))
+	}
+	if l.CA != "" {
+		options = append(options, nats.RootCAs(l.CA))
+	}
+	for _, option := range options {
+		if err := option(o); err != nil {
+			return fmt.Errorf("%w login: %w", job.ErrInvalid, plainly(err))
+		}
+	}
+	return nil
+}
+
+// plainly is err on one line.
+func plainly(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
