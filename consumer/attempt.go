@@ -20,7 +20,7 @@ import (
 func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	c, j := t.Consumer, t.policies()
 	handler := c.cfg.Handler(rec.Slot.Job)
-	placed := t.place.take(c.ended.Done())
+	placed := t.placed || t.place.take(c.ended.Done())
 	// Between the won write and here the process may have slept (invariant 4).
 	if !c.cfg.Node.Trusted() || handler == nil {
 		return silent()

@@ -142,3 +142,37 @@ func TestALongRunIsNotDeliveredAgain(t *testing.T) {
 		}
 	})
 }
+
+// A slot of one attempt is claimed only when its handler can start: a worker that
+// dies in between would end it failed without a start.
+func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Concurrency = 1
+		claimed, returned := 0, 0
+		b.ledger.after = func(r job.Record) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if r.State == job.Running {
+				claimed++
+			}
+			if claimed > returned+1 {
+				t.Errorf("%d slots are claimed after %d handlers have returned, and one can run", claimed, returned)
+			}
+		}
+		b.handle(job.Job{Name: "report", Retry: job.Retry{Attempts: 1}}, func(context.Context, job.Run) error {
+			time.Sleep(time.Microsecond) // so short that others would be claimed ahead
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			returned++
+			return nil
+		})
+		stop := b.run()
+		for i := range 200 {
+			b.queue.add(job.Message{Slot: job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second)), JobRevision: 1})
+		}
+		b.settled(200)
+		_ = stop()
+	})
+}

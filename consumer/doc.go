@@ -104,7 +104,8 @@
 // one by one the broker stood idle, and drained a third of what it could. It is
 // measured all the time (places.ahead). When it proves wrong, since handlers have
 // become slow, what was claimed ahead is released after a quarter of a second, as
-// an attempt that never began, and nothing more is asked for ahead. Rejected: a
+// an attempt that never began, and nothing more is asked for ahead. A slot of one
+// attempt waits for its place before its claim. Rejected: a
 // fixed buffer, in which slots wait behind slow handlers.
 //
 // Half of what may be asked for is asked for at once, or all when nothing is: a

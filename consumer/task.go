@@ -18,8 +18,9 @@ type task struct {
 	d   job.Delivery
 	msg jetstream.Msg
 
-	// place is the one that its handler takes.
-	place *place
+	// place is the one that its handler takes; placed: it has been.
+	place  *place
+	placed bool
 
 	// view is what is known of the slot at this turn.
 	view job.View
@@ -195,6 +196,13 @@ func (t *task) define(ctx context.Context) error {
 // the write was lost to somebody else.
 func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
 	rec := step.Record
+	if step.Action == job.Start && rec.MaxAttempts == 1 && !t.placed {
+		// A claim that waits for its place when its worker dies has spent an attempt
+		// without a start; this slot has no other.
+		if t.placed = t.place.take(t.ended.Done()); !t.placed {
+			return after(tooMany), true
+		}
+	}
 	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Revision)
 	switch {
