@@ -17,12 +17,9 @@ import (
 // first. The returned function ends the connection, and then the server: call it
 // once, after everything that uses the connection.
 func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*connect.Conn, func(), error) {
-	target, err := connect.Resolve(connect.Config{
-		Server: a.server, Context: a.context, Login: a.login, Domain: a.domain, Local: a.local,
-		Inbox: a.inbox, Name: as, Getenv: a.getenv, Logger: a.log,
-	})
+	target, err := a.target(as)
 	if err != nil {
-		return nil, nil, usage(err)
+		return nil, nil, err
 	}
 	leave := func() {}
 	if mayEmbed && target.Local() {
@@ -36,6 +33,15 @@ func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*connect.C
 		return nil, nil, connectError(err, target)
 	}
 	return nc, func() { nc.Close(); leave() }, nil
+}
+
+// target is the server that the global flags and the environment mean.
+func (a *app) target(as string) (connect.Target, error) {
+	target, err := connect.Resolve(connect.Config{
+		Server: a.server, Context: a.context, Login: a.login, Domain: a.domain, Local: a.local,
+		Inbox: a.inbox, Name: as, Getenv: a.getenv, Logger: a.log,
+	})
+	return target, usage(err)
 }
 
 func (a *app) joinOrStart(ctx context.Context) (leave func(), err error) {

@@ -76,6 +76,7 @@ func newRootCommand(a *app) *cobra.Command {
 	a.addGlobalFlags(root)
 	root.AddCommand(
 		newAuthCommand(a),
+		newBenchCommand(a),
 		newCheckCommand(a),
 		newJobCommand(a),
 		newNextCommand(a),

@@ -1,11 +1,13 @@
 package bench_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/bench"
@@ -27,7 +29,7 @@ func BenchmarkDrain(b *testing.B) {
 			const slots = 20_000
 			var ours, ceiling time.Duration
 			turn := 0
-			connect := func() *nats.Conn { return natstest.Connect(b, servers) }
+			connect := func() jetstream.JetStream { return natstest.JetStream(b, natstest.Connect(b, servers)) }
 			for b.Loop() {
 				turn++
 				best := time.Hour
@@ -39,7 +41,7 @@ func BenchmarkDrain(b *testing.B) {
 					b.Logf("%+v: %v", shape, r)
 					best = min(best, r.Took)
 				}
-				r, err := bench.Drain(b.Context(), connect(), connect(), fmt.Sprintf("ours%d", turn), replicas, slots, job.OverlapAllow)
+				r, err := bench.DrainOurs(b.Context(), connect(), connect(), fmt.Sprintf("ours%d", turn), replicas, slots, 10, job.OverlapAllow)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -60,15 +62,21 @@ func BenchmarkLateness(b *testing.B) {
 	for _, producers := range []int{1, 10} {
 		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
 			srv := natstest.Run(b)
-			connect := func() (*nats.Conn, error) { return nats.Connect(srv.ClientURL()) }
+			connect := func(context.Context) (jetstream.JetStream, error) {
+				nc, err := nats.Connect(srv.ClientURL())
+				if err != nil {
+					return nil, err
+				}
+				return jetstream.New(nc)
+			}
 			var late bench.Lateness
 			for b.Loop() {
-				var err error
-				late, err = bench.MeasureLateness(b.Context(), connect, "late", 1, 100, producers, 10)
+				steady, err := bench.MeasureSteady(b.Context(), connect, nil, "late", 1, 100, producers, 10)
 				if err != nil {
 					b.Fatal(err)
 				}
-				b.Log(late)
+				late = steady.Late
+				b.Logf("%v; %.2f messages for each, %.1f a second without", late, steady.Sent, steady.Idle)
 			}
 			b.ReportMetric(float64(late.At(0.5).Microseconds())/1000, "p50-ms")
 			b.ReportMetric(float64(late.At(0.99).Microseconds())/1000, "p99-ms")
@@ -84,7 +92,7 @@ func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
 	srv := natstest.Run(t)
 	const slots = 2000
 	before := inMsgs(t, srv)
-	if _, err := bench.Drain(t.Context(), srv.Conn(), srv.Conn(), "cost", 1, slots, job.OverlapAllow); err != nil {
+	if _, err := bench.DrainOurs(t.Context(), srv.JetStream(), srv.JetStream(), "cost", 1, slots, 10, job.OverlapAllow); err != nil {
 		t.Fatal(err)
 	}
 	if per := float64(inMsgs(t, srv)-before) / slots; per < 5 || per > 7 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,13 +40,12 @@ func Shapes() []Shape { return []Shape{{2, 128}, {4, 256}, {8, 128}, {4, 1024}} 
 // DrainCeiling drains slots messages by hand, in streams of the given name and
 // number of replicas that it creates and deletes. It is timed from the first pull
 // to the last ack, as the broker counts them.
-func DrainCeiling(ctx context.Context, nc *nats.Conn, name string, replicas, slots int, shape Shape) (_ Rate, err error) {
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1<<14))
+func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (_ Rate, err error) {
+	h, err := newHand(js, name, shape)
 	if err != nil {
 		return Rate{}, err
 	}
-	h := hand{js: js, name: name, shape: shape}
-	defer func() { err = errors.Join(err, h.remove(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, h.remove(ctx)) }()
 	queue, err := h.create(ctx, replicas)
 	if err != nil {
 		return Rate{}, err
@@ -68,10 +69,28 @@ func DrainCeiling(ctx context.Context, nc *nats.Conn, name string, replicas, slo
 
 // hand works on slots without a scheduler.
 type hand struct {
-	js    jetstream.JetStream
-	name  string
-	shape Shape
-	slots jetstream.Stream
+	js     jetstream.JetStream
+	name   string
+	prefix string // of raw subjects of buckets, in another domain or account
+	shape  Shape
+	slots  jetstream.Stream
+}
+
+// newHand makes a client of its own, with as much in flight as kv has.
+func newHand(js jetstream.JetStream, name string, shape Shape) (h *hand, err error) {
+	h = &hand{name: name, shape: shape}
+	many := jetstream.WithPublishAsyncMaxPending(1 << 14)
+	switch o := js.Options(); {
+	case o.Domain != "":
+		h.prefix = "$JS." + o.Domain + ".API."
+		h.js, err = jetstream.NewWithDomain(js.Conn(), o.Domain, many)
+	case o.APIPrefix != "":
+		h.prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
+		h.js, err = jetstream.NewWithAPIPrefix(js.Conn(), o.APIPrefix, many)
+	default:
+		h.js, err = jetstream.New(js.Conn(), many)
+	}
+	return h, err
 }
 
 func (h *hand) create(ctx context.Context, replicas int) (_ jetstream.Consumer, err error) {
@@ -95,7 +114,10 @@ func (h *hand) create(ctx context.Context, replicas int) (_ jetstream.Consumer, 
 	})
 }
 
+// remove removes the streams, also when ctx has ended.
 func (h *hand) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
 	return errors.Join(ignoreMissing(h.js.DeleteStream(ctx, h.name+"_slots")), ignoreMissing(h.js.DeleteStream(ctx, "KV_"+h.name)))
 }
 
@@ -108,18 +130,24 @@ func ignoreMissing(err error) error {
 
 func (h *hand) fill(ctx context.Context, slots int) error {
 	for i := range slots {
-		m := &nats.Msg{Subject: h.name + ".slot.default.report", Data: []byte(`{"n":1}`), Header: nats.Header{
-			"Nats-Msg-Id":         {fmt.Sprintf("report:%d", i)},
-			"Cronce-Slot":         {fmt.Sprintf("report:%d", i)},
-			"Cronce-Job-Revision": {"1"},
-			"Cronce-Node":         {"bench-1-1763700000-abcdefgh"},
-			"Cronce-Due":          {"2026-11-21T07:00:00Z"},
-		}}
-		if _, err := h.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
+		if err := h.publish(strconv.Itoa(i)); err != nil {
 			return err
 		}
 	}
 	return published(ctx, h.js)
+}
+
+func (h *hand) publish(slot string) error {
+	slot = "report:" + slot
+	m := &nats.Msg{Subject: h.name + ".slot.default.report", Data: []byte(`{"n":1}`), Header: nats.Header{
+		"Nats-Msg-Id":         {slot},
+		"Cronce-Slot":         {slot},
+		"Cronce-Job-Revision": {"1"},
+		"Cronce-Node":         {"bench-1-1763700000-abcdefgh"},
+		"Cronce-Due":          {"2026-11-21T07:00:00Z"},
+	}}
+	_, err := h.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute))
+	return err
 }
 
 func published(ctx context.Context, js jetstream.JetStream) error {
@@ -172,7 +200,7 @@ func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 }
 
 func (h *hand) write(msg jetstream.Msg, value []byte, revision uint64) (jetstream.PubAckFuture, error) {
-	key := "$KV." + h.name + "." + msg.Headers().Get("Nats-Msg-Id")
+	key := h.prefix + "$KV." + h.name + "." + msg.Headers().Get("Nats-Msg-Id")
 	return h.js.PublishMsgAsync(&nats.Msg{Subject: key, Data: value},
 		jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithStallWait(time.Minute))
 }

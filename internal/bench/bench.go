@@ -1,0 +1,331 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Config of a Run. Connect, Namespace, Seconds, Jobs, Producers, Progress and
+// Result are required.
+type Config struct {
+	// Connect makes a new connection, which is closed when its work is over.
+	Connect Connect
+
+	// Namespace begins the names of everything that is created, and removed again.
+	// Nothing of such a name may exist.
+	Namespace string
+
+	// Replicas of every stream. Zero: three where the cluster has them, as always.
+	Replicas int
+
+	// Slots is how many are published, and drained. Zero: what the server publishes
+	// by hand in about a second, DefaultSlots at most.
+	Slots int
+
+	// Seconds is how long lateness and cost are measured, with so many Jobs that
+	// are due every second.
+	Seconds, Jobs int
+
+	// Producers is how many publish, each on a connection of its own.
+	Producers int
+
+	// Only names the measures that are wanted. None: all.
+	Only []string
+
+	// ServerMessages is what the server says it was sent, by anybody. Nil: it
+	// cannot be asked.
+	ServerMessages func(ctx context.Context) (int64, error)
+
+	// Progress is told what is being done, Result what came of it.
+	Progress func(doing string)
+	Result   func(Result) error
+}
+
+// DefaultSlots is how many are enough on a fast server; slowest is how many are
+// needed to measure anything.
+const (
+	DefaultSlots = 20_000
+	slowest      = 1000
+)
+
+// What can be measured.
+const (
+	Publish   = "publish"
+	Drain     = "drain"
+	DrainSkip = "drain-skip"
+	Late      = "lateness"
+	Cost      = "cost"
+)
+
+// Measures are the names of all that can be measured, in the order in which it is.
+func Measures() []string { return []string{Publish, Drain, DrainSkip, Late, Cost} }
+
+// Result is one number of ours beside what the same broker does by hand. Ratio is
+// 1 where they are equal, and less where ours is worse.
+type Result struct {
+	Measure   string  `json:"measure"`
+	Ratio     float64 `json:"ratio"`
+	Ours      float64 `json:"ours"`
+	Ceiling   float64 `json:"ceiling"`
+	Unit      string  `json:"unit"`
+	Slots     int     `json:"slots"`
+	Producers int     `json:"producers,omitempty"`
+	Replicas  int     `json:"replicas"`
+
+	// Of publish: how many messages the producers sent for each slot, announcements
+	// included; 1 is the least.
+	Sent float64 `json:"sent_per_slot,omitempty"`
+
+	// Of cost: what the server itself counted, where it could be asked, and what the
+	// fleet sends in a second in which nothing is due.
+	Server float64 `json:"server_per_slot,omitempty"`
+	Idle   float64 `json:"idle_per_second,omitempty"`
+}
+
+func faster(measure string, ours, ceiling Rate) Result {
+	return Result{Measure: measure, Ratio: ours.PerSecond() / ceiling.PerSecond(), Ours: ours.PerSecond(), Ceiling: ceiling.PerSecond(), Unit: "slots/s", Slots: ours.Slots}
+}
+
+func less(measure, unit string, ours, ceiling float64, slots int) Result {
+	return Result{Measure: measure, Ratio: ceiling / ours, Ours: ours, Ceiling: ceiling, Unit: unit, Slots: slots}
+}
+
+// Run measures one thing after the other, ours and the ceiling by turns. Whatever
+// it ends with, it has removed what it created, or says what it could not.
+func Run(ctx context.Context, cfg Config) error {
+	r := run{Config: cfg}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		measures []string
+		do       func(context.Context) error
+	}{
+		{[]string{Publish}, r.publish},
+		{[]string{Drain}, r.drain},
+		{[]string{DrainSkip}, r.drainSkip},
+		{[]string{Late, Cost}, r.steady},
+	} {
+		if !slices.ContainsFunc(step.measures, r.wants) {
+			continue
+		}
+		if err := step.do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type run struct {
+	Config
+	ceiling Rate // of a drain, once it is known
+}
+
+func (r *run) wants(measure string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, measure) }
+
+// begin makes sure that the namespace is nobody's, and learns how a namespace is
+// set up here.
+func (r *run) begin(ctx context.Context) (err error) {
+	r.Progress("looking at the server")
+	js, err := r.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	names := js.StreamNames(ctx)
+	for name := range names.Name() {
+		if strings.HasPrefix(strings.TrimPrefix(name, "KV_"), r.Namespace+"_") {
+			err = fmt.Errorf("stream %s is there: the namespace %q is somebody's, or was left by a bench that was killed (nats stream rm %s)", name, r.Namespace, name)
+		}
+	}
+	if err = errors.Join(err, names.Err()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove(ctx, js, r.name("probe"))) }()
+	store, err := open(ctx, js, r.name("probe"), r.Replicas)
+	if err != nil {
+		return err
+	}
+	r.Replicas = store.Settings().Replicas
+	if r.Slots == 0 {
+		rate, err := PublishCeiling(ctx, js, r.name("hand"), r.Replicas, slowest)
+		if err != nil {
+			return err
+		}
+		r.Slots = min(DefaultSlots, max(slowest, int(rate.PerSecond())))
+	}
+	return nil
+}
+
+// name is a namespace for one measurement.
+func (r *run) name(of string) string { return r.Namespace + "_" + of }
+
+func (r *run) result(res Result) error {
+	res.Replicas = r.Replicas
+	return r.Result(res)
+}
+
+// turns is how often ours and the ceiling are measured; the best of each counts,
+// since what disturbs them only ever makes them slower.
+const turns = 2
+
+func (r *run) publish(ctx context.Context) error {
+	var ours Published
+	var ceiling Rate
+	for turn := range turns {
+		r.Progress(fmt.Sprintf("publish: %d slots by hand, turn %d of %d", r.Slots, turn+1, turns))
+		rate, err := r.alone(ctx, func(js jetstream.JetStream) (Rate, error) {
+			return PublishCeiling(ctx, js, r.name("hand"), r.Replicas, r.Slots)
+		})
+		if err != nil {
+			return err
+		}
+		ceiling = best(ceiling, rate)
+		r.Progress(fmt.Sprintf("publish: %d slots due in one second, producers: %d, turn %d of %d", r.Slots, r.Producers, turn+1, turns))
+		p, err := PublishDue(ctx, r.Connect, r.name("publish"), r.Replicas, r.Slots, r.Producers)
+		if err != nil {
+			return err
+		}
+		if ours.Took == 0 || p.Took < ours.Took {
+			ours = p
+		}
+	}
+	res := faster(Publish, ours.Rate, ceiling)
+	res.Producers, res.Sent = r.Producers, ours.Sent
+	return r.result(res)
+}
+
+func best(a, b Rate) Rate {
+	if a.Took == 0 || b.Took < a.Took {
+		return b
+	}
+	return a
+}
+
+// drainCeiling is the best of all shapes, measured once for all drains.
+func (r *run) drainCeiling(ctx context.Context) (Rate, error) {
+	if r.ceiling.Took > 0 {
+		return r.ceiling, nil
+	}
+	for _, shape := range Shapes() {
+		r.Progress(fmt.Sprintf("drain: %d slots by hand, %d loops with batches of %d", r.Slots, shape.Loops, shape.Batch))
+		rate, err := r.alone(ctx, func(js jetstream.JetStream) (Rate, error) {
+			return DrainCeiling(ctx, js, r.name("hand"), r.Replicas, r.Slots, shape)
+		})
+		if err != nil {
+			return Rate{}, err
+		}
+		r.ceiling = best(r.ceiling, rate)
+	}
+	return r.ceiling, nil
+}
+
+func (r *run) drain(ctx context.Context) error {
+	return r.drainWith(ctx, Drain, job.OverlapAllow, min(r.Slots, fewJobs))
+}
+
+func (r *run) drainSkip(ctx context.Context) error {
+	return r.drainWith(ctx, DrainSkip, job.OverlapSkip, max(1, r.Slots/slotsEach))
+}
+
+// Slots of a drain are those of a few jobs, or of many with some slots each, far
+// apart enough that none meets its predecessor.
+const (
+	fewJobs   = 10
+	slotsEach = 10
+)
+
+func (r *run) drainWith(ctx context.Context, measure string, overlap job.Overlap, jobs int) error {
+	ceiling, err := r.drainCeiling(ctx)
+	if err != nil {
+		return err
+	}
+	var ours Rate
+	for turn := range turns {
+		r.Progress(fmt.Sprintf("%s: %d slots of %d jobs, one worker, turn %d of %d", measure, r.Slots, jobs, turn+1, turns))
+		rate, err := r.alone(ctx, func(aside jetstream.JetStream) (Rate, error) {
+			return r.alone(ctx, func(work jetstream.JetStream) (Rate, error) {
+				return DrainOurs(ctx, work, aside, r.name("drain"), r.Replicas, r.Slots, jobs, overlap)
+			})
+		})
+		if err != nil {
+			return err
+		}
+		ours = best(ours, rate)
+	}
+	return r.result(faster(measure, ours, ceiling))
+}
+
+func (r *run) steady(ctx context.Context) error {
+	r.Progress(fmt.Sprintf("lateness and cost: %d slots a second by hand, for %ds", r.Jobs, r.Seconds))
+	hand, err := SteadyCeiling(ctx, r.Connect, r.name("hand"), r.Replicas, r.Jobs, r.Seconds)
+	if err != nil {
+		return err
+	}
+	r.Progress(fmt.Sprintf("lateness and cost: %d slots a second, producers: %d, for %ds", r.Jobs, r.Producers, r.Seconds))
+	ours, err := MeasureSteady(ctx, r.Connect, r.ServerMessages, r.name("steady"), r.Replicas, r.Jobs, r.Producers, r.Seconds)
+	if err != nil {
+		return err
+	}
+	slots := len(ours.Late)
+	var results []Result
+	if r.wants(Late) {
+		for _, q := range []struct {
+			name string
+			at   float64
+		}{{"_p50", 0.5}, {"_p99", 0.99}} {
+			results = append(results, less(Late+q.name, "ms", ms(ours.Late.At(q.at)), ms(hand.Late.At(q.at)), slots))
+		}
+	}
+	if r.wants(Cost) {
+		cost := less(Cost, "messages/slot", ours.Sent, hand.Sent, slots)
+		cost.Server, cost.Idle = ours.Server, ours.Idle
+		results = append(results, cost)
+	}
+	for _, res := range results {
+		res.Producers = r.Producers
+		if err := r.result(res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// alone does f with a connection of its own.
+func (r *run) alone(ctx context.Context, f func(jetstream.JetStream) (Rate, error)) (Rate, error) {
+	js, err := r.Connect(ctx)
+	if err != nil {
+		return Rate{}, err
+	}
+	defer js.Conn().Close()
+	return f(js)
+}
+
+// removeTimeout bounds how long a server that is gone is asked to remove what was
+// created.
+const removeTimeout = 15 * time.Second
+
+// remove removes a namespace, also when ctx has ended.
+func remove(ctx context.Context, js jetstream.JetStream, namespace string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	if err := kv.Remove(ctx, js, namespace); err != nil {
+		return fmt.Errorf("namespace %s is left behind: %w", namespace, err)
+	}
+	return nil
+}
+
+func open(ctx context.Context, js jetstream.JetStream, namespace string, replicas int) (*kv.Store, error) {
+	return kv.Open(ctx, js, kv.Options{Namespace: namespace, Want: job.Settings{Replicas: replicas}})
+}

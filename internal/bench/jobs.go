@@ -1,0 +1,40 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// writers is how many definitions are written at once.
+const writers = 64
+
+// makeJobs are n jobs that differ in their names only.
+func makeJobs(n int, like job.Job) []job.Job {
+	jobs := make([]job.Job, n)
+	for i := range jobs {
+		jobs[i] = like
+		jobs[i].Name = fmt.Sprintf("report-%d", i)
+		jobs[i] = jobs[i].WithDefaults()
+	}
+	return jobs
+}
+
+// enter writes the definitions of new jobs and returns their revisions.
+func enter(ctx context.Context, store *kv.Store, jobs []job.Job) ([]uint64, error) {
+	revisions := make([]uint64, len(jobs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for i, j := range jobs {
+		group.Go(func() (err error) {
+			d := job.Definition{Job: j, Owner: job.OwnerCode, Node: "bench", Nonce: j.Name}
+			revisions[i], err = store.Jobs().Write(ctx, d, 0)
+			return err
+		})
+	}
+	return revisions, group.Wait()
+}

@@ -1,0 +1,285 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Lateness is from the instants of slots to the starts of their handlers, sorted.
+type Lateness []time.Duration
+
+// At is the quantile q of it, from 0 to 1; zero when there is none.
+func (l Lateness) At(q float64) time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	return l[min(int(q*float64(len(l))), len(l)-1)]
+}
+
+func (l Lateness) String() string {
+	return fmt.Sprintf("%d slots, p50 %v, p99 %v, at most %v", len(l), l.At(0.5), l.At(0.99), l.At(1))
+}
+
+// Steady is what a fleet with a steady load was like: how late its slots were, how
+// many messages it sent for each (what it sends without any left out), how many the
+// server counted for each (the same left out; zero: it was not asked), and how many
+// a second it sends when nothing is due.
+type Steady struct {
+	Late         Lateness
+	Sent, Server float64
+	Idle         float64
+}
+
+const (
+	// warmUp is how many seconds are left out at the start.
+	warmUp = 2
+
+	// idleFor is how long a fleet without jobs is looked at.
+	idleFor = 3 * time.Second
+)
+
+// MeasureSteady runs jobs that are due every second, in a namespace that it
+// creates and deletes, with one worker and the given number of producers, each on a
+// connection of its own, until it has seen so many seconds of them.
+func MeasureSteady(ctx context.Context, connect Connect, server func(context.Context) (int64, error), namespace string, replicas, jobs, producers, seconds int) (s Steady, err error) {
+	w := newWatch(jobs, seconds)
+	f, err := startFleet(ctx, connect, namespace, replicas, producers, w.handle)
+	defer func() { err = errors.Join(err, f.stop()) }()
+	if err != nil {
+		return s, err
+	}
+	count := func() counts {
+		c := counts{at: time.Now(), sent: f.sent()}
+		if server != nil {
+			c.server, c.err = server(ctx)
+		}
+		return c
+	}
+	before := count()
+	if err := f.sleep(idleFor); err != nil {
+		return s, err
+	}
+	idle := count().since(before)
+	clock, err := f.offset()
+	if err != nil {
+		return s, err
+	}
+	w.begin(clock, count)
+	if _, err := enter(ctx, f.store, makeJobs(jobs, job.Job{Schedule: "* * * * * *", Overlap: job.OverlapAllow})); err != nil {
+		return s, err
+	}
+	select {
+	case <-w.done:
+	case <-f.ctx.Done():
+		return s, context.Cause(f.ctx)
+	}
+	busy, slots := w.to.since(w.from), float64(jobs*seconds)
+	s.Late = w.result()
+	s.Idle = float64(idle.sent) / idle.took.Seconds()
+	s.Sent = (float64(busy.sent) - s.Idle*busy.took.Seconds()) / slots
+	if server != nil {
+		s.Server = (float64(busy.server) - float64(idle.server)/idle.took.Seconds()*busy.took.Seconds()) / slots
+	}
+	return s, errors.Join(before.err, w.from.err, w.to.err)
+}
+
+// offset is what the fleet has found the broker's clock to be ahead of ours, if it
+// is more than its error: slots go by the broker's.
+func (f *fleet) offset() (time.Duration, error) {
+	nodes, err := f.store.Nodes().List(f.ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, n := range nodes {
+		if n.Node.Worker && n.Node.ClockOffset.Abs() > n.Node.ClockError {
+			return n.Node.ClockOffset, nil
+		}
+	}
+	return 0, nil
+}
+
+// counts are messages so far.
+type counts struct {
+	at     time.Time
+	took   time.Duration
+	sent   uint64
+	server int64
+	err    error
+}
+
+func (c counts) since(before counts) counts {
+	return counts{took: c.at.Sub(before.at), sent: c.sent - before.sent, server: c.server - before.server}
+}
+
+// watch notes when handlers start.
+type watch struct {
+	jobs, seconds int
+	done          chan struct{}
+
+	mu       sync.Mutex
+	count    func() counts
+	clock    time.Duration          // is added to this machine's
+	late     map[time.Time]Lateness // by instant
+	full     int                    // instants of which all jobs have been seen
+	from, to counts                 // at the end of the warm-up, and at the end
+}
+
+func newWatch(jobs, seconds int) *watch {
+	return &watch{late: map[time.Time]Lateness{}, seconds: seconds, jobs: jobs, done: make(chan struct{})}
+}
+
+// begin is called before the first slot.
+func (w *watch) begin(clock time.Duration, count func() counts) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock, w.count = clock, count
+}
+
+func (w *watch) handle(_ context.Context, run job.Run) error {
+	w.note(run.Slot.At, time.Now())
+	return nil
+}
+
+func (w *watch) note(slot, started time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late[slot] = append(w.late[slot], started.Add(w.clock).Sub(slot))
+	if len(w.late[slot]) != w.jobs {
+		return
+	}
+	switch w.full++; w.full {
+	case warmUp:
+		w.from = w.count()
+	case warmUp + w.seconds:
+		w.to = w.count()
+		close(w.done)
+	}
+}
+
+// result is of the full instants, without the first ones.
+func (w *watch) result() (all Lateness) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var instants []time.Time
+	for at, late := range w.late {
+		if len(late) == w.jobs {
+			instants = append(instants, at)
+		}
+	}
+	slices.SortFunc(instants, time.Time.Compare)
+	for _, at := range instants[min(warmUp, len(instants)):] {
+		all = append(all, w.late[at]...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// SteadyCeiling does by hand what MeasureSteady has a fleet do: one loop publishes
+// at each full second, another claims, completes and acks. A handler would start
+// when its claim is answered. There is no idle fleet.
+func SteadyCeiling(ctx context.Context, connect Connect, name string, replicas, jobs, seconds int) (s Steady, err error) {
+	js, err := connect(ctx)
+	if err != nil {
+		return s, err
+	}
+	defer js.Conn().Close()
+	h, err := newHand(js, name, Shape{})
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, h.remove(ctx)) }()
+	queue, err := h.create(ctx, replicas)
+	if err != nil {
+		return s, err
+	}
+	w := newWatch(jobs, seconds)
+	w.begin(0, func() counts { return counts{at: time.Now(), sent: js.Conn().Stats().OutMsgs} })
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	group, working := errgroup.WithContext(working)
+	messages, err := queue.Messages(jetstream.PullMaxMessages(jobs))
+	if err != nil {
+		return s, err
+	}
+	defer context.AfterFunc(working, messages.Stop)()
+	group.Go(func() error { return h.tick(working, jobs) })
+	group.Go(func() error { return h.serve(working, messages, group, w) })
+	select {
+	case <-w.done:
+	case <-working.Done():
+	}
+	stop()
+	messages.Stop()
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) || ctx.Err() != nil {
+		return s, errors.Join(err, context.Cause(ctx))
+	}
+	return Steady{Late: w.result(), Sent: float64(w.to.sent-w.from.sent) / float64(jobs*seconds)}, nil
+}
+
+// tick publishes messages at each full second until ctx ends.
+func (h *hand) tick(ctx context.Context, jobs int) error {
+	for {
+		at := time.Now().Truncate(time.Second).Add(time.Second)
+		timer := time.NewTimer(time.Until(at))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		for i := range jobs {
+			if err := h.publish(fmt.Sprintf("%d.%d", at.Unix(), i)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// serve works on each message as it comes, all at once.
+func (h *hand) serve(ctx context.Context, messages jetstream.MessagesContext, group *errgroup.Group, w *watch) error {
+	claim, end := make([]byte, claimSize), make([]byte, endSize)
+	for {
+		msg, err := messages.Next()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		group.Go(func() error {
+			f, err := h.write(msg, claim, 0)
+			if err != nil {
+				return err
+			}
+			revision, err := answer(ctx, f)
+			if err != nil {
+				return err
+			}
+			started := time.Now()
+			var second, number int64
+			if _, err := fmt.Sscanf(msg.Headers().Get("Cronce-Slot"), "report:%d.%d", &second, &number); err != nil {
+				return err
+			}
+			if f, err = h.write(msg, end, revision); err != nil {
+				return err
+			}
+			if _, err := answer(ctx, f); err != nil {
+				return err
+			}
+			if err := msg.Ack(); err != nil {
+				return err
+			}
+			w.note(time.Unix(second, 0), started)
+			return nil
+		})
+	}
+}
