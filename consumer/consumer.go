@@ -76,6 +76,10 @@ type Config struct {
 	// when the broker has it. It may do so twice.
 	Publish func(ctx context.Context, queue string, m job.Message, payload []byte) error
 
+	// Alert keeps an alert to be delivered, under a message ID, and returns when the
+	// broker has it. It may do so twice.
+	Alert func(ctx context.Context, e job.Event, id string) error
+
 	// Table holds what this process owes; shared by all its consumers.
 	Table *Table
 

@@ -62,8 +62,8 @@
 //
 // # What follows
 //
-// Jobs that come after the slot's, when it has succeeded. Their messages are on the
-// broker before its own is acked: a crash between the outcome and the ack brings that
+// Jobs that come after the slot's, when it has succeeded, and an alert, when it has
+// not. Their messages are on the broker before its own is acked: a crash between the outcome and the ack brings that
 // again, whoever gets it finds the outcome and sends all once more, and the stream
 // folds it; the ledger, should that have forgotten.
 //

@@ -316,6 +316,7 @@ type bench struct {
 	mu       sync.Mutex
 
 	chained map[string]job.Message // by message ID: the stream folds copies
+	alerts  map[string]job.Event   // likewise
 	copies  int
 	refuse  error // of the next publish
 }
@@ -323,14 +324,14 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{
 		T: t, queue: newQueue(), node: newNode("A"), ledger: newLedger(),
-		registry: fakeRegistry{}, handlers: map[string]job.Handler{}, chained: map[string]job.Message{},
+		registry: fakeRegistry{}, handlers: map[string]job.Handler{}, chained: map[string]job.Message{}, alerts: map[string]job.Event{},
 	}
 	b.cfg = consumer.Config{
 		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memory.New().Locks(), Registry: b.registry,
 		Sources: []consumer.Open{func(context.Context) (consumer.Source, error) { return b.queue.source(), nil }},
 		Handler: func(name string) job.Handler { return b.handlers[name] },
-		Publish: b.put,
-		Table:   consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4,
+		Publish: b.put, Alert: b.alert,
+		Table: consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4,
 		Emit: func(e job.Event) { b.mu.Lock(); b.events = append(b.events, e); b.mu.Unlock() },
 	}
 	return b
@@ -363,6 +364,21 @@ func (b *bench) put(_ context.Context, _ string, m job.Message, _ []byte) error 
 	}
 	b.chained[id] = m
 	b.queue.add(m)
+	return nil
+}
+
+// alert is the stream of events as it takes alerts.
+func (b *bench) alert(_ context.Context, e job.Event, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.refuse; err != nil {
+		b.refuse = nil
+		return err
+	}
+	if _, stored := b.alerts[id]; stored {
+		b.copies++
+	}
+	b.alerts[id] = e
 	return nil
 }
 

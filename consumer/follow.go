@@ -23,22 +23,42 @@ func (t *task) concluded(rec job.Record, revision uint64) verdict {
 // is known without asking anybody. It is the record's, not the claim's: it goes on
 // if the node has just been lost.
 func (t *task) follow(rec job.Record, revision uint64) error {
-	if rec.State != job.Succeeded {
-		return nil
+	var next []job.Entry
+	if rec.State == job.Succeeded {
+		next = t.cfg.Registry.After(rec.Slot.Job)
 	}
-	next := t.cfg.Registry.After(rec.Slot.Job)
-	if len(next) == 0 {
+	alert := t.alerts(rec)
+	if len(next) == 0 && !alert {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()
 	var errs []error
+	if alert {
+		e := job.NewAlert(rec)
+		e.Node = t.cfg.Node.Name()
+		if err := t.cfg.Alert(ctx, e, job.AlertID(rec, revision)); err != nil {
+			errs = append(errs, fmt.Errorf("its alert: %w", err))
+		}
+	}
 	for _, e := range next {
 		if err := t.chain(ctx, e, rec, revision); err != nil {
 			errs = append(errs, fmt.Errorf("job %s, which comes after it: %w", e.Job.Name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// alerts reports whether somebody is to be told of the outcome. If the definition
+// could not be had just now, who delivers asks again.
+func (t *task) alerts(rec job.Record) bool {
+	switch {
+	case rec.State != job.Failed && rec.State != job.Expired && rec.State != job.Missed:
+		return false
+	case t.view.Entry == nil:
+		return t.undefined
+	}
+	return t.view.Entry.Job.AlertAbout(rec.State) != nil
 }
 
 // chain publishes the slot of e's job that follows from rec, if all that it comes

@@ -25,6 +25,9 @@ type task struct {
 	// view is what is known of the slot at this turn.
 	view job.View
 
+	// undefined says that the job's definition could not be had.
+	undefined bool
+
 	// entered says that the job's lock has the slot, as far as is known here, and
 	// final that its outcome was written here: then it leaves the lock.
 	entered, final bool
@@ -179,13 +182,14 @@ func (t *task) look(ctx context.Context) error {
 
 // define finds the job's definition and handler.
 func (t *task) define(ctx context.Context) error {
-	t.view.Entry = nil
+	t.view.Entry, t.undefined = nil, false
 	t.view.Handles = t.cfg.Handler(t.d.Slot.Job) != nil
 	entry, err := t.cfg.Registry.Lookup(ctx, t.d.Slot.Job, t.d.JobRevision)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 		return nil
 	case err != nil:
+		t.undefined = true
 		return fmt.Errorf("look up job %s: %w", t.d.Slot.Job, err)
 	}
 	t.view.Entry = &entry

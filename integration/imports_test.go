@@ -65,8 +65,9 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/httpaction": {"internal/action", "internal/config", "job"},
 		"internal/natsaction": {"internal/action", "internal/config", "job"},
 		"internal/execaction": {"internal/action", "internal/guard", "job"},
+		"internal/alert":      {"internal/action", "internal/config", "internal/httpaction", "job"},
 		"internal/replica": {
-			"consumer", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "job", "kv", "producer",
+			"consumer", "internal/alert", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "job", "kv", "producer",
 		},
 		"internal/bench":   {"internal/replica", "job", "kv"},
 		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},

@@ -61,7 +61,7 @@ const (
 	EventFenced    EventKind = "fenced"   // a node was declared dead
 	EventTakeover  EventKind = "takeover" // a dead node's slot was claimed
 	EventRefused   EventKind = "refused"  // a completion came too late
-	EventAlert     EventKind = "alert"
+	EventAlert     EventKind = "alert"    // somebody is to be told, or a slot was reopened
 )
 
 // Exceptional lists the kinds that the events stream keeps, for the ledger's
@@ -88,6 +88,14 @@ type Event struct {
 	// Peer is the other node: the one that was fenced, or whose slot was taken
 	// over.
 	Peer string `json:"peer,omitempty"`
+
+	// Alert is the outcome that somebody is to be told of; empty in all events that
+	// are no alerts. JobRevision is then the record's, Count and Last those of a
+	// range of missed slots.
+	Alert       State     `json:"alert,omitempty"`
+	JobRevision uint64    `json:"job_revision,omitempty"`
+	Count       int       `json:"count,omitempty"`
+	Last        time.Time `json:"last,omitzero"`
 
 	// Reopened says that somebody gave the slot a new start, although it may have
 	// an outcome: a second one is then no contradiction.

@@ -84,6 +84,10 @@ type Job struct {
 	// (On).
 	Overlap Overlap
 
+	// OnFailure is where to tell of a slot that has failed, or expired, OnMissed of
+	// one that was missed. Nil: nowhere.
+	OnFailure, OnMissed *Alert
+
 	// Concurrency is how many slots of the job may be without an outcome after
 	// their start, over the whole fleet, before Overlap applies to the next. Zero:
 	// one; with OverlapAllow no limit. With OverlapAllow and a limit the slots
@@ -251,6 +255,7 @@ func (j Job) Validate() error {
 	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > maxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, maxAttempts)
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
 	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
+	errs = append(errs, j.OnFailure.validate("on_failure"), j.OnMissed.validate("on_missed"))
 	switch j.Overlap {
 	case OverlapSkip, OverlapQueue, OverlapLatest, OverlapReplace, OverlapAllow:
 	default:
@@ -317,6 +322,8 @@ type jobWire struct {
 	Within     duration        `json:"catch_up_within,omitempty"`
 	Max        int             `json:"catch_up_max"`
 	Output     int             `json:"output,omitempty"`
+	OnFailure  *Alert          `json:"on_failure,omitempty"`
+	OnMissed   *Alert          `json:"on_missed,omitempty"`
 	Plan       planWire        `json:"plan"`
 }
 
@@ -348,7 +355,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	return json.Marshal(jobWire{
 		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
 		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
-		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.Plan().wire(),
+		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.OnFailure, j.OnMissed, j.Plan().wire(),
 	})
 }
 
@@ -362,8 +369,8 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 	*j = Job{
 		Name: w.Name, Queue: w.Queue, Payload: w.Payload,
 		Timeout: time.Duration(w.Timeout), Deadline: time.Duration(w.Deadline),
-		Retry:   Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
-		Output:  w.Output,
+		Retry:  Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
+		Output: w.Output, OnFailure: w.OnFailure, OnMissed: w.OnMissed,
 		Overlap: w.Overlap, Concurrency: w.Concurrent, OnLeaseLost: w.LeaseLost,
 		CatchUp:  CatchUp{w.CatchUp, time.Duration(w.Within), w.Max},
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,

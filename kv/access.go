@@ -205,7 +205,7 @@ func (a Access) working() []right {
 	if len(a.Jobs) > 0 {
 		told = append(told, ns+".event.*."+job.NoJob)
 	}
-	return []right{
+	rights := []right{
 		may("take slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
 		// The second is what servers send with the feature js_ack_fc_v2: the domain
 		// and the account come first.
@@ -218,6 +218,12 @@ func (a Access) working() []right {
 		{worker, Grant{What: "be asked to end a slot", Subscribe: []string{ns + ".node.*.cancel"}, Answers: true}},
 		may("ask for the end of a slot that runs", []Role{RoleWorker, RoleOperator}, []string{ns + ".node.*.cancel"}),
 	}
+	if len(a.Jobs) == 0 { // those are about all jobs
+		alerts := []string{a.alerts()}
+		rights = append(rights, may("deliver alerts", worker, a.ask("CONSUMER.INFO", alerts...), a.ask("CONSUMER.MSG.NEXT", alerts...),
+			around("$JS.ACK.", alerts, ".>"), around("$JS.ACK.*.*.", alerts, ".>")))
+	}
+	return rights
 }
 
 func (a Access) operating() []right {
@@ -238,6 +244,8 @@ func (a Access) settingUp() []right {
 		may("create and change queues", setup,
 			a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("CONSUMER.INFO", a.slots()+".*", a.timers()+".*"),
 			a.ask("CONSUMER.CREATE", a.slots()+".*."+ns+".slot.*.>", a.timers()+".*."+ns+".timer.due.*.>")),
+		may("create the consumer of alerts", setup,
+			a.ask("CONSUMER.INFO", a.alerts()), a.ask("CONSUMER.CREATE", a.alerts()+"."+ns+".event.alert.*")),
 		may("store the settings", setup, a.value("state", settingsKey)),
 	}
 }
@@ -254,6 +262,7 @@ func (a Access) api() string {
 }
 
 func (a Access) slots() string             { return a.Namespace + "_slots" }
+func (a Access) alerts() string            { return a.Namespace + "_events." + AlertConsumer }
 func (a Access) timers() string            { return timerStream(a.Namespace) }
 func (a Access) bucket(what string) string { return "KV_" + a.Namespace + "_" + what }
 

@@ -58,17 +58,25 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 	}
 }
 
+// Alert publishes an alert under a message ID, so that copies fold, and waits until
+// it is kept.
+func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
+	return s.tell(ctx, e, jetstream.WithMsgID(id))
+}
+
 // Tell publishes an event of an exceptional kind and waits until it is kept,
 // unlike Emit. It may be kept twice.
-func (s *Store) Tell(ctx context.Context, e job.Event) error {
+func (s *Store) Tell(ctx context.Context, e job.Event) error { return s.tell(ctx, e) }
+
+func (s *Store) tell(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) error {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
+	options = append([]jetstream.PublishOpt{jetstream.WithExpectStream(s.eventStream()), jetstream.WithRetryAttempts(0)}, options...)
 	subject := s.EventSubject(string(e.Kind), e.Job)
 	return s.ask(ctx, "tell of "+e.ID, subject, func(ctx context.Context) error {
-		_, err := s.js.Publish(ctx, subject, data,
-			jetstream.WithExpectStream(s.eventStream()), jetstream.WithRetryAttempts(0))
+		_, err := s.js.Publish(ctx, subject, data, options...)
 		return err
 	})
 }

@@ -53,6 +53,8 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 	}
 	steps = append(steps, func(ctx context.Context, inv *inventory, target job.Settings) ([]string, error) {
 		return s.createQueues(ctx, inv, target, o.Queues)
+	}, func(ctx context.Context, _ *inventory, _ job.Settings) ([]string, error) {
+		return s.createAlerts(ctx)
 	})
 	for _, step := range steps {
 		done, err := step(ctx, &inv, target)

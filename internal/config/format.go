@@ -87,6 +87,7 @@ func members(j job.Job) settings {
 			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
 		})},
 		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"shards", count(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
+		{"on_failure", alert(j.OnFailure)}, {"on_missed", alert(j.OnMissed)},
 	}
 }
 
@@ -115,6 +116,31 @@ func planned(j job.Job, value any) any {
 		return nil
 	}
 	return value
+}
+
+func alert(a *job.Alert) any {
+	switch {
+	case a == nil:
+		return nil
+	case a.NATS != nil:
+		return settings{{"nats", settings{{"subject", a.NATS.Subject}}}}
+	}
+	var url, headers any = a.HTTP.URL, nil
+	if a.HTTP.URLEnv != "" {
+		url = settings{{"env", a.HTTP.URLEnv}}
+	}
+	if len(a.HTTP.Headers) > 0 {
+		all := settings{}
+		for _, h := range a.HTTP.Headers {
+			secret := settings{{"prefix", h.Prefix}, {"env", h.Env}}
+			if h.Prefix == "" {
+				secret = secret[1:]
+			}
+			all = append(all, setting{h.Name, secret})
+		}
+		headers = all
+	}
+	return settings{{"http", settings{{"url", url}, {"headers", headers}}}}
 }
 
 func length(d time.Duration) any {

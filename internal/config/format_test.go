@@ -22,10 +22,15 @@ var full = job.Job{
 	Retry:   job.Retry{Attempts: 5, Backoff: 2 * time.Second, MaxBackoff: 2 * time.Minute},
 	CatchUp: job.CatchUp{Policy: job.CatchUpAll, Within: 2 * time.Hour, Max: 7},
 	Overlap: job.OverlapQueue, Concurrency: 3, OnLeaseLost: job.LeaseLostFinish, Shards: 4,
+	OnFailure: &job.Alert{HTTP: &job.AlertHTTP{URL: "https://example.com/alerts?team=a", Headers: []job.AlertHeader{
+		{Name: "Authorization", Prefix: "Bearer ", Env: "CRONCE_ALERT_TOKEN"}, {Name: "X-Key", Env: "CRONCE_ALERT_KEY"},
+	}}},
+	OnMissed: &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.missed"}},
 }
 
 // chained has what a job with a schedule cannot have.
-var chained = job.Job{Name: "load", After: []string{"extract", "check"}, Shards: 2}
+var chained = job.Job{Name: "load", After: []string{"extract", "check"}, Shards: 2,
+	OnMissed: &job.Alert{HTTP: &job.AlertHTTP{URLEnv: "CRONCE_ALERT_URL"}}}
 
 func same(t interface {
 	Helper()

@@ -2,9 +2,10 @@ package config
 
 import (
 	"net/textproto"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // Header is one that is sent with a request. Of Value, Env and File one is set.
@@ -28,18 +29,6 @@ const MaxHeader = 8 << 10
 
 const headerExample = `text, {env: NAME} or {file: PATH}, like {prefix: "Bearer ", env: API_TOKEN}`
 
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
-// protocolHeaders belong to the connection or the message's framing: set by a
-// job, they would let it say one thing and send another.
-var protocolHeaders = []string{
-	"Connection", "Content-Length", "Expect", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
-// ownHeaders tell of the slot, as do all that begin with Cronce-.
-var ownHeaders = []string{"Idempotency-Key", "Traceparent", "Tracestate"}
-
 func (d *decoder) headers(v value) []Header {
 	if !d.want(v, mapping, "a mapping of names to text") {
 		return nil
@@ -47,7 +36,7 @@ func (d *decoder) headers(v value) []Header {
 	var headers []Header
 	for _, m := range v.members {
 		name := textproto.CanonicalMIMEHeaderKey(m.name)
-		if why := refusedHeader(name); why != "" {
+		if why := job.RefusedHeader(name); why != "" {
 			d.fail(m.at, "%s: header %q %s", v.label, clip(m.name), why)
 			continue
 		}
@@ -61,21 +50,6 @@ func (d *decoder) headers(v value) []Header {
 		}
 	}
 	return headers
-}
-
-// refusedHeader says what is wrong with a name.
-func refusedHeader(name string) string {
-	switch {
-	case !headerName.MatchString(name):
-		return "is no name of a header: want letters, digits and -"
-	case name == "Host":
-		return "is part of the url: put it there"
-	case slices.Contains(protocolHeaders, name):
-		return "belongs to the connection: leave it out"
-	case slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "Cronce-"):
-		return "is set for each slot: leave it out"
-	}
-	return ""
 }
 
 func (d *decoder) header(v value) (h Header, ok bool) {

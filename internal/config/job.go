@@ -155,8 +155,8 @@ func (j *jobDecoder) fields() []field {
 		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
 		{"on_lease_lost", j.onLeaseLost},
 		{"shards", j.setCount(func(t *job.Job, n int) { t.Shards = n })},
-		{"on_failure", j.alert},
-		{"on_missed", j.alert},
+		{"on_failure", j.alert(func(t *job.Job, a *job.Alert) { t.OnFailure = a })},
+		{"on_missed", j.alert(func(t *job.Job, a *job.Alert) { t.OnMissed = a })},
 	}
 }
 

@@ -28,24 +28,6 @@ func (j *jobDecoder) on(v value) {
 	})
 }
 
-// alert is on_failure or on_missed: a webhook or a NATS subject.
-func (j *jobDecoder) alert(v value) {
-	j.check(v, func() {
-		known := j.object(v, []field{{"http", func(v value) { j.http(v) }}, {"nats", func(v value) { j.nats(v) }}})
-		if known && (v.member("http") == nil) == (v.member("nats") == nil) {
-			j.fail(v.at, "%s: want either http or nats", v.label)
-		}
-	})
-}
-
-func (j *jobDecoder) needs(v value, names ...string) {
-	for _, name := range names {
-		if v.member(name) == nil {
-			j.fail(v.at, "%s: no %s", v.label, name)
-		}
-	}
-}
-
 func (j *jobDecoder) anyText(example string) func(value) {
 	return func(v value) { j.text(v, example) }
 }

@@ -257,6 +257,8 @@ func (t *teller) told() {
 			t.step(e.Time, StepKind(e.Kind), e.Node, "%s took it over from %s, which is dead", e.Node, e.Peer)
 		case e.Kind == job.EventRefused:
 			t.step(e.Time, StepKind(e.Kind), e.Node, "attempt %d on %s ended too late, and was refused%s", e.Attempt, e.Node, because(e.Error))
+		case e.Alert != "":
+			t.step(e.Time, StepKind(e.Kind), e.Node, "an alert was handed on: %s", e.Alert)
 		case e.Kind == job.EventAlert:
 			t.step(e.Time, StepKind(e.Kind), e.Node, "alert%s", because(e.Error))
 		case t.undone(e):

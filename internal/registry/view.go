@@ -29,6 +29,7 @@ type View struct {
 	entries map[string]job.Entry
 	broken  map[string]error
 	after   map[string][]string // the jobs that come after one
+	alerts  int                 // jobs that have somebody told
 	upTo    uint64
 	ready   chan struct{}
 }
@@ -65,7 +66,14 @@ func (v *View) Apply(e job.RegistryEvent) {
 	}
 }
 
-// relate keeps who comes after whom. v.mu is held.
+// Alerting reports whether any job has somebody told of its slots.
+func (v *View) Alerting() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.alerts > 0
+}
+
+// relate keeps what is asked about without a job's name. v.mu is held.
 func (v *View) relate(e job.RegistryEvent) {
 	for _, name := range v.entries[e.Name].Job.After {
 		v.after[name] = slices.DeleteFunc(v.after[name], func(n string) bool { return n == e.Name })
@@ -73,8 +81,15 @@ func (v *View) relate(e job.RegistryEvent) {
 			delete(v.after, name)
 		}
 	}
+	alerting := func(j job.Job) bool { return j.OnFailure != nil || j.OnMissed != nil }
+	if alerting(v.entries[e.Name].Job) {
+		v.alerts--
+	}
 	if e.Deleted || e.Err != nil {
 		return
+	}
+	if alerting(e.Entry.Job) {
+		v.alerts++
 	}
 	for _, name := range e.Entry.Job.After {
 		v.after[name] = append(v.after[name], e.Name)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/alert"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/internal/sweep"
 	"github.com/cronce-io/cronce/job"
@@ -92,6 +94,9 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
 		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
+	if len(r.cfg.Queues) > 0 {
+		group.Go(func() error { r.alerts().Run(ctx); return nil })
+	}
 	for _, queue := range r.cfg.Queues {
 		c := r.consumer(life, n, queue)
 		group.Go(func() error { return c.Run(ctx) })
@@ -152,7 +157,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	return consumer.New(consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
 		Ledger: r.cfg.Store.Ledger(), Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
-		Publish: r.cfg.Store.Slots().Put, Sources: r.sources(queue),
+		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, Sources: r.sources(queue),
 		// What these three lose, a later look at the lock finds.
 		Wake: func(s job.Slot) { _ = locks.Wake(s) },
 		Listen: func(name string, woken func(job.Slot)) func() {
@@ -167,6 +172,13 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		},
 		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
 		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
+	})
+}
+
+func (r *Replica) alerts() *alert.Deliverer {
+	return alert.New(alert.Config{
+		Namespace: r.cfg.Store.Namespace(), Registry: r.view, Conn: r.cfg.Conn, Getenv: os.Getenv, Logger: r.log,
+		Open: func(ctx context.Context) (alert.Feed, error) { return r.cfg.Store.Alerts(ctx) },
 	})
 }
 

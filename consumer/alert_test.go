@@ -1,0 +1,124 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+var told = &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}
+
+func (b *bench) alerted() []string { return slices.Sorted(maps.Keys(b.alerts)) }
+
+func TestAnAlertIsKeptForEachOutcomeThatSomebodyIsToBeToldOf(t *testing.T) {
+	t.Parallel()
+	fails := func(context.Context, job.Run) error { return job.Permanent(errors.New("no")) }
+	for name, c := range map[string]struct {
+		job     job.Job
+		handler job.Handler
+		edit    func(*job.Message)
+		want    job.State // empty: nobody is told
+	}{
+		"failed":                     {job.Job{OnFailure: told}, fails, nil, job.Failed},
+		"failed, only missed wanted": {job.Job{OnMissed: told}, fails, nil, ""},
+		"succeeded":                  {job.Job{OnFailure: told, OnMissed: told}, succeed, nil, ""},
+		"too old":                    {job.Job{OnFailure: told}, succeed, func(m *job.Message) { m.Slot.At = m.Slot.At.Add(-2 * horizon) }, job.Expired},
+		"past its deadline":          {job.Job{OnFailure: told, Deadline: time.Minute}, nil, func(m *job.Message) { m.Due = m.Due.Add(-time.Hour) }, job.Expired},
+		"missed":                     {job.Job{OnMissed: told}, nil, func(m *job.Message) { m.Missed = 1 }, job.Missed},
+		"missed, only failed wanted": {job.Job{OnFailure: told}, nil, func(m *job.Message) { m.Missed = 1 }, ""},
+		"a range of missed ones": {job.Job{OnMissed: told}, nil, func(m *job.Message) {
+			m.Slot.Range, m.Missed, m.MissedLast = true, 12, m.Slot.At.Add(time.Hour)
+		}, job.Missed},
+		"cancelled: deleted": {job.Job{OnFailure: told, OnMissed: told}, nil, func(m *job.Message) { m.Slot.Job = "gone" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				c.job.Name = "report"
+				b.handle(c.job, c.handler)
+				stop := b.run()
+				m := job.Message{Slot: job.NewSlot("report", time.Now()), JobRevision: 1, Due: time.Now()}
+				if c.edit != nil {
+					c.edit(&m)
+				}
+				b.queue.add(m)
+				b.queue.add(m) // what was told is told again, under the same ID
+				b.settled(2)
+				_ = stop()
+				if c.want == "" {
+					if got := b.alerted(); len(got) > 0 {
+						t.Errorf("told of %v", got)
+					}
+					return
+				}
+				r, revision, err := b.ledger.Read(t.Context(), m.Slot)
+				if err != nil {
+					t.Fatal(err)
+				}
+				id := job.AlertID(r, revision)
+				e := b.alerts[id]
+				if len(b.alerts) != 1 || b.copies != 1 || e.Kind != job.EventAlert || e.Alert != c.want || r.State != c.want ||
+					e.ID != m.Slot.ID() || e.Job != "report" || e.Node != "A" || e.Error != r.Error || e.Count != m.Missed && m.Slot.Range {
+					t.Errorf("told %+v under %v and %d copies, want one of %s", e, b.alerted(), b.copies, id)
+				}
+			})
+		})
+	}
+}
+
+func TestNoAckBeforeTheAlertIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report", OnFailure: told}, func(context.Context, job.Run) error { return job.Permanent(errors.New("no")) })
+		b.refuse = errors.New("the stream is full")
+		stop := b.run()
+		slot := b.publish("report")
+		v := b.settled(2)
+		_ = stop()
+		if v[0] != "later(2s) "+slot.ID() || v[1] != "ack "+slot.ID() || len(b.alerts) != 1 {
+			t.Errorf("verdicts %q, alerts %v", v, b.alerted())
+		}
+	})
+}
+
+// A definition that cannot be read now may want the alert: who delivers asks again.
+func TestAnAlertIsKeptIfTheDefinitionCannotBeHad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Registry = brokenRegistry{}
+		stop := b.run()
+		b.queue.add(job.Message{Slot: job.NewSlot("report", time.Now()), Missed: 1})
+		b.settled(1)
+		_ = stop()
+		if got := b.alerted(); len(got) != 1 {
+			t.Errorf("told of %v, want one", got)
+		}
+	})
+}
+
+// The slot is told of, not its parts.
+func TestASplitSlotIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.handle(job.Job{Name: "report", Shards: 3, OnFailure: told}, func(_ context.Context, run job.Run) error {
+			return job.Permanent(errors.New("no"))
+		})
+		stop := b.run()
+		slot := b.split("report", 3)
+		b.settled(3)
+		_ = stop()
+		if len(b.alerts) != 1 || b.alerts[b.alerted()[0]].ID != slot.ID() {
+			t.Errorf("told of %v, want %s once", b.alerted(), slot)
+		}
+	})
+}

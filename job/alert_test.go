@@ -1,0 +1,68 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestAnAlertNamesOneTargetAndNoSecret(t *testing.T) {
+	t.Parallel()
+	web := func(edit func(*AlertHTTP)) *Alert {
+		h := AlertHTTP{URL: "https://example.com/a"}
+		edit(&h)
+		return &Alert{HTTP: &h}
+	}
+	header := func(name, env string) *Alert {
+		return web(func(h *AlertHTTP) { h.Headers = []AlertHeader{{Name: name, Env: env}} })
+	}
+	for name, c := range map[string]struct {
+		alert *Alert
+		wrong string
+	}{
+		"a webhook":                {web(func(*AlertHTTP) {}), ""},
+		"a URL in the environment": {web(func(h *AlertHTTP) { h.URL, h.URLEnv = "", "CRONCE_ALERT_URL" }), ""},
+		"a header":                 {header("Authorization", "CRONCE_ALERT_TOKEN"), ""},
+		"a subject":                {&Alert{NATS: &AlertNATS{"alerts.a"}}, ""},
+		"none":                     {&Alert{}, "want either http or nats"},
+		"both URLs":                {web(func(h *AlertHTTP) { h.URLEnv = "CRONCE_ALERT_URL" }), "not both"},
+		"no URL":                   {web(func(h *AlertHTTP) { h.URL = "" }), "want a URL"},
+		"another scheme":           {web(func(h *AlertHTTP) { h.URL = "file:///etc/passwd" }), "want a URL"},
+		"a password":               {web(func(h *AlertHTTP) { h.URL = "https://u:word@example.com" }), "password"},
+		"another variable":         {header("X-Key", "AWS_SECRET_ACCESS_KEY"), "begins with CRONCE_ALERT_"},
+		"no variable":              {header("X-Key", ""), "begins with CRONCE_ALERT_"},
+		"a variable with a break":  {header("X-Key", "CRONCE_ALERT_A\nB"), "begins with CRONCE_ALERT_"},
+		"a header of ours":         {header("cronce-slot-id", "CRONCE_ALERT_A"), "is set for each slot"},
+		"a header of the wire":     {header("content-length", "CRONCE_ALERT_A"), "belongs to the connection"},
+		"a header with a break":    {header("X\r\nY", "CRONCE_ALERT_A"), "is no name of a header"},
+		"a header twice": {web(func(h *AlertHTTP) {
+			h.Headers = []AlertHeader{{Name: "X-A", Env: "CRONCE_ALERT_A"}, {Name: "x-a", Env: "CRONCE_ALERT_A"}}
+		}), "twice"},
+		"a prefix with a break": {web(func(h *AlertHTTP) {
+			h.Headers = []AlertHeader{{Name: "X-A", Prefix: "a\r\nB: ", Env: "CRONCE_ALERT_A"}}
+		}), "control characters"},
+		"a wildcard":           {&Alert{NATS: &AlertNATS{"alerts.*"}}, "without wildcards"},
+		"the server's subject": {&Alert{NATS: &AlertNATS{"$JS.API.STREAM.DELETE.ORDERS"}}, "belongs to the server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, j := range []Job{{Name: "a", Schedule: "@daily", OnFailure: c.alert}, {Name: "a", Schedule: "@daily", OnMissed: c.alert}} {
+				err := j.Validate()
+				switch {
+				case c.wrong == "" && err != nil:
+					t.Error(err)
+				case c.wrong != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), "word@")):
+					t.Errorf("got %v, want %q in it", err, c.wrong)
+				case c.wrong == "":
+					data, err := json.Marshal(j)
+					var back Job
+					if err != nil || json.Unmarshal(data, &back) != nil || !reflect.DeepEqual(back.OnFailure, j.OnFailure) || !reflect.DeepEqual(back.OnMissed, j.OnMissed) {
+						t.Errorf("%s is read as %+v, %v", data, back, err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Feed hands out the messages of a durable consumer, a few at a time, to one of all
+// who ask. It is for what may wait: the client library's Fetch can lose a message to
+// a change of leaders, which then comes again after AckWait.
+type Feed struct {
+	consumer jetstream.Consumer
+}
+
+// feedWait is how long a request for messages stands.
+const feedWait = 30 * time.Second
+
+// Each asks for up to n messages, and calls handle with each, one after the other,
+// as they come. It returns when all have come, after half a minute, or when ctx
+// ends; an error says that the consumer has to be opened anew.
+func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) error {
+	ctx, cancel := context.WithTimeout(ctx, feedWait)
+	defer cancel()
+	batch, err := f.consumer.Fetch(n, jetstream.FetchContext(ctx))
+	if err != nil {
+		return err
+	}
+	for m := range batch.Messages() {
+		handle(m)
+	}
+	if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
+		return err
+	}
+	return nil
+}
+
+// AlertConsumer is the durable consumer of alerts on the stream of events.
+const AlertConsumer = "alerts"
+
+const (
+	// alertWait is after how long an alert comes again whose delivery nobody has
+	// answered for. One delivery takes less.
+	alertWait = time.Minute
+
+	// maxAlertsPending is how many alerts may wait for their next delivery.
+	maxAlertsPending = 100_000
+)
+
+// Alerts are what there is to deliver: of all workers that ask, one gets each. It
+// also hands out the other events of that kind.
+func (s *Store) Alerts(ctx context.Context) (*Feed, error) {
+	return s.feed(ctx, s.eventStream(), s.alertConfig())
+}
+
+func (s *Store) alertConfig() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable: AlertConsumer, FilterSubject: s.EventSubject("alert", "*"),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: alertWait, MaxDeliver: -1, MaxAckPending: maxAlertsPending,
+	}
+}
+
+// createAlerts makes the consumer of alerts, for workers whose login may not.
+func (s *Store) createAlerts(ctx context.Context) (changes []string, err error) {
+	_, err = s.js.Consumer(ctx, s.eventStream(), AlertConsumer)
+	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
+	}
+	if _, err := s.Alerts(ctx); err != nil {
+		return nil, err
+	}
+	return []string{"created consumer " + AlertConsumer + " of " + title(s.eventStream())}, nil
+}
+
+// feed opens a durable consumer, which it creates when there is none.
+func (s *Store) feed(ctx context.Context, stream string, want jetstream.ConsumerConfig) (*Feed, error) {
+	what := "consumer " + want.Durable + " of " + title(stream)
+	var f Feed
+	get := func(ctx context.Context) (err error) {
+		f.consumer, err = s.js.Consumer(ctx, stream, want.Durable)
+		return err
+	}
+	info := s.api("CONSUMER.INFO." + stream + "." + want.Durable)
+	err := s.ask(ctx, "look for "+what, info, get)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		err = s.ask(ctx, "create "+what, s.api("CONSUMER.CREATE."+stream+"."+want.Durable), func(ctx context.Context) (err error) {
+			f.consumer, err = s.js.CreateConsumer(ctx, stream, want)
+			return err
+		})
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			err = s.ask(ctx, "look for "+what, info, get)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &f, nil
+}
