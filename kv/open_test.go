@@ -366,6 +366,9 @@ func TestSetupChangesTheLeaseEverywhereAndNothingTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := s.Alerts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	want := kv.Options{Want: job.Settings{Lease: 5 * time.Second}}
 	changes, err := kv.Setup(t.Context(), js, want)
 	if all := strings.Join(changes, "\n"); err != nil || len(changes) != 3 || !strings.Contains(all, "queue default of stream cronce_timers: ack wait 5s") || !strings.Contains(all, "lease 5s instead of lease 20s") || !strings.Contains(all, "queue default: ack wait 5s") {
@@ -390,7 +393,7 @@ func TestSetupCreatesAndMends(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	changes, err := kv.Setup(t.Context(), js, kv.Options{})
-	if err != nil || len(changes) != 8 {
+	if err != nil || len(changes) != 9 {
 		t.Fatalf("setup of nothing: %q, %v", changes, err)
 	}
 	stream, err := js.Stream(t.Context(), "KV_cronce_ledger")
