@@ -46,6 +46,7 @@ type messageCase struct {
 	Node        string    `json:"node,omitempty"`
 	Due         time.Time `json:"due,omitzero"`
 	CaughtUp    bool      `json:"caught_up,omitempty"`
+	Chained     bool      `json:"chained,omitempty"`
 	Backfill    bool      `json:"backfill,omitempty"`
 	Missed      int       `json:"missed,omitempty"`
 	MissedLast  time.Time `json:"missed_last,omitzero"`
@@ -64,7 +65,7 @@ func TestSlotMessages(t *testing.T) {
 			return messageCase{Headers: c.Headers, Refused: refusal(t, err)}
 		}
 		return messageCase{
-			Headers: c.Headers, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Backfill: m.Backfill,
+			Headers: c.Headers, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Backfill: m.Backfill,
 			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
 		}
 	})

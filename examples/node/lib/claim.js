@@ -1,0 +1,169 @@
+// What a worker does with a delivered slot, and what the end of an attempt makes of
+// its record (docs/protocol.md, section 11). Pure: everything here only proposes a
+// record; the write at a revision decides.
+//
+// A delivery is {message, queue, published, count, payload}. A view is {now, self,
+// horizon, record, revision, ownerDead, entry, handles, place}: entry is undefined
+// when the job was deleted, place is the lock's answer (lock.js).
+import { slotID } from "./names.js";
+import { formatDuration, formatInstant, fromMs, fromSeconds, parseDuration, parseInstant, toMs } from "./values.js";
+import { guarded, pauseAt, planAt } from "./definition.js";
+
+const final = new Set(["succeeded", "failed", "skipped", "missed", "expired", "cancelled"]);
+export const isFinal = (record) => final.has(record.state);
+
+// decide says {do: "ack" | "later" | "prove" | "enter" | "start" | "end", delay, record}.
+export function decide(d, v) {
+  const record = v.record;
+  if (!record) return first(d, v);
+  if (isFinal(record)) return { do: "ack" };
+  if (record.shards) return unhandled(d); // the whole of a split slot: not our business
+  if (record.state === "retrying") return retry(d, v);
+  if (record.node === v.self) return v.handles ? claim(d, v, record.attempt) : unhandled(d);
+  return v.ownerDead ? takeOver(d, v) : { do: "prove" };
+}
+
+function first(d, v) {
+  const { message: m } = d;
+  if (m.missed > 0 && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
+  if (m.missed > 0) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
+  if (tooOld(d, v)) return end(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
+  if (!v.entry) return end(d, v, "cancelled", "job deleted");
+  if (m.due !== undefined && !m.chained && d.published < m.due && v.now < m.due) return { do: "later", delay: toMs(m.due - v.now) };
+  if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
+  if (ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
+  if (pastDeadline(d, v)) return end(d, v, "expired", `not started within its deadline of ${v.entry.job.deadline}`);
+  return v.handles ? claim(d, v, 1) : unhandled(d);
+}
+
+function retry(d, v) {
+  const wait = parseInstant(v.record.retry_at) - v.now;
+  if (tooOld(d, v)) return end(d, v, "failed", `retries end at the horizon; last error: ${v.record.error}`);
+  if (wait > 0n) return { do: "later", delay: toMs(wait) };
+  return v.handles ? claim(d, v, v.record.attempt + 1) : unhandled(d);
+}
+
+function takeOver(d, v) {
+  const record = died(v.record, v.revision, v.now);
+  v = { ...v, record };
+  if (record.attempt >= (record.max_attempts ?? 3)) return end(d, v, "failed", record.error + spent(record));
+  if (tooOld(d, v)) return end(d, v, "failed", `${record.error}; retries end at the horizon`);
+  return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
+}
+
+function died(record, revision, now) {
+  const error = `worker ${record.node} died`;
+  return { ...closed(record, revision, now, error), error };
+}
+
+const spent = (r) => (r.max_attempts === 1 ? " (its one attempt is spent)" : ` (all ${r.max_attempts} attempts are spent)`);
+
+const startOf = (slot, published) => (slot.at === undefined ? published : fromSeconds(slot.at));
+
+const tooOld = (d, v) => toMs(v.now - startOf(d.message.slot, d.published)) > v.horizon;
+
+function belongs(m, entry) {
+  if (m.revision >= entry.revision || entry.job.plan.after?.length) return true;
+  if (m.chained) return false;
+  if (m.slot.token !== undefined) return true;
+  const plan = planAt(entry, fromSeconds(m.slot.at));
+  return plan !== undefined && plan.schedule.includes(m.slot.at);
+}
+
+function ofPause(m, entry) {
+  if ((m.slot.token !== undefined && !m.chained) || m.revision >= entry.revision) return false;
+  const pause = pauseAt(entry, m.due);
+  return pause !== undefined && (!m.caughtUp || pause.to === undefined);
+}
+
+function pastDeadline(d, v) {
+  if (!v.entry.job.deadline) return false;
+  const { message: m } = d;
+  const from = m.caughtUp || m.backfill || m.chained || m.due === undefined ? d.published : m.due;
+  return toMs(v.now - from) > parseDuration(v.entry.job.deadline);
+}
+
+const unhandled = (d) => ({ do: "later", delay: Math.min(100 * 2 ** Math.min(d.count, 10), 60_000) });
+
+function claim(d, v, attempt) {
+  if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others
+  if (v.entry && guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
+  const { retry_at, error, output, ...record } = recordOf(d, v);
+  record.max_attempts ??= v.entry?.job.attempts ?? 3;
+  let attempts = record.attempts ?? [];
+  if (attempt === record.attempt) attempts = attempts.slice(0, -1); // its answer was lost: the same one again
+  record.attempts = [...attempts, { attempt, node: v.self, started: formatInstant(v.now) }].slice(-200);
+  return { do: "start", record: { ...record, state: "running", node: v.self, attempt } };
+}
+
+function unplaced(d, v) {
+  switch (v.place?.kind) {
+    case "waits": case "crowded": return { do: "later", delay: 1000 };
+    case "skipped": return end(d, v, "skipped", `slot ${v.place.inWay} was in its way (overlap: ${v.entry.job.overlap})`);
+    case "cancelled": return end(d, v, "cancelled", `replaced by ${v.place.inWay}`);
+    default: return { do: "enter" };
+  }
+}
+
+function end(d, v, state, error) {
+  if (d.message.slot.shards) return unhandled(d);
+  let record = recordOf(d, v);
+  if (record.state === "running") record = closed(record, v.revision, v.now, error);
+  const { retry_at, ...rest } = record;
+  return { do: "end", record: { ...rest, state, node: v.self, error: clip(error), finished: formatInstant(v.now) } };
+}
+
+// cancelled is the record of a slot that is ended from outside, and not running.
+export const cancelled = (d, v, reason) => end(d, v, "cancelled", reason).record;
+
+// recordOf is the slot's record, a new one when there is none.
+function recordOf(d, v) {
+  if (v.record) return v.record;
+  const { message: m } = d;
+  const record = { v: 1, id: slotID(m.slot), queue: d.queue, attempt: 0 };
+  if (m.revision) record.job_revision = m.revision;
+  if (m.due !== undefined) record.due = formatInstant(m.due);
+  record.published = formatInstant(d.published);
+  if (m.node) record.publisher = m.node;
+  if (m.slot.token !== undefined && d.payload?.length) record.payload = Buffer.from(d.payload).toString("base64");
+  if (m.slot.range) Object.assign(record, { count: m.missed, last: formatInstant(m.missedLast) });
+  return record;
+}
+
+// closed ends the last attempt; one that has ended stays as it is.
+function closed(record, fence, now, error) {
+  const attempts = [...(record.attempts ?? [])];
+  const last = attempts.at(-1);
+  if (last && !last.finished) attempts[attempts.length - 1] = { attempt: last.attempt, node: last.node, fence, started: last.started, finished: formatInstant(now), ...(error && { error: clip(error) }) };
+  return { ...record, attempts };
+}
+
+// complete is the record that ends the attempt which claimed it at fence. result is
+// {error, permanent, retryAfter, stopped, cancelled, output, backoff}.
+export function complete(claimed, fence, now, horizon, result) {
+  const { error: _, output: __, ...record } = closed(claimed, fence, now, result.error);
+  if (result.output) record.output = result.output;
+  const final = (state, error) => ({ ...record, state, ...(error && { error: clip(error) }), finished: formatInstant(now) });
+  if (!result.error) return final("succeeded");
+  if (result.cancelled) return final("cancelled", result.error);
+  if (result.permanent) return final("failed", result.error);
+  if (record.attempt >= record.max_attempts) return final("failed", result.error + spent(record));
+  const next = now + fromMs(result.stopped ? 0 : result.retryAfter ?? result.backoff);
+  const slotAt = /:(\d{4}-[^#]*)/.exec(record.id);
+  const start = slotAt ? parseInstant(slotAt[1]) : parseInstant(record.published);
+  if (toMs(next - start) > horizon) return final("failed", `${result.error} (retries end at the horizon)`);
+  return { ...record, state: "retrying", error: clip(result.error), retry_at: formatInstant(next) };
+}
+
+// release takes back a claim whose attempt was never started.
+export function release(claimed, now) {
+  const { attempts, ...record } = claimed;
+  const rest = attempts.slice(0, -1);
+  return { ...record, ...(rest.length && { attempts: rest }), state: "retrying", attempt: claimed.attempt - 1, retry_at: formatInstant(now), error: "given back before it was started" };
+}
+
+function clip(error) {
+  const bytes = Buffer.from(error);
+  return bytes.length <= 2048 ? error : bytes.subarray(0, 2048).toString().replace(/\uFFFD+$/, "") + "...";
+}
+

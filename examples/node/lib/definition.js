@@ -1,0 +1,87 @@
+// A job's definition and its hash (docs/protocol.md, section 5).
+import { createHash } from "node:crypto";
+import { checkName } from "./names.js";
+import { decode, formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
+import { parseSchedule } from "./schedule.js";
+
+const planDefaults = { schedule: "", timezone: "UTC", dst_gap: "after", dst_overlap: "first" };
+
+export function withDefaults(job) {
+  const backoff = job.backoff ?? "1s";
+  return {
+    queue: "default", attempts: 3, overlap: "skip", catch_up: "latest", catch_up_max: 100,
+    ...job,
+    backoff,
+    max_backoff: job.max_backoff ?? (parseDuration(backoff) > 60_000 ? backoff : "1m0s"),
+    plan: { ...planDefaults, ...job.plan },
+  };
+}
+
+// parseEntry reads an entry of the registry: time is the broker's timestamp of its
+// message. payload keeps its spelling.
+export function parseEntry(text, revision, time) {
+  const value = decode(text);
+  const job = withDefaults(value.job ?? {});
+  checkName("job", job.name);
+  checkName("queue", job.queue);
+  const payload = rawMember(rawMember(text, "job") ?? "{}", "payload") ?? "";
+  const entry = { job, payload, revision, time, paused: value.paused === true };
+  const since = optional(value.since) ?? time;
+  const past = (value.past ?? []).map((p) => ({ from: parseInstant(p.from), plan: { ...planDefaults, ...p.plan } }));
+  entry.plans = [...past, { from: since, plan: job.plan }];
+  entry.plans.forEach((p, i) => {
+    p.to = entry.plans[i + 1]?.from; // of the last: none
+    p.schedule = parseSchedule(job.name, p.plan);
+  });
+  entry.pauses = pausesOf(value, time);
+  return entry;
+}
+
+// pausesOf: the writer of a pause, and of its end, cannot know its own timestamp.
+function pausesOf(value, time) {
+  const pauses = (value.pauses ?? []).map((p) => ({ from: parseInstant(p.from), to: optional(p.to) }));
+  const last = pauses.at(-1);
+  if (value.paused && (!last || last.to !== undefined)) pauses.push({ from: time });
+  if (!value.paused && last && last.to === undefined) last.to = time;
+  return pauses;
+}
+
+export const pauseAt = (entry, due) => entry.pauses.find((p) => due > p.from && (p.to === undefined || due <= p.to));
+
+export const planAt = (entry, at) => entry.plans.find((p) => at > p.from && (p.to === undefined || at <= p.to));
+
+export const guarded = (job) => job.overlap !== "allow" || Boolean(job.concurrency);
+
+const lengths = new Set(["timeout", "deadline", "backoff", "max_backoff", "catch_up_within", "spread"]);
+const instants = new Set(["from", "until"]);
+const order = [
+  "name", "queue", "payload", "timeout", "deadline", "attempts", "backoff", "max_backoff", "overlap", "concurrency",
+  "on_lease_lost", "catch_up", "catch_up_within", "catch_up_max", "output", "on_failure", "on_missed", "plan",
+];
+const planOrder = ["schedule", "after", "on", "timezone", "spread", "from", "until", "exclude", "dst_gap", "dst_overlap", "shards"];
+
+// canonical is the text that is hashed. raw is the definition as it was written: its
+// payload keeps its spelling.
+export function canonical(raw) {
+  const payload = rawMember(raw, "payload");
+  const members = (value, names) => {
+    const parts = [];
+    for (const name of names) {
+      const v = value[name];
+      if (v === undefined || (name === "on_lease_lost" && v === "cancel")) continue; // older than the choice
+      let text = JSON.stringify(v);
+      if (name === "plan") text = members(v, planOrder);
+      if (name === "payload") text = compact(payload);
+      if (lengths.has(name)) text = JSON.stringify(formatDuration(parseDuration(v)));
+      if (instants.has(name)) text = JSON.stringify(formatInstant(parseInstant(v)));
+      parts.push(`${JSON.stringify(name)}:${text}`);
+    }
+    return `{${parts.join(",")}}`;
+  };
+  return members(withDefaults(JSON.parse(raw)), order).replace(/[<>&\u2028\u2029]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
+// compact is JSON without white space outside of strings.
+const compact = (json) => json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");
+
+export const hashOfDefinition = (raw) => createHash("sha256").update(canonical(raw)).digest("hex").slice(0, 16);

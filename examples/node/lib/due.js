@@ -1,0 +1,92 @@
+// What a producer has to publish (docs/protocol.md, section 8). Pure.
+//
+// A position is {time, revision, registryTime}: every slot due up to time has been
+// published, by who knew the registry up to revision. It is the watermark, and what
+// a producer holds of its own after each round.
+import { fromSeconds, parseDuration, toMs } from "./values.js";
+import { formatMessage } from "./message.js";
+import { pauseAt } from "./definition.js";
+
+const second = 1_000_000_000n;
+const late = 60_000; // ms
+const single = 1000;
+const longAgo = -62_135_596_800; // the year 1
+
+// due is {messages, ranges}: messages of the entries' slots that are due by now and
+// not covered by the position; the ranges are for when all others are acknowledged.
+export function due(position, entries, now, horizon, node) {
+  const messages = [], ranges = [];
+  for (const entry of entries) {
+    const missed = [];
+    for (const slot of slotsOf(position, entry, now)) {
+      if (slot.late) missed.push(slot);
+      else messages.push(...parts(entry, node, slot));
+    }
+    missed.sort((a, b) => a.at - b.at);
+    const older = missed.splice(0, Math.max(0, missed.length - single));
+    const caught = caughtUp(entry, missed, now, horizon);
+    for (const slot of missed) messages.push(...(caught.has(slot) ? parts(entry, node, slot, { caughtUp: true }) : [message(entry, node, slot, { missed: 1 })]));
+    if (older.length) ranges.push(message(entry, node, older[0], { missed: older.length, missedLast: fromSeconds(older.at(-1).at), range: true }));
+  }
+  return { messages, ranges };
+}
+
+function* slotsOf(position, entry, now) {
+  const seen = (instant) => position !== undefined && (entry.revision <= position.revision || (position.registryTime !== undefined && instant <= position.registryTime));
+  // What fell due in a pause that the position does not know of has ended.
+  const fresh = entry.pauses.filter((p) => p.to !== undefined && !seen(p.to));
+  for (const plan of entry.plans) {
+    const known = seen(plan.from);
+    const delay = plan.schedule.delay;
+    let begin = plan.from;
+    if (known) {
+      const least = fresh.reduce((t, p) => (p.from < t ? p.from : t), position.time) - BigInt(delay) * second;
+      if (least > begin) begin = least;
+    }
+    for (let at = plan.schedule.next(floorSeconds(begin)); at !== undefined; at = plan.schedule.next(at)) {
+      const instant = fromSeconds(at), dueAt = fromSeconds(at + delay);
+      if (dueAt > now || (plan.to !== undefined && instant > plan.to)) break;
+      if (instant <= plan.from) continue;
+      const pause = pauseAt(entry, dueAt);
+      if (pause && pause.to === undefined) continue;
+      const covered = pause ? seen(plan.from) && !fresh.includes(pause) : known;
+      if (covered && dueAt <= position.time) continue;
+      yield { at, due: dueAt, shards: plan.plan.shards, late: pause !== undefined || toMs(now - dueAt) > late };
+    }
+  }
+}
+
+const floorSeconds = (ns) => Math.max(longAgo, Number(ns >= 0n ? ns / second : -((-ns + second - 1n) / second)));
+
+// nextDue is when the next slot of all falls due; undefined: none will.
+export function nextDue(entries, now) {
+  let soonest;
+  for (const entry of entries) {
+    const { schedule } = entry.plans.at(-1);
+    if (entry.paused) continue;
+    const at = schedule.next(floorSeconds(now) - schedule.delay);
+    if (at === undefined) continue;
+    const dueAt = fromSeconds(at + schedule.delay);
+    if (soonest === undefined || dueAt < soonest) soonest = dueAt;
+  }
+  return soonest;
+}
+
+function caughtUp(entry, missed, now, horizon) {
+  const { job } = entry;
+  const count = { latest: 1, all: job.catch_up_max, none: 0 }[job.catch_up];
+  const within = Math.min(horizon, job.catch_up_within ? parseDuration(job.catch_up_within) : Infinity);
+  const young = missed.filter((s) => toMs(now - fromSeconds(s.at)) <= within);
+  return new Set(count ? young.slice(-count) : []);
+}
+
+// parts are the messages of a slot that runs: several, if its plan splits it.
+function parts(entry, node, slot, rest) {
+  if (!slot.shards) return [message(entry, node, slot, rest)];
+  return Array.from({ length: slot.shards }, (_, i) => message(entry, node, slot, { ...rest, part: { shard: i + 1, shards: slot.shards } }));
+}
+
+function message(entry, node, { at, due: dueAt }, { range, part, ...rest } = {}) {
+  const slot = { job: entry.job.name, at, ...(range && { range }), ...part };
+  return { queue: entry.job.queue, job: entry.job.name, headers: formatMessage({ slot, revision: entry.revision, node, due: dueAt, ...rest }), body: entry.payload };
+}

@@ -1,0 +1,76 @@
+// A job's lock: which of its slots may run, and which wait (docs/protocol.md, section
+// 12). Pure. A slot in a lock is {id, at, on_time, since}, as it is stored.
+import { slotID } from "./names.js";
+import { formatInstant, fromSeconds, parseInstant } from "./values.js";
+
+const maxWaiting = 100;
+
+export const empty = (job) => ({ v: 1, job, holders: [] });
+
+// entrant is the delivered slot as it asks for a place; the view's record says
+// whether it has begun.
+export function entrant(d, v) {
+  const { message: m } = d, { job } = v.entry;
+  const begun = (v.record?.attempts ?? []).length > 0;
+  const onTime = !(m.caughtUp || m.backfill || m.offer || m.slot.token !== undefined || begun);
+  const at = m.slot.at === undefined ? d.published : fromSeconds(m.slot.at);
+  return {
+    slot: { id: slotID(m.slot), at: formatInstant(at), ...(onTime && { on_time: true }), since: formatInstant(v.now) },
+    overlap: job.overlap, places: Math.max(1, job.concurrency ?? 1), begun,
+  };
+}
+
+// enter answers {place: {kind, inWay, displaces}, next}: next is the lock that has to
+// be stored for the answer to hold. Or {ask}: slots of which it must be known first
+// whether they have ended (ended: a Map of id to boolean).
+export function enter(lock, e, ended) {
+  const gone = (s) => ended.get(s.id) === true;
+  lock = { ...lock, holders: lock.holders.filter((s) => !gone(s)), waiting: (lock.waiting ?? []).filter((s) => !gone(s)) };
+  const { slot, overlap, places } = e;
+  const newest = overlap === "latest" || overlap === "replace";
+  const holds = lock.holders.some((s) => s.id === slot.id);
+  const answer = (place, next = lock) => ({ place, next: tidy(next) });
+  if (overlap === "replace" && (holds || e.begun)) {
+    const newer = lock.waiting.find((s) => s.on_time && order(s, slot) > 0);
+    if (newer) return answer({ kind: "cancelled", inWay: newer.id });
+  }
+  if (holds) return answer({ kind: "held" });
+  if (newest && slot.on_time && lock.newest && parseInstant(slot.at) < parseInstant(lock.newest)) {
+    const it = [...lock.holders, ...lock.waiting].find((s) => s.at === lock.newest);
+    return answer({ kind: "skipped", inWay: it?.id ?? `${lock.job}:${lock.newest}` });
+  }
+  const passes = (s) => newest && slot.on_time && s.on_time;
+  const ahead = lock.waiting.filter((s) => s.id !== slot.id && order(s, slot) < 0 && !passes(s));
+  const free = places - lock.holders.length;
+  const rest = lock.waiting.filter((s) => s.id !== slot.id && !passes(s));
+  const remembered = { ...lock, waiting: rest };
+  if (newest && slot.on_time && (!lock.newest || parseInstant(slot.at) > parseInstant(lock.newest))) remembered.newest = slot.at;
+  if (ahead.length < free) return answer({ kind: "held" }, { ...remembered, holders: [...lock.holders, slot] });
+  const ask = (free > 0 ? ahead : lock.holders).map((s) => s.id).filter((id) => !ended.has(id));
+  if (ask.length) return { ask };
+  if (overlap === "skip" && slot.on_time) return answer({ kind: "skipped", inWay: [...lock.holders, ...ahead][0].id });
+  const place = { kind: "waits" };
+  if (overlap === "replace" && slot.on_time && free <= 0) place.displaces = [...lock.holders].sort(order)[0].id;
+  if (lock.waiting.some((s) => s.id === slot.id)) return answer(place);
+  const waiting = [...rest, slot].sort(order).slice(0, maxWaiting);
+  if (!waiting.includes(slot)) return answer({ kind: "crowded" });
+  return answer(place, { ...remembered, waiting });
+}
+
+// leave takes a slot out, and gives the places that are free to those that wait.
+export function leave(lock, id, places) {
+  const stay = (s) => s.id !== id;
+  const holders = lock.holders.filter(stay), waiting = (lock.waiting ?? []).filter(stay), woken = [];
+  while (holders.length < places && waiting.length) {
+    woken.push(waiting[0].id);
+    holders.push(waiting.shift());
+  }
+  return { next: tidy({ ...lock, holders, waiting }), woken };
+}
+
+const tidy = ({ waiting, ...lock }) => (waiting?.length ? { ...lock, waiting } : lock);
+
+function order(a, b) {
+  const x = parseInstant(a.at), y = parseInstant(b.at);
+  return x !== y ? (x < y ? -1 : 1) : a.id < b.id ? -1 : a.id > b.id ? 1 : 0;
+}

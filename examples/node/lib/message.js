@@ -1,0 +1,37 @@
+// The headers of a slot message (docs/protocol.md, section 7).
+import { Invalid, parseSlot, slotID } from "./names.js";
+import { formatInstant, fromSeconds, optional, parseInstant } from "./values.js";
+
+// parseMessage reads headers; get(name) is a header's value, "" for none.
+export function parseMessage(get) {
+  const [, id, offer] = /^(.*?)(?:\/r([1-9][0-9]*))?$/s.exec(get("Nats-Msg-Id"));
+  const slot = parseSlot(get("Cronce-Slot") || id);
+  const message = {
+    slot, revision: natural(get, "Cronce-Job-Revision"), node: get("Cronce-Node"), offer: Number(offer ?? 0),
+    caughtUp: get("Cronce-Caught-Up") === "1", chained: get("Cronce-Chained") === "1", backfill: get("Cronce-Backfill") === "1",
+    missed: natural(get, "Cronce-Missed"), missedLast: optional(get("Cronce-Missed-Last") || undefined),
+  };
+  message.due = get("Cronce-Due") ? parseInstant(get("Cronce-Due")) : slot.at === undefined ? undefined : fromSeconds(slot.at);
+  return message;
+}
+
+function natural(get, name) {
+  const text = get(name);
+  if (!/^\d{0,16}$/.test(text)) throw new Invalid(`${name}: ${JSON.stringify(text)} is no number`);
+  return Number(text);
+}
+
+// formatMessage is what a producer sends.
+export function formatMessage(m) {
+  const id = slotID(m.slot);
+  const headers = {
+    "Nats-Msg-Id": id, "Cronce-Slot": id, "Cronce-Job-Revision": String(m.revision), "Cronce-Node": m.node,
+    "Cronce-Due": formatInstant(m.due),
+  };
+  if (m.chained) headers["Cronce-Chained"] = "1";
+  if (m.backfill) headers["Cronce-Backfill"] = "1";
+  if (m.caughtUp) headers["Cronce-Caught-Up"] = "1";
+  if (m.missed) headers["Cronce-Missed"] = String(m.missed);
+  if (m.missedLast !== undefined) headers["Cronce-Missed-Last"] = formatInstant(m.missedLast);
+  return headers;
+}

@@ -1,0 +1,142 @@
+// One incarnation of this process in the fleet: its heartbeat and how long it trusts
+// itself, the broker's clock, and whether others are dead (docs/protocol.md, section 9).
+import { randomBytes } from "node:crypto";
+import { hostname, uptime } from "node:os";
+import { decode, formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
+import { pause } from "./store.js";
+import { watch } from "./watch.js";
+
+// boot is a clock that counts suspend, in ms: os.uptime is CLOCK_BOOTTIME on Linux.
+const boot = () => uptime() * 1000;
+const stopwatch = () => performance.now();
+
+export class Node {
+  // lease is in ms. describe() says what the node does: the members of its record.
+  constructor(store, lease, prefix, describe) {
+    const random = randomBytes(4).toString("hex");
+    const host = (prefix || hostname()).replace(/[^A-Za-z0-9_-]/g, "-").slice(0, 24);
+    this.name = `${host}-${process.pid}-${Date.now().toString(36)}-${random}`;
+    Object.assign(this, { store, lease, describe, seen: new Map() });
+    this.ended = new AbortController(); // trust has ended, for good
+    this.started = Date.now();
+    this.trustedUntil = -Infinity;
+    this.revision = 0;
+    this.offset = 0; // of the broker's clock, ms
+    this.error = Infinity;
+  }
+
+  get signal() { return this.ended.signal; }
+
+  // trusted must be asked right before anything is started or completed: who slept
+  // finds its timers late.
+  trusted() {
+    if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");
+    return !this.signal.aborted && this.revision > 0;
+  }
+
+  end(why) {
+    if (this.signal.aborted) return;
+    clearTimeout(this.timer);
+    this.ended.abort(new Error(`node ${this.name}: ${why}`));
+  }
+
+  // now is the broker's clock, in nanoseconds; certain is no later than that.
+  now() { return fromMs(Date.now() + this.offset); }
+  certain() { return fromMs(Date.now() + this.offset - this.error); }
+
+  // start returns when the first heartbeat is acknowledged.
+  async start() {
+    this.watching = watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e) }).catch((err) => this.end(err.message));
+    await this.beat();
+    this.beating = this.loop();
+  }
+
+  async loop() {
+    while (!this.signal.aborted) {
+      await pause(this.lease / 10, this.signal);
+      if (!this.signal.aborted && this.trusted()) await this.beat();
+    }
+  }
+
+  async beat() {
+    const sent = boot(), before = Date.now();
+    const wrote = await this.write("alive", this.signal).catch((err) => ({ failed: err.message }));
+    const after = Date.now();
+    if (wrote.failed) return this.end(wrote.failed);
+    if (wrote.lost) return this.end("fenced");
+    if (!wrote.won) return;
+    this.revision = wrote.won;
+    if (boot() >= sent + 0.75 * this.lease) return this.end("its heartbeat came too late");
+    this.trustedUntil = sent + 0.75 * this.lease;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.trusted(), this.trustedUntil - boot() + 20);
+    await this.measure(before, after);
+  }
+
+  write(state, signal) {
+    const value = {
+      v: 1, node: this.name, state, started: formatInstant(fromMs(this.started + this.offset)), lease: formatDuration(this.lease),
+      ...this.describe(), clock_offset: formatDuration(this.offset), clock_error: formatDuration(Number.isFinite(this.error) ? this.error : 0),
+      tzdata: process.versions.tz, version: "node-example",
+    };
+    return this.store.write("nodes", this.name, value, this.revision, { node: this.name, signal });
+  }
+
+  // stop says the last word, unless something claimed under the name still runs: then
+  // the name falls silent, and others wait for its lease.
+  async stop(busy) {
+    const trusted = !busy && this.trusted();
+    this.end("stopped");
+    await this.beating;
+    if (trusted) await this.write("stopped", AbortSignal.timeout(2000));
+  }
+
+
+  // measure learns the broker's clock from a heartbeat, which it stamped between its
+  // sending and its acknowledgement. The best of a minute counts.
+  async measure(before, after) {
+    const found = await this.store.read("nodes", this.name).catch(() => undefined);
+    if (found?.revision !== this.revision) return;
+    const stamp = Number(parseInstant(found.time) / 1000n) / 1000;
+    const error = (after - before) / 2 + 1; // and Date.now counts whole ms
+    const aged = this.measured === undefined || boot() - this.measured > 60_000;
+    if (error > this.error && !aged && Math.abs(stamp - (before + after) / 2 - this.offset) < error + this.error) return;
+    Object.assign(this, { offset: stamp - (before + after) / 2, error, measured: boot() });
+  }
+
+  notice({ key, text, revision }) {
+    this.seen.set(key, { text, revision, since: stopwatch() });
+  }
+
+  // dead asks whether a node is dead: {dead}, or {wait} in ms. Who has stood still for
+  // a lease is declared dead by a write at the revision that was seen.
+  async dead(name) {
+    if (!this.seen.has(name)) {
+      const found = await this.store.read("nodes", name);
+      if (!this.seen.has(name)) this.notice({ key: name, ...found });
+    }
+    const { text, revision, since } = this.seen.get(name);
+    const step = challenge(name, this.name, text, this.lease, stopwatch() - since, this.now());
+    if (!step.value) return step;
+    const wrote = await this.store.write("nodes", name, step.value, revision, { node: this.name, signal: this.signal });
+    if (wrote.won) return { dead: true };
+    const found = await this.store.read("nodes", name);
+    if (found.value && found.value.state !== "alive") return { dead: true };
+    this.notice({ key: name, ...found });
+    return { wait: this.lease };
+  }
+}
+
+// challenge is what follows from having seen a node's key stand still for a while:
+// {dead}, {wait}, or {value} to be written at the revision that was seen. Pure.
+export function challenge(name, by, text, lease, still, now) {
+  const value = text === undefined ? undefined : decode(text);
+  if (value && value.state !== "alive") return { dead: true };
+  const limit = Math.max(lease, value ? parseDuration(value.lease) : 0);
+  if (still < limit) return { wait: limit - still };
+  const missing = {
+    v: 1, node: name, started: "0001-01-01T00:00:00Z", lease: "0s", producer: false, worker: false, running: 0,
+    clock_offset: "0s", clock_error: "0s", tzdata: "", version: "",
+  };
+  return { value: { ...(value ?? missing), state: "fenced", fenced_by: by, fenced_at: formatInstant(now) } };
+}

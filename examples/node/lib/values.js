@@ -1,0 +1,96 @@
+// Instants, durations and JSON values (docs/protocol.md, section 3). Instants are
+// nanoseconds since 1970, as BigInt: two writes of one millisecond must be told
+// apart. Durations are milliseconds.
+import { Invalid } from "./names.js";
+
+export class UnknownVersion extends Invalid {}
+
+export function decode(text) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (err) {
+    throw new Invalid(`not JSON: ${err.message}`);
+  }
+  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Invalid("not a JSON object");
+  if (value.v !== 1) throw new UnknownVersion(`format version ${value.v}: this program knows 1`);
+  return value;
+}
+
+export function parseInstant(text) {
+  const m = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
+  const ms = m ? Date.parse(m[1] + m[3]) : NaN;
+  if (Number.isNaN(ms)) throw new Invalid(`instant ${JSON.stringify(text)}: want RFC 3339`);
+  return BigInt(ms) * 1_000_000n + BigInt((m[2] ?? "").padEnd(9, "0"));
+}
+
+export function formatInstant(ns) {
+  const whole = floorDiv(ns, 1_000_000_000n);
+  const fraction = String(ns - whole * 1_000_000_000n).padStart(9, "0").replace(/0+$/, "");
+  return new Date(Number(whole) * 1000).toISOString().slice(0, 19) + (fraction && "." + fraction) + "Z";
+}
+
+const floorDiv = (a, b) => (a - (((a % b) + b) % b)) / b;
+
+export const fromSeconds = (s) => BigInt(s) * 1_000_000_000n;
+export const fromMs = (ms) => BigInt(Math.round(ms * 1000)) * 1000n;
+export const toMs = (ns) => Number(ns) / 1e6;
+
+// optional reads an instant that may be absent.
+export const optional = (text) => (text === undefined ? undefined : parseInstant(text));
+
+const units = { h: 3_600_000, m: 60_000, s: 1000, ms: 1, us: 1e-3, "µs": 1e-3, "μs": 1e-3, ns: 1e-6 };
+
+// parseDuration reads a sum of decimal numbers with units, as Go writes it.
+export function parseDuration(text) {
+  if (text === "0") return 0;
+  const sum = /^([+-]?)((?:(?:\d+\.?\d*|\.\d+)(?:ms|us|µs|μs|ns|h|m|s))+)$/.exec(text);
+  if (!sum) throw new Invalid(`duration ${JSON.stringify(text)}`);
+  let ms = 0;
+  for (const [, n, unit] of sum[2].matchAll(/(\d+\.?\d*|\.\d+)(ms|us|µs|μs|ns|h|m|s)/g)) ms += Number(n) * units[unit];
+  return sum[1] === "-" ? -ms : ms;
+}
+
+// formatDuration writes milliseconds (with any fraction) as Go does.
+export function formatDuration(ms) {
+  if (ms < 0) return "-" + formatDuration(-ms);
+  if (ms === 0) return "0s";
+  const ns = Math.round(ms * 1e6);
+  if (ns < 1000) return `${ns}ns`;
+  if (ns < 1e6) return `${ns / 1e3}µs`;
+  if (ns < 1e9) return `${ns / 1e6}ms`;
+  const hours = Math.floor(ns / 3.6e12), minutes = Math.floor((ns % 3.6e12) / 6e10), rest = (ns % 6e10) / 1e9;
+  return (hours ? `${hours}h` : "") + (hours || minutes ? `${minutes}m` : "") + `${rest}s`;
+}
+
+// rawMember is the text of a member of a JSON object, as it stands there: payloads
+// are sent as they were written, and JSON.parse would lose "1.50".
+export function rawMember(text, name) {
+  let i = text.indexOf("{") + 1;
+  const space = () => { while (/\s/.test(text[i])) i++; };
+  const string = () => { for (i++; text[i] !== '"'; i++) if (text[i] === "\\") i++; i++; };
+  const value = () => {
+    if (text[i] === '"') return string();
+    for (let depth = 0; i < text.length; i++) {
+      const c = text[i];
+      if (c === '"') { string(); i--; continue; }
+      if (depth === 0 && (c === "," || c === "}" || c === "]")) return;
+      if (c === "{" || c === "[") depth++;
+      if (c === "}" || c === "]") depth--;
+    }
+  };
+  for (space(); text[i] === '"'; space()) {
+    let start = i;
+    string();
+    const key = JSON.parse(text.slice(start, i));
+    space();
+    i++; // the colon
+    space();
+    start = i;
+    value();
+    if (key === name) return text.slice(start, i).trim();
+    space();
+    if (text[i] === ",") i++;
+  }
+  return undefined;
+}

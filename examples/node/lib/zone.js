@@ -1,0 +1,69 @@
+// Time zones, from the rules that this Node.js was built with: their release is
+// process.versions.tz, and stands in the node's record.
+import { Invalid } from "./names.js";
+
+const zones = new Map();
+
+export function checkZone(name) {
+  if (!zones.has(name)) zones.set(name, name === "UTC" ? { offset: () => 0, fixed: true } : load(name));
+  return zones.get(name);
+}
+
+function load(name) {
+  if (!/^[A-Z][A-Za-z0-9+_-]*(\/[A-Za-z0-9+_-]+)*$/.test(name)) throw new Invalid(`timezone ${JSON.stringify(name)}: want an IANA name`);
+  let format;
+  try {
+    format = new Intl.DateTimeFormat("en-US", {
+      timeZone: name, calendar: "gregory", hourCycle: "h23", era: "short",
+      year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
+    });
+  } catch {
+    throw new Invalid(`timezone ${JSON.stringify(name)}: this program does not know it`);
+  }
+  return {
+    offset(at) {
+      const p = Object.fromEntries(format.formatToParts(at * 1000).map(({ type, value }) => [type, value]));
+      const local = new Date(0);
+      local.setUTCFullYear(p.era === "BC" ? 1 - p.year : Number(p.year), p.month - 1, p.day);
+      local.setUTCHours(p.hour, p.minute, p.second);
+      return local.getTime() / 1000 - at;
+    },
+  };
+}
+
+const probe = 86400;
+const forever = Date.UTC(10000, 0, 1) / 1000;
+
+// spansFrom yields the stretches of time in which the zone's offset is one, from the
+// one before that which holds after: {start, end, offset, before, after}.
+export function* spansFrom(zone, after) {
+  if (zone.fixed) {
+    yield { start: -forever, end: forever, offset: 0 };
+    return;
+  }
+  // Ten days back: far enough to see a change that the instant is just behind.
+  let start = after - 10 * probe, before;
+  let offset = zone.offset(start);
+  while (start < forever) {
+    const stop = change(zone, start, offset);
+    const following = stop < forever ? zone.offset(stop) : undefined;
+    yield { start, end: stop, offset, before, after: following };
+    [start, before, offset] = [stop, offset, following];
+  }
+}
+
+// change is the first instant with another offset. Rules repeat within a year: who
+// has no change for ten will have none.
+function change(zone, start, offset) {
+  for (let at = start; at < Math.min(start + 3660 * probe, forever); at += probe) {
+    if (zone.offset(at + probe) === offset) continue;
+    let low = at, high = at + probe; // low has the offset, high another
+    while (high - low > 1) {
+      const middle = Math.floor((low + high) / 2);
+      if (zone.offset(middle) === offset) low = middle;
+      else high = middle;
+    }
+    return high;
+  }
+  return Math.min(start + 3660 * probe, forever);
+}

@@ -1,0 +1,25 @@
+import test from "node:test";
+import assert from "node:assert/strict";
+import { due } from "../lib/due.js";
+import { parseEntry } from "../lib/definition.js";
+import { optional, parseDuration, parseInstant } from "../lib/values.js";
+import { vectors } from "../vectors.js";
+
+const byID = (a, b) => (a.headers["Nats-Msg-Id"] < b.headers["Nats-Msg-Id"] ? -1 : 1);
+
+for (const c of vectors("producers")) {
+  test(`producer: ${c.name}`, () => {
+    const entry = parseEntry(JSON.stringify(c.definition.value), c.definition.revision, parseInstant(c.definition.time));
+    const w = c.watermark;
+    const position = w && { time: parseInstant(w.time), revision: w.registry_revision, registryTime: optional(w.registry_time) };
+    const { messages, ranges } = due(position, [entry], parseInstant(c.now), parseDuration(c.horizon), "a-1-1-x");
+    let sent = [...messages, ...ranges];
+    if (c.missed_singly) {
+      const singly = sent.filter((m) => m.headers["Cronce-Missed"] === "1").map((m) => m.headers["Cronce-Slot"]);
+      assert.deepEqual({ count: singly.length, first: singly[0], last: singly.at(-1) }, c.missed_singly);
+      sent = sent.filter((m) => m.headers["Cronce-Missed"] !== "1");
+    }
+    const got = sent.map(({ queue, headers, body }) => ({ queue, headers, ...(body && { body: JSON.parse(body) }) }));
+    assert.deepEqual(got.sort(byID), (c.messages ?? []).sort(byID));
+  });
+}

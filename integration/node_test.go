@@ -1,0 +1,231 @@
+//go:build unix
+
+package integration
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// nodeExample is the worker and producer in JavaScript, written from docs/protocol.md.
+const nodeExample = "../examples/node"
+
+// needNode skips where there is no Node.js, or where the example's dependencies have
+// not been fetched: a plain "go test" never asks the network for them.
+func needNode(t *testing.T) (node string) {
+	t.Helper()
+	node, missing := lookPath("node")
+	need(t, "Node.js in PATH", missing)
+	if _, err := os.Stat(nodeExample + "/node_modules"); err != nil {
+		need(t, "the dependencies of examples/node", `run "go tool task node:install"`)
+	}
+	return node
+}
+
+// javascript starts a node of the fleet in JavaScript.
+func (s *site) javascript(name string, jobs ...string) *process {
+	s.t.Helper()
+	args := []string{nodeExample + "/service.js", "--server", s.url, "--name", name, "--file", s.path("touched"), "--work", "700"}
+	for _, j := range jobs {
+		args = append(args, "--job", j)
+	}
+	return start(s.t, name, s.env(), nil, needNode(s.t), args...)
+}
+
+// The protocol's vectors are what the Go code is held against; so is the example.
+func TestJavaScriptKeepsToTheProtocolsVectors(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	p := start(t, "node --test", append(os.Environ(), "NODE_OPTIONS="), nil, node, "--test", nodeExample+"/test/")
+	if code := p.exit(time.Minute); code != 0 {
+		t.Errorf("exit status %d:\n%s", code, p.stdout())
+	}
+	if !strings.Contains(p.stdout(), "\n# fail 0\n") || strings.Contains(p.stdout(), "\n# pass 0\n") {
+		t.Errorf("no tests have passed:\n%s", p.stdout())
+	}
+}
+
+// Go and JavaScript share the work of one queue while nodes of both are killed, and
+// frozen for longer than their lease: no slot is lost, none ends twice, and one slot of
+// a guarded job runs at a time.
+func TestJavaScriptAndGoAreOneFleetWhileNodesDie(t *testing.T) {
+	t.Parallel()
+	needNode(t)
+	s := newServedSite(t)
+	file := s.jobs(`
+echo "start $CRONCE_SLOT_ID $CRONCE_ATTEMPT $CRONCE_FENCE $CRONCE_NODE" >>touched
+sleep 0.7
+echo "end $CRONCE_SLOT_ID $CRONCE_ATTEMPT $CRONCE_FENCE $CRONCE_NODE" >>touched
+`, `name: tick, schedule: "* * * * * *", overlap: allow, retry: {attempts: 9, backoff: 100ms}`,
+		`name: guarded, schedule: "*/2 * * * * *", overlap: queue, retry: {attempts: 9, backoff: 100ms}`,
+		`name: after, after: [tick], overlap: allow, retry: {attempts: 9, backoff: 100ms}`)
+	began := time.Now()
+	g1 := s.worker("go1", file, "--lease", lease.String())
+	g1.says("node is up")
+	g2 := s.worker("go2", file)
+	j1, j2 := s.javascript("js1", "tick", "guarded", "after"), s.javascript("js2", "tick", "guarded", "after")
+	j1.says("takes part")
+	j2.says("takes part")
+	s.ranBy("js1", "js2", "go1", "go2")
+
+	s.atWork(j1)
+	j1.kill()
+	s.rounds("tick", 3, time.Minute)
+	j1 = s.javascript("js1", "tick", "guarded", "after")
+
+	// A node that slept past its lease is another's by then, and says so.
+	s.atWork(j2)
+	j2.signal(syscall.SIGSTOP)
+	eventually(t, lease+20*time.Second, "js2 to be declared dead", func() bool { return s.node("js2").State == "fenced" })
+	s.rounds("tick", 2, time.Minute)
+	j2.signal(syscall.SIGCONT)
+	eventually(t, 20*time.Second, "js2 to take part again", func() bool { return strings.Count(j2.stderr(), "takes part") == 2 })
+
+	// JavaScript alone: it produces, fences Go's nodes, and takes their slots over.
+	s.atWork(g1)
+	g1.kill()
+	s.atWork(g2)
+	g2.kill()
+	alone := time.Now()
+	s.rounds("tick", 8, time.Minute)
+	s.checkPublished(alone.Add(time.Second), time.Now().Add(-2*time.Second), 2*time.Second)
+
+	// Go alone, after JavaScript has stopped as it should.
+	g1 = s.worker("go3", file)
+	g1.says("node is up")
+	term(j1)
+	term(j2)
+	s.rounds("tick", 3, time.Minute)
+	s.restartServer((*process).kill)
+	s.rounds("tick", 3, time.Minute)
+	term(g1)
+
+	if again := s.attemptsAfterTheFirst(); again < 4 {
+		t.Errorf("%d slots were taken over; four nodes were killed or frozen at work", again)
+	}
+	for _, job := range []string{"tick", "guarded"} {
+		every := map[string]time.Duration{"tick": time.Second, "guarded": 2 * time.Second}[job]
+		s.checkSlots(job, every, func(id string, begun, ended int, r slotRow) bool {
+			// An attempt that was killed has begun, and its end is another's.
+			return r.State == "succeeded" && begun >= 1 && begun <= r.Attempt && ended >= 1 || r.State == "pending" || r.State == "retrying"
+		})
+	}
+	s.oneAtATime("guarded:")
+	s.followed("tick", "after")
+	s.verified(began)
+}
+
+// atWork waits until the node is in the middle of an attempt.
+func (s *site) atWork(p *process) {
+	s.t.Helper()
+	eventually(s.t, time.Minute, p.name+" to be at work", func() bool {
+		open := map[string]bool{}
+		for _, line := range s.touched() {
+			f := strings.Fields(line)
+			if len(f) == 5 && (f[4] == p.name || strings.HasPrefix(f[4], p.name+"-")) {
+				open[f[1]] = f[0] == "start"
+			}
+		}
+		for _, busy := range open {
+			if busy {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (s *site) attemptsAfterTheFirst() (n int) {
+	s.t.Helper()
+	for _, r := range s.slots() {
+		n += max(r.Attempt-1, 0)
+	}
+	return n
+}
+
+// ranBy waits until nodes of all these names have an outcome to show.
+func (s *site) ranBy(names ...string) {
+	s.t.Helper()
+	eventually(s.t, time.Minute, "slots to run on "+strings.Join(names, ", "), func() bool {
+		seen := map[string]bool{}
+		for _, r := range s.slots() {
+			name, _, _ := strings.Cut(r.Node, "-")
+			seen[name] = seen[name] || r.State == "succeeded"
+		}
+		for _, name := range names {
+			if !seen[name] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// oneAtATime checks that the starts and ends of the job's attempts alternate, but for
+// an attempt that never ended and the next one of the same slot.
+func (s *site) oneAtATime(job string) {
+	s.t.Helper()
+	open := ""
+	for _, line := range s.touched() {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasPrefix(f[1], job) {
+			continue
+		}
+		switch {
+		case f[0] == "start" && open != "" && open != f[1]:
+			s.t.Errorf("%s began while %s had not ended", f[1], open)
+		case f[0] == "start":
+			open = f[1]
+		default:
+			open = ""
+		}
+	}
+}
+
+// followed checks that each slot of the one job that succeeded is followed by the
+// other's, but for the last ones.
+func (s *site) followed(first, second string) {
+	s.t.Helper()
+	outcome := map[string]string{}
+	rows := s.slots()
+	for _, r := range rows {
+		outcome[r.ID] = r.State
+	}
+	n, last := 0, s.lastSlot().Add(-3*time.Second)
+	for _, r := range rows {
+		if r.Job != first || r.State != "succeeded" || r.Slot.After(last) {
+			continue
+		}
+		n++
+		if id := slotID(second, r.Slot); outcome[id] != "succeeded" {
+			s.t.Errorf("%s has succeeded, and %s is %q", r.ID, id, outcome[id])
+		}
+	}
+	if n < 10 {
+		s.t.Errorf("only %d slots of %s", n, first)
+	}
+}
+
+// verified has "verify" look at all that fell due since.
+func (s *site) verified(since time.Time) {
+	s.t.Helper()
+	last := s.lastSlot()
+	p := s.start("verify", "verify", "--from", since.UTC().Format(time.RFC3339), "--to", last.Add(-2*time.Second).Format(time.RFC3339))
+	if code := p.exit(30 * time.Second); code != 0 {
+		s.t.Errorf("verify: exit status %d:\n%s%s", code, p.stdout(), p.stderr())
+	}
+}
+
+// lastSlot is the newest slot that has succeeded.
+func (s *site) lastSlot() (last time.Time) {
+	s.t.Helper()
+	for _, r := range s.slots() {
+		if r.State == "succeeded" && r.Slot.After(last) {
+			last = r.Slot
+		}
+	}
+	return last
+}
