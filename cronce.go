@@ -32,6 +32,7 @@ type Scheduler struct {
 	jobs     []job.Job
 	handlers map[string]job.Handler
 	running  bool
+	replica  *replica.Replica // nil before Run
 }
 
 // New opens the namespace on the connection's JetStream, and creates there what
@@ -108,7 +109,42 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	return replica.New(s.replica()).Run(ctx)
+	r := replica.New(s.config())
+	s.mu.Lock()
+	s.replica = r
+	s.mu.Unlock()
+	return r.Run(ctx)
+}
+
+// Live returns an error when Run is stuck in itself, so that only a restart of the
+// process helps: for a liveness probe. It does not look at the broker; when that is
+// away, Run waits for it.
+func (s *Scheduler) Live() error {
+	if r := s.current(); r != nil {
+		return r.Live()
+	}
+	return nil
+}
+
+// Ready returns an error that says what is missing before Run does its part: for a
+// readiness probe. Before Run it is one.
+func (s *Scheduler) Ready() error {
+	r := s.current()
+	if r == nil {
+		return errors.New("cronce: Run has not begun")
+	}
+	for _, c := range r.Ready() {
+		if c.Err != nil && !c.Told {
+			return fmt.Errorf("%s: %w", c.Name, c.Err)
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) current() *replica.Replica {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.replica
 }
 
 // Trigger orders one run of a job outside its plan, and returns when the broker
@@ -137,7 +173,7 @@ func (s *Scheduler) Trigger(ctx context.Context, name, key string, at time.Time,
 	return err
 }
 
-func (s *Scheduler) replica() replica.Config {
+func (s *Scheduler) config() replica.Config {
 	queues := s.cfg.queues
 	if len(queues) == 0 {
 		for _, j := range s.jobs {
@@ -155,6 +191,6 @@ func (s *Scheduler) replica() replica.Config {
 		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
 		Queues:   queues, Produce: s.cfg.produce,
 		Concurrency: s.cfg.concurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
-		Version: version(),
+		Observer: s.cfg.observer, Version: version(),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/replica"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -23,6 +24,7 @@ type config struct {
 	produce, work bool
 	settings      job.Settings
 	logger        *slog.Logger
+	observer      Observer
 }
 
 // WithNamespace separates applications that share an account: all names on the
@@ -125,6 +127,16 @@ func WithSettings(s job.Settings) Option {
 // WithLogger says where to log. By default nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error { c.logger = l; return nil }
+}
+
+// Observer is told what a Scheduler does, for measuring: *metrics.Metrics is one, for
+// Prometheus. Methods may be added to it.
+type Observer = replica.Observer
+
+// WithObserver has the Scheduler measured. An observer belongs to one Scheduler. By
+// default nothing is.
+func WithObserver(o Observer) Option {
+	return func(c *config) error { c.observer = o; return nil }
 }
 
 // version is the module's, as the build recorded it.

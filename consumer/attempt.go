@@ -37,7 +37,10 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	if c.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
 		c.cfg.Logger.Debug("slot started", "slot", rec.Slot.ID(), "attempt", rec.Attempt, "fence", fence)
 	}
+	t.started(rec)
+	began := time.Now()
 	conclude := func(err error) verdict {
+		c.cfg.Observer.Returned(c.cfg.Queue, time.Since(began))
 		t.place.returned()
 		c.cfg.Table.returned(key) // from here on it is too late to cancel
 		cause := context.Cause(ctx)

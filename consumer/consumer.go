@@ -86,6 +86,9 @@ type Config struct {
 	// Emit tells an event. It must not block. Default: nobody is told.
 	Emit func(job.Event)
 
+	// Observer measures. Default: nobody does.
+	Observer Observer
+
 	// Wake tells everybody that the turn of a slot has come that waited in its
 	// job's lock; Listen is told of those of one job, until stop is called. Both
 	// are hints: a parked slot looks by itself now and then. Neither may block.
@@ -167,6 +170,9 @@ func New(cfg Config) *Consumer {
 	}
 	if cfg.Emit == nil {
 		cfg.Emit = func(job.Event) {}
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = nobody{}
 	}
 	if cfg.Ready == nil {
 		always := make(chan struct{})

@@ -155,6 +155,8 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 			return true, 0
 		}
 	}
+	t.cfg.Observer.Parked(t.cfg.Queue, 1)
+	defer t.cfg.Observer.Parked(t.cfg.Queue, -1)
 	t.place.stepAside()
 	timer := time.NewTimer(t.nextLook(place))
 	defer timer.Stop()

@@ -72,6 +72,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/bench":   {"internal/replica", "job", "kv"},
 		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},
 		"":                 {"internal/control", "internal/replica", "job", "kv"},
+		"metrics":          {"internal/replica", "job", "kv", "producer"},
 	}
 	packages := listPackages(t)
 	for name, allowed := range may {
@@ -99,6 +100,22 @@ func TestJobIsPure(t *testing.T) {
 		}
 		if slices.Contains([]string{"net", "net/http", "os", "os/exec", "math/rand", "math/rand/v2", "crypto/rand", "log/slog"}, imported) {
 			t.Errorf("job must not import %s", imported)
+		}
+	}
+}
+
+// TestPrometheusComesOnlyWhenAskedFor: who embeds the scheduler gets its client by
+// importing package metrics, and not otherwise.
+func TestPrometheusComesOnlyWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	for path, p := range listPackages(t) {
+		if !ours(path) || path == module+"/metrics" || strings.HasPrefix(path, module+"/cmd/") {
+			continue
+		}
+		for _, dep := range p.Deps {
+			if strings.HasPrefix(dep, "github.com/prometheus/") {
+				t.Errorf("%s pulls in %s", path, dep)
+			}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +34,9 @@ type site struct {
 	// embed one on the default address.
 	url    string
 	server *process
+
+	// workerArgs are given to every worker.
+	workerArgs []string
 
 	// as changes who the programs run as.
 	as *syscall.SysProcAttr
@@ -164,7 +168,7 @@ func (s *site) start(name string, args ...string) *process {
 // worker starts a "cronce run" whose node's name begins with name.
 func (s *site) worker(name, file string, args ...string) *process {
 	s.t.Helper()
-	return s.start(name, append([]string{"run", "-f", file, "--node", name}, args...)...)
+	return s.start(name, slices.Concat([]string{"run", "-f", file, "--node", name}, s.workerArgs, args)...)
 }
 
 // jobs writes a job file: a line of YAML for each job, around an action that runs

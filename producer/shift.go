@@ -82,6 +82,7 @@ func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error 
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
+		s.stats.turn(s.outbox.standing)
 		timer.Reset(pause)
 	}
 }

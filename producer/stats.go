@@ -1,6 +1,9 @@
 package producer
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Stats counts what a producer has done since it was made.
 type Stats struct {
@@ -18,19 +21,52 @@ type Stats struct {
 	// Missed counts slots that a catch-up policy left out, CaughtUp those that
 	// it let run.
 	Missed, CaughtUp uint64
+
+	// Standing is how many copies are held now for the producers whose share they
+	// are.
+	Standing uint64
+
+	// Turned is when the producer's loop last came round, by this machine's
+	// clock; zero before its first turn. While Run runs it does so every few
+	// seconds, whether or not there is a broker.
+	Turned time.Time
+}
+
+// Plus adds up what two producers counted. Of the two, what is now is s's.
+func (s Stats) Plus(o Stats) Stats {
+	s.Published += o.Published
+	s.Folded += o.Folded
+	s.Retried += o.Retried
+	s.StoodBy += o.StoodBy
+	s.Missed += o.Missed
+	s.CaughtUp += o.CaughtUp
+	return s
 }
 
 type counters struct {
-	published, folded, retried, stoodBy, missed, caughtUp atomic.Uint64
+	published, folded, retried, stoodBy, missed, caughtUp, standing atomic.Uint64
+
+	turned atomic.Pointer[time.Time]
 }
 
 // Stats may be called at any time, from any goroutine.
 func (p *Producer) Stats() Stats {
 	c := &p.stats
+	turned := c.turned.Load()
+	if turned == nil {
+		turned = &time.Time{}
+	}
 	return Stats{
 		Published: c.published.Load(), Folded: c.folded.Load(), Retried: c.retried.Load(), StoodBy: c.stoodBy.Load(),
-		Missed: c.missed.Load(), CaughtUp: c.caughtUp.Load(),
+		Missed: c.missed.Load(), CaughtUp: c.caughtUp.Load(), Standing: c.standing.Load(), Turned: *turned,
 	}
+}
+
+// turn notes a turn of the loop.
+func (c *counters) turn(standing int) {
+	now := time.Now()
+	c.turned.Store(&now)
+	c.standing.Store(uint64(standing))
 }
 
 func (c *counters) acknowledged(it *item, duplicate bool) {

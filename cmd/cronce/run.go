@@ -20,6 +20,7 @@ import (
 	"github.com/cronce-io/cronce/internal/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/metrics"
 )
 
 // runFlags are what "cronce run" is told beside the global flags.
@@ -33,6 +34,7 @@ type runFlags struct {
 	noProduce, noWork bool
 	clockOffset       time.Duration
 	maxClockOffset    time.Duration
+	metricsAddr       string
 }
 
 const runLong = `Run is one node of the fleet. It publishes the due slots of every job in the
@@ -77,6 +79,7 @@ func newRunCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.node, "node", "", "`name` in place of the host's in the node's name")
 	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; others must")
 	flags.BoolVar(&f.noWork, "no-work", false, "do not run slots")
+	flags.StringVar(&f.metricsAddr, "metrics-addr", "", metricsAddrHelp)
 	flags.DurationVar(&f.maxClockOffset, "max-clock-offset", replica.DefaultMaxClockOffset, "produce nothing while this node's clock and the broker's are farther apart")
 	flags.DurationVar(&f.clockOffset, "clock-offset", 0, "shift every reading of the local clock (for tests)")
 	return cmd
@@ -108,6 +111,9 @@ func (f runFlags) check() error {
 			return err
 		}
 	}
+	if err := checkMetricsAddr(f.metricsAddr); err != nil {
+		return err
+	}
 	return job.Settings{Lease: f.lease}.Validate()
 }
 
@@ -116,7 +122,15 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	var h health
+	m := metrics.New()
+	unobserved, err := a.observe(f.metricsAddr, &h, m)
+	if err != nil {
+		return err
+	}
+	defer unobserved()
 	if replica.Disabled(a.getenv) {
+		h.set(func() (error, []replica.Check) { return nil, []replica.Check{{Name: "disabled"}} })
 		a.log.Info("disabled by CRONCE_DISABLED; waiting for the end")
 		<-ctx.Done()
 		return nil
@@ -159,7 +173,12 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 			a.log.Warn("no job of the file is in this queue: its slots are left to others", "queue", q, "in the file", jobs.allQueues())
 		}
 	}
-	r := replica.New(f.replica(a, nc.Conn, store, jobs, g))
+	cfg := f.replica(a, nc.Conn, store, jobs, g)
+	if f.metricsAddr != "" {
+		cfg.Observer = m
+	}
+	r := replica.New(cfg)
+	h.set(healthOf(ctx, r))
 	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.namespace)
 	stop := a.reloadOn(ctx, hangups, f, jobs, r)
 	defer stop()

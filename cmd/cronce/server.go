@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 
@@ -10,7 +11,7 @@ import (
 )
 
 func newServerCommand(a *app) *cobra.Command {
-	var listen string
+	var listen, metricsAddr string
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Run the embedded NATS server alone",
@@ -27,6 +28,9 @@ store that joined it takes over port and store when it ends.`,
 			if err := cfg.Validate(); err != nil {
 				return usage(err)
 			}
+			if err := checkMetricsAddr(metricsAddr); err != nil {
+				return usage(err)
+			}
 			if open(listen) {
 				a.log.Warn("everybody who can reach this address can use the server, it asks for no password", "listen", listen)
 			}
@@ -34,6 +38,13 @@ store that joined it takes over port and store when it ends.`,
 			if err != nil {
 				return err
 			}
+			var h health
+			h.set(serverHealth(srv))
+			unobserved, err := a.observe(metricsAddr, &h, serverMetrics{srv})
+			if err != nil {
+				return errors.Join(err, srv.Close())
+			}
+			defer unobserved()
 			if err := a.printServer(srv); err != nil {
 				return err
 			}
@@ -43,6 +54,7 @@ store that joined it takes over port and store when it ends.`,
 		}),
 	}
 	cmd.Flags().StringVar(&listen, "listen", embed.DefaultListen, "`address` to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&metricsAddr, "metrics-addr", "", metricsAddrHelp)
 	return cmd
 }
 

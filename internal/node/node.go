@@ -48,6 +48,10 @@ type Config struct {
 	// revision was stamped by the broker. It must not block. Nil: nobody is told.
 	Acknowledged func(revision uint64, sent, acked time.Duration)
 
+	// Failed is told of each heartbeat that was not acknowledged. It must not
+	// block. Nil: nobody is told.
+	Failed func()
+
 	// Boot reads a clock that counts suspend. Nil: boot.Now.
 	Boot func() time.Duration
 
@@ -117,6 +121,17 @@ func (n *Node) Trusted() bool {
 	return n.ctx.Err() == nil && n.until != 0 && n.cfg.Boot() < n.until
 }
 
+// Left is for how long the node trusts itself if no further heartbeat is
+// acknowledged: less than nothing when its lease is lost, zero before its first.
+func (n *Node) Left() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.until == 0 {
+		return 0
+	}
+	return n.until - n.cfg.Boot()
+}
+
 // Run heartbeats until the lease is lost or ctx ends, and returns the cause. It
 // is called once. After it has returned call Stop, when nothing runs any more, or
 // Lose: until then the trust that is left is still watched.
@@ -157,6 +172,9 @@ func (n *Node) beat(ctx context.Context) error {
 		n.open = nil // refused: it did not happen
 	}
 	if ctx.Err() == nil {
+		if n.cfg.Failed != nil {
+			n.cfg.Failed()
+		}
 		n.cfg.Logger.Warn("heartbeat failed", "node", n.cfg.Name, "error", err)
 	}
 	return nil

@@ -32,13 +32,15 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	stamps := r.newStamps(name)
 	n := node.New(node.Config{
 		Store: r.cfg.Store.Nodes(), Record: r.record, Name: name, Started: started,
-		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Logger: r.log,
+		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Failed: r.observer.HeartbeatFailed, Logger: r.log,
 		Acknowledged: func(revision uint64, sent, acked time.Duration) {
 			r.beats.acknowledged(revision, sent, acked)
 			stamps.acknowledged()
 		},
 	})
 	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
+	r.current.lives(n)
+	defer r.current.lives(nil)
 	r.beats.follow(n.Name())
 	if len(r.cfg.Queues) > 0 { // else there is nothing to end, and no right to be asked
 		deaf, err := r.cfg.Store.ServeCancel(n.Name(), r.table.Cancel)
@@ -133,6 +135,7 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
 		Node: name, Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Nodes: store.Nodes(), Registry: store.Jobs(),
 		Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
+		Offered: func(job.Slot) { r.observer.Offered() },
 	})
 }
 
@@ -145,6 +148,8 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	if err != nil {
 		return err
 	}
+	r.current.produces(p)
+	defer r.current.produces(nil)
 	return p.Run(ctx)
 }
 
@@ -156,7 +161,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	}
 	return consumer.New(consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
-		Ledger: r.cfg.Store.Ledger(), Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
+		Ledger: r.ledger(), Observer: r.cfg.Observer, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
 		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, Sources: r.sources(queue),
 		// What these three lose, a later look at the lock finds.
 		Wake: func(s job.Slot) { _ = locks.Wake(s) },

@@ -68,6 +68,9 @@ type Config struct {
 	// Renewed is told the boot time until which the node trusts itself.
 	Renewed func(until time.Duration)
 
+	// Observer measures. Nil: nobody does.
+	Observer Observer
+
 	Version string
 	Logger  *slog.Logger
 }
@@ -94,6 +97,7 @@ type Replica struct {
 	log      *slog.Logger
 	identity string // of the process, for what it writes beside slots
 	writes   atomic.Int64
+	observer Observer // never nil
 
 	clock *clock.Clock
 	peers *node.Peers
@@ -101,6 +105,8 @@ type Replica struct {
 	own   own
 	table *consumer.Table
 	beats *beats
+
+	current current
 
 	// watches says that this replica watches the others' heartbeats.
 	watches *onOff
@@ -125,6 +131,11 @@ func New(cfg Config) *Replica {
 		},
 	})
 	r.view = registry.NewView(cfg.Store.Jobs())
+	r.observer = cfg.Observer
+	if r.observer == nil {
+		r.observer = nobody{}
+	}
+	r.observer.Follow(r.Stats)
 	return r
 }
 
@@ -140,6 +151,9 @@ func (r *Replica) Run(ctx context.Context) error {
 	group, life := errgroup.WithContext(life)
 	group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.watched) })
 	group.Go(func() error { return r.watchNodes(life) })
+	if r.cfg.Observer != nil {
+		group.Go(func() error { r.sample(life); return nil })
+	}
 	group.Go(func() error {
 		defer end()
 		return r.work(ctx, life)
@@ -186,6 +200,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 		if !errors.Is(err, job.ErrLeaseLost) {
 			return err
 		}
+		r.observer.LeaseLost()
 		r.log.Warn("starting over under a new name", "reason", err)
 	}
 	return nil
@@ -220,6 +235,7 @@ func (r *Replica) nonce() string {
 
 // emit tells an event, as far as the broker is there to hear it.
 func (r *Replica) emit(e job.Event) {
+	r.observer.Event(e)
 	e.V, e.Time = job.Version, r.clock.Now().UTC()
 	name := e.Job
 	if name == "" {

@@ -60,6 +60,10 @@ type Config struct {
 
 	Lease, Horizon time.Duration
 
+	// Offered is told of each slot that was offered again. It must not block.
+	// Default: nobody is told.
+	Offered func(job.Slot)
+
 	// Logger: default none.
 	Logger *slog.Logger
 }
@@ -103,6 +107,9 @@ type handed struct {
 func New(cfg Config) *Sweeper {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Offered == nil {
+		cfg.Offered = func(job.Slot) {}
 	}
 	return &Sweeper{cfg: cfg, open: map[job.Slot]kv.Change{}, handed: map[job.Slot]handed{}}
 }
@@ -330,6 +337,7 @@ func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job
 		_, err = wait(ctx)
 	}
 	if err == nil {
+		s.cfg.Offered(m.Slot)
 		s.cfg.Logger.Warn("a slot had lost its message and is offered again", "slot", m.Slot.ID(), "state", rec.State)
 	}
 	return err

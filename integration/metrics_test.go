@@ -1,0 +1,320 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// newMeasuredSite is a site whose workers serve their metrics.
+func newMeasuredSite(t *testing.T) *site {
+	t.Helper()
+	s := newServedSite(t)
+	s.workerArgs = []string{"--metrics-addr", "127.0.0.1:0"}
+	return s
+}
+
+var served = regexp.MustCompile(`metrics=(http://\S+)/metrics`)
+
+// ask gets a page of what a process serves beside its work.
+func (p *process) ask(page string) (status int, body string) {
+	p.t.Helper()
+	p.says("serving metrics and health")
+	resp, err := http.Get(served.FindStringSubmatch(p.stderr())[1] + page)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// metrics scrapes a process: each series as it is written, and its value.
+func (p *process) metrics() map[string]float64 {
+	p.t.Helper()
+	status, body := p.ask("/metrics")
+	if status != http.StatusOK {
+		p.t.Fatalf("status %d: %s", status, body)
+	}
+	values := map[string]float64{}
+	for line := range strings.Lines(body) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && !strings.HasPrefix(line, "#") {
+			if i := strings.LastIndex(line, "} "); i >= 0 { // labels may have spaces
+				name, value = line[:i+1], strings.TrimSpace(line[i+2:])
+			}
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				p.t.Fatalf("%q: %v", line, err)
+			}
+			values[name] = v
+		}
+	}
+	return values
+}
+
+// measured checks what a process says against what happened.
+func (p *process) measured(want map[string]float64) {
+	p.t.Helper()
+	got := p.metrics()
+	for name, value := range want {
+		if got[name] != value {
+			p.t.Errorf("%s: %s is %v, want %v", p.name, name, got[name], value)
+		}
+	}
+}
+
+func TestMetricsOfAKilledWorker(t *testing.T) {
+	t.Parallel()
+	b := newMeasuredSite(t).beginSlot("")
+	b.owner.measured(map[string]float64{
+		`cronce_slots_running{queue="default"}`: 1, `cronce_slot_attempts_total{queue="default"}`: 1,
+		`cronce_slot_lateness_seconds_count{queue="default"}`: 1, `cronce_slot_run_seconds_count{queue="default"}`: 0,
+		`cronce_node_owed_slots`: 1,
+	})
+	killed := time.Now()
+	b.owner.kill()
+	b.takenOver(killed)
+	b.other.measured(map[string]float64{
+		`cronce_slot_takeovers_total`: 1, `cronce_node_fences_total`: 1, `cronce_slots_running{queue="default"}`: 0,
+		`cronce_slot_attempts_total{queue="default"}`: 1, `cronce_slot_run_seconds_count{queue="default"}`: 1,
+		// A second attempt is late by nature.
+		`cronce_slot_lateness_seconds_count{queue="default"}`:      0,
+		`cronce_slot_outcomes_total{job="stay",state="succeeded"}`: 1, `cronce_slot_outcomes_total{job="stay",state="failed"}`: 0,
+		`cronce_slot_refused_completions_total`: 0, `cronce_node_leases_lost_total`: 0, `cronce_ledger_errors_total{request="write"}`: 0,
+	})
+	last := b.other.metrics()[`cronce_job_last_success_timestamp_seconds{job="stay"}`]
+	if ago := time.Since(time.UnixMilli(int64(last * 1000))); ago < 0 || ago > 20*time.Second {
+		t.Errorf("the last success was %v ago", ago)
+	}
+}
+
+func TestMetricsOfAFrozenWorker(t *testing.T) {
+	t.Parallel()
+	b := newMeasuredSite(t).beginSlot("")
+	stopped := time.Now()
+	b.owner.signal(syscall.SIGSTOP)
+	b.takenOver(stopped)
+	b.owner.signal(syscall.SIGCONT)
+	eventually(t, 20*time.Second, "the worker to come back under a new name", func() bool {
+		n := b.node(b.owner.name)
+		return n.State == "alive" && n.Node != b.incarnation
+	})
+	b.owner.measured(map[string]float64{
+		`cronce_slot_refused_completions_total`: 1, `cronce_node_leases_lost_total`: 1, `cronce_slot_takeovers_total`: 0,
+		`cronce_slot_outcomes_total{job="stay",state="succeeded"}`: 0, `cronce_slots_running{queue="default"}`: 0,
+		`cronce_slot_attempts_total{queue="default"}`: 1, `cronce_slot_run_seconds_count{queue="default"}`: 1,
+	})
+	b.other.measured(map[string]float64{`cronce_slot_takeovers_total`: 1, `cronce_node_fences_total`: 1})
+}
+
+// The test is a producer too, which nobody hears of: each of its copies is there
+// when the node publishes its own.
+func TestMetricsOfFoldedCopies(t *testing.T) {
+	t.Parallel()
+	s := newMeasuredSite(t)
+	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`))
+	const copies = 3
+	eventually(t, 20*time.Second, "a slot", func() bool { return len(s.touched()) > 0 })
+	before := w.metrics()
+	first := time.Now().Add(2 * time.Second).Truncate(time.Second)
+	for i := range copies {
+		id := slotID("tick", first.Add(time.Duration(i)*time.Second))
+		m := &nats.Msg{Subject: "cronce.slot.default.tick", Header: nats.Header{"Nats-Msg-Id": {id}, "Cronce-Slot": {id}}}
+		if _, err := s.js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.ends(slotID("tick", first.Add((copies+1)*time.Second)), "succeeded", 20*time.Second)
+	after := w.metrics()
+	if n := after["cronce_producer_folded_total"] - before["cronce_producer_folded_total"]; n != copies {
+		t.Errorf("%v copies folded, want %d", n, copies)
+	}
+	if n := after["cronce_producer_published_total"] - before["cronce_producer_published_total"]; n < copies+2 {
+		t.Errorf("%v published, want %d or more", n, copies+2)
+	}
+	if starts := count(s.touched(), "start "+slotID("tick", first)); starts != 1 {
+		t.Errorf("the first of them was started %d times", starts)
+	}
+}
+
+func TestMetricsOfAWrongClock(t *testing.T) {
+	t.Parallel()
+	s := newMeasuredSite(t)
+	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`), "--clock-offset", "90s")
+	eventually(t, 20*time.Second, "a slot", func() bool { return len(s.touched()) > 0 })
+	got := w.metrics()
+	if offset := got["cronce_clock_offset_seconds"]; math.Abs(offset+90) > .5 {
+		t.Errorf("the clock's offset is %v", offset)
+	}
+	if err := got["cronce_clock_error_seconds"]; err <= 0 || err > 1 {
+		t.Errorf("the clock's error is %v", err)
+	}
+	// By the broker's clock its slots are on time.
+	if late := got[`cronce_slot_lateness_seconds_sum{queue="default"}`] / got[`cronce_slot_lateness_seconds_count{queue="default"}`]; late > 1 {
+		t.Errorf("slots were %v s late", late)
+	}
+}
+
+func TestMetricsOfAFullLedger(t *testing.T) {
+	t.Parallel()
+	s := newMeasuredSite(t)
+	id, workers := s.running()
+	owner := workers[0]
+	if strings.HasPrefix(s.record(id).Node, "w2-") {
+		owner = workers[1]
+	}
+	s.limitLedger(1)
+	s.write("goon", "")
+	const errors = `cronce_ledger_errors_total{request="write"}`
+	eventually(t, 20*time.Second, "three errors", func() bool { return owner.metrics()[errors] >= 3 })
+	owner.measured(map[string]float64{`cronce_slot_outcomes_total{job="work",state="succeeded"}`: 0})
+	s.limitLedger(-1)
+	s.ends(id, "succeeded", 20*time.Second)
+	said := strings.Count(owner.stderr(), "outcome cannot be recorded")
+	owner.measured(map[string]float64{errors: float64(said), `cronce_slot_outcomes_total{job="work",state="succeeded"}`: 1})
+}
+
+// The broker stands still over some slots' due time: those start late, as the ledger
+// says too. Nothing runs beside it: it measures.
+func TestMetricsOfAPausedBroker(t *testing.T) {
+	s := newMeasuredSite(t)
+	w := s.worker("w1", s.jobs("", `name: tick, schedule: "* * * * * *", overlap: allow`))
+	w.says("slot succeeded")
+	s.server.signal(syscall.SIGSTOP)
+	paused := time.Now()
+	eventually(t, 20*time.Second, "four seconds", func() bool { return time.Since(paused) > 4*time.Second })
+	s.server.signal(syscall.SIGCONT)
+	over := time.Now()
+	s.ends(slotID("tick", over.Add(2*time.Second).Truncate(time.Second)), "succeeded", 20*time.Second)
+	late, all := 0, 0
+	rows, got := s.slots(), w.metrics()
+	for _, r := range rows {
+		if r.State == "succeeded" {
+			all++
+			if r.Started.Sub(r.Due) > time.Second {
+				late++
+			}
+		}
+	}
+	counted := got[`cronce_slot_lateness_seconds_count{queue="default"}`]
+	above := counted - got[`cronce_slot_lateness_seconds_bucket{queue="default",le="1"}`]
+	if late < 2 || math.Abs(above-float64(late)) > 1 || math.Abs(counted-float64(all)) > 2 {
+		t.Errorf("%v of %v were late by more than a second; the ledger says %d of %d", above, counted, late, all)
+	}
+}
+
+func TestMetricsOfAQueueThatNobodyServes(t *testing.T) {
+	t.Parallel()
+	s := newMeasuredSite(t)
+	instant := soon()
+	w := s.worker("w1", s.jobs(waits, "name: work, "+at(instant), `name: tick, schedule: "* * * * * *", overlap: queue`), "--concurrency", "1")
+	eventually(t, 20*time.Second, "a slot that runs", func() bool { return len(s.touched()) == 1 })
+	var got map[string]float64
+	eventually(t, 30*time.Second, "the age of what waits", func() bool {
+		got = w.metrics()
+		return got[`cronce_queue_age_seconds{queue="default"}`] > 3
+	})
+	waiting := s.waiting("default")
+	if n := got[`cronce_queue_waiting_slots{queue="default"}`]; n < 2 || n > float64(waiting) {
+		t.Errorf("%v wait, and the stream has %d", n, waiting)
+	}
+	if lag := got["cronce_watermark_lag_seconds"]; lag > 20 {
+		t.Errorf("all is published, and the watermark lags by %v s", lag)
+	}
+	s.write("goon", "")
+	eventually(t, 30*time.Second, "nothing to wait", func() bool {
+		return w.metrics()[`cronce_queue_age_seconds{queue="default"}`] < 2
+	})
+}
+
+func TestMetricsOfParkedSlots(t *testing.T) {
+	t.Parallel()
+	s := newMeasuredSite(t)
+	w := s.worker("w1", s.jobs(waits, `name: tick, schedule: "* * * * * *", overlap: queue`))
+	eventually(t, 20*time.Second, "three slots that wait for one", func() bool {
+		got := w.metrics()
+		return got[`cronce_slots_running{queue="default"}`] == 1 && got[`cronce_slots_parked{queue="default"}`] >= 3
+	})
+	s.write("goon", "")
+	eventually(t, 20*time.Second, "none to wait", func() bool { return w.metrics()[`cronce_slots_parked{queue="default"}`] == 0 })
+}
+
+// A broker that is away makes no process unhealthy, only not ready: restarts would
+// not bring it back.
+func TestHealthWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
+	s := newMeasuredSite(t)
+	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`), "--lease", lease.String())
+	w.is(http.StatusOK, "/readyz", "[+]heartbeat ok")
+	w.is(http.StatusOK, "/healthz", "[+]live ok")
+	s.server.kill()
+	w.is(http.StatusServiceUnavailable, "/readyz", "[-]broker failed: not connected to NATS")
+	w.is(http.StatusServiceUnavailable, "/readyz", "[-]heartbeat failed")
+	w.is(http.StatusOK, "/healthz", "[+]live ok")
+	away := w.metrics()
+	if away["cronce_broker_connected"] != 0 || away["cronce_node_trust_seconds"] > 0 {
+		t.Errorf("connected %v, trust %v", away["cronce_broker_connected"], away["cronce_node_trust_seconds"])
+	}
+	s.restartServer(func(*process) {})
+	w.is(http.StatusOK, "/readyz", "[+]broker ok")
+	if got := w.metrics(); got["cronce_broker_reconnects_total"] != 1 || got["cronce_node_leases_lost_total"] < 1 {
+		t.Errorf("reconnects %v, leases lost %v", got["cronce_broker_reconnects_total"], got["cronce_node_leases_lost_total"])
+	}
+}
+
+// is waits until the page has this status and says this.
+func (p *process) is(want int, page, says string) {
+	p.t.Helper()
+	eventually(p.t, 20*time.Second, fmt.Sprintf("%s to be %d and say %q", page, want, says), func() bool {
+		status, body := p.ask(page)
+		return status == want && strings.Contains(body, says)
+	})
+}
+
+func TestReadyAndLiveOfAProcessThatIsToldToDoNothing(t *testing.T) {
+	t.Parallel()
+	s := newMeasuredSite(t)
+	file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
+	p := start(t, "idle", append(s.env(), "CRONCE_DISABLED=1"), nil, program(t, cronce), "run", "-f", file, "--metrics-addr", "127.0.0.1:0")
+	p.is(http.StatusOK, "/readyz", "[+]disabled ok")
+	p.is(http.StatusOK, "/healthz", "[+]live ok")
+}
+
+func TestHealthAndMetricsOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.start("server", "server", "--listen", "127.0.0.1:0", "--store", s.path("store"), "--metrics-addr", "127.0.0.1:0")
+	p.is(http.StatusOK, "/readyz", "[+]JetStream ok")
+	p.is(http.StatusOK, "/healthz", "[+]live ok")
+	if got, there := p.metrics()["cronce_server_connections"]; !there || got != 0 {
+		t.Errorf("%v connections", got)
+	}
+}
+
+func TestAMetricsAddressThatCannotBeHad(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken, file := l.Addr().String(), s.jobs("", goodJob)
+	refusal{status: 1, says: []string{"--metrics-addr", taken, "address already in use"}}.check(t, s.worker("w1", file, "--metrics-addr", taken))
+	refusal{status: 2, says: []string{`"9464"`, "HOST:PORT"}}.check(t, s.worker("w2", file, "--metrics-addr", "9464"))
+}

@@ -1,0 +1,187 @@
+package metrics_test
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/metrics"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
+
+const page = "../docs/metrics.md"
+
+// event is one of a kind about a job.
+func event(kind job.EventKind, name string) job.Event {
+	return job.Event{Kind: kind, Job: name, Time: time.Unix(1_800_000_000, 0)}
+}
+
+// exercised has every series that there is.
+func exercised() *metrics.Metrics {
+	m := metrics.New()
+	m.Started("default", 3*time.Millisecond, true)
+	m.Parked("default", 1)
+	m.Returned("default", time.Second)
+	for _, kind := range []job.EventKind{job.EventSucceeded, job.EventRetrying, job.EventSkipped} {
+		m.Event(event(kind, "report"))
+	}
+	m.Follow(func() replica.Stats {
+		return replica.Stats{
+			Clock: true, Now: time.Unix(100, 0), Watermark: time.Unix(98, 0), Withheld: map[string]bool{"default": true},
+			Queues: map[string]kv.Backlog{"default": {Waiting: 2, Oldest: time.Unix(90, 0)}},
+		}
+	})
+	return m
+}
+
+// gather scrapes m as a registry does, by name.
+func gather(t *testing.T, m *metrics.Metrics) map[string]*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m)
+	found, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	families := map[string]*dto.MetricFamily{}
+	for _, f := range found {
+		families[f.GetName()] = f
+	}
+	return families
+}
+
+func TestNamesFollowPrometheusConventions(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(exercised())
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+}
+
+// The page's table is what a scrape has, and every name in its text is one of it.
+func TestThePageDescribesEveryMetric(t *testing.T) {
+	t.Parallel()
+	families := gather(t, exercised())
+	table := "| name | type | labels | what it is |\n|---|---|---|---|\n"
+	for _, f := range slices.SortedFunc(values(families), func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) }) {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ", "), f.GetHelp())
+	}
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	begin, end := strings.Index(text, "-->\n")+len("-->\n"), strings.Index(text, "<!-- end of table -->")
+	if *update {
+		text = text[:begin] + table + text[end:]
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if text[begin:end] != table {
+		t.Errorf("the table of %s is not what a scrape has (go test ./metrics -update, and read the diff):\n%s", page, table)
+	}
+	for _, name := range regexp.MustCompile(`cronce_[a-z_]+`).FindAllString(text, -1) {
+		name = strings.TrimSuffix(name, "_bucket")
+		if families[name] == nil && !strings.HasPrefix(name, "cronce_server_") {
+			t.Errorf("%s speaks of %s, which there is not", page, name)
+		}
+	}
+}
+
+func values[K comparable, V any](m map[K]V) func(func(V) bool) {
+	return func(yield func(V) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func TestJobsBeyondTheFirstAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	m := metrics.New()
+	for range 2 {
+		for i := range metrics.MaxJobs + 50 {
+			m.Event(event(job.EventSucceeded, fmt.Sprintf("job-%d", i)))
+			m.Event(event(job.EventExpired, fmt.Sprintf("job-%d", i)))
+		}
+	}
+	counts := map[string]float64{}
+	for _, metric := range gather(t, m)["cronce_slot_outcomes_total"].GetMetric() {
+		for _, l := range metric.GetLabel() {
+			if l.GetName() == "job" {
+				counts[l.GetValue()] += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	if len(counts) != metrics.MaxJobs+1 || counts[metrics.OtherJobs] != 2*2*50 || counts["job-0"] != 4 {
+		t.Errorf("%d jobs, %s has %v, job-0 %v", len(counts), metrics.OtherJobs, counts[metrics.OtherJobs], counts["job-0"])
+	}
+	if err := job.ValidateName("job", metrics.OtherJobs); err == nil {
+		t.Errorf("a job could be named %s", metrics.OtherJobs)
+	}
+}
+
+// What is not known is not there: a zero would be taken for the truth.
+func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
+	t.Parallel()
+	m := metrics.New()
+	m.Follow(func() replica.Stats { return replica.Stats{Queues: map[string]kv.Backlog{"q": {Waiting: 1}}} })
+	families := gather(t, m)
+	for _, name := range []string{"cronce_clock_offset_seconds", "cronce_watermark_lag_seconds", "cronce_queue_age_seconds"} {
+		if families[name] != nil {
+			t.Errorf("%s is %v", name, families[name])
+		}
+	}
+}
+
+// slot is what one slot that succeeds has measured.
+func slot(m *metrics.Metrics) {
+	m.Ledger("write", time.Millisecond, nil)
+	m.Started("default", time.Millisecond, true)
+	m.Returned("default", time.Millisecond)
+	m.Ledger("write", time.Millisecond, nil)
+	m.Event(job.Event{Kind: job.EventSucceeded, Job: "report"})
+}
+
+func TestASlotIsMeasuredWithoutAllocating(t *testing.T) {
+	m := metrics.New()
+	if n := testing.AllocsPerRun(100, func() { slot(m) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	m.Ledger("read", time.Millisecond, errors.New("no"))
+	if v := gather(t, m)["cronce_ledger_errors_total"].GetMetric()[0].GetCounter().GetValue(); v != 1 {
+		t.Errorf("%v errors", v)
+	}
+}
+
+func BenchmarkSlot(b *testing.B) {
+	m := metrics.New()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			slot(m)
+		}
+	})
+}

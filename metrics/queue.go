@@ -1,0 +1,36 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/producer"
+)
+
+type stats = producer.Stats
+
+// backlog is what a queue has to do at a time.
+type backlog struct {
+	kv.Backlog
+	now time.Time
+}
+
+// age is false when it is not known.
+func (b backlog) age() (float64, bool) {
+	if b.Waiting == 0 {
+		return 0, true
+	}
+	return max(b.now.Sub(b.Oldest), 0).Seconds(), !b.Oldest.IsZero()
+}
+
+// queues is a value for each queue that is known.
+func queues(value func(backlog) (float64, bool)) func(replica.Stats, func(float64, ...string)) {
+	return func(s replica.Stats, set func(float64, ...string)) {
+		for name, b := range s.Queues {
+			if v, known := value(backlog{b, s.Now}); known {
+				set(v, name)
+			}
+		}
+	}
+}
