@@ -151,6 +151,7 @@ func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 		b := newBench(t)
 		b.cfg.Concurrency = 1
 		claimed, returned := 0, 0
+		b.ledger.before = func(job.Record, uint64) error { time.Sleep(time.Millisecond); return nil } // as a broker takes
 		b.ledger.after = func(r job.Record) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
