@@ -39,6 +39,16 @@
 //     behind what was stored (a step back), what falls due of jobs that came up
 //     since is handed out, and the keeper writes nothing.
 //
+// One thing moves it back: an operator, who resets one that a wrong clock carried
+// into the future, or that knows more of the registry than there is. (A bucket
+// restored from a copy does the same.) Whoever meets a stored watermark that is
+// behind what it has seen, or behind the clock while its own board is ahead, throws
+// its board away and starts over from the stored one, as after a restart: what is
+// offered again folds, or finds its record. While what counts as published is ahead
+// of the clock, or of the registry, the stored watermark is read every second, so
+// that a reset is noticed. One that is gone resets nothing: there is no word in it,
+// and to start over without one would offer all there ever was.
+//
 // A definition of a newer format holds the watermark where it is: there may be
 // slots that we cannot compute, and whose producer may die. A definition that is
 // simply broken disables its job and holds nothing.

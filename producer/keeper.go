@@ -25,6 +25,11 @@ const (
 // errFatal marks what no waiting mends.
 var errFatal = errors.New("cannot go on")
 
+// errReset says that the stored watermark went back: an operator reset one that
+// was wrong, or the bucket was restored. What was computed from the old one says
+// nothing any more; all begins anew from the new one.
+var errReset = errors.New("the stored watermark went back")
+
 // keeper moves the stored watermark. It is the only place that writes it, and
 // the only place that says when it may move (invariant 2): offer takes positions
 // up to which everything is acknowledged, in growing order.
@@ -125,11 +130,14 @@ func (k *keeper) refresh(ctx context.Context) error {
 	wait := newBackOff()
 	for {
 		p, revision, err := readWatermark(ctx, k.Watermark)
+		if err == nil && p.behind(k.stored) {
+			err = errReset
+		}
 		if err == nil {
 			k.stored, k.revision = p, revision
 			return nil
 		}
-		if errors.Is(err, errFatal) {
+		if errors.Is(err, errFatal) || errors.Is(err, errReset) {
 			return err
 		}
 		if ctx.Err() == nil {

@@ -35,3 +35,10 @@ func (q position) ahead(p position) bool {
 	}
 	return q.time.After(p.time) || q.revision > p.revision
 }
+
+// behind reports whether q, as it is stored, went back against p in anything,
+// which no producer has a watermark do. One that is gone, and so says nothing, did
+// not: who runs knows better than to offer a job's whole past again.
+func (q position) behind(p position) bool {
+	return !q.time.IsZero() && (q.time.Before(p.time) || q.revision < p.revision)
+}

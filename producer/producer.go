@@ -188,6 +188,17 @@ func New(cfg Config) (*Producer, error) {
 // waited for. Run owns every goroutine that it starts; it may be called once at
 // a time.
 func (p *Producer) Run(ctx context.Context) error {
+	for {
+		err := p.run(ctx)
+		if !errors.Is(err, errReset) {
+			return err
+		}
+		p.cfg.Logger.Warn("starting over from the watermark", "reason", err)
+	}
+}
+
+// run is Run, until the watermark is reset.
+func (p *Producer) run(ctx context.Context) error {
 	k := &keeper{Watermark: p.cfg.Watermark, node: p.cfg.Node, log: p.cfg.Logger, wake: make(chan struct{}, 1)}
 	// The watermark is read before the registry: what is in the registry then
 	// is at least as new, so that nothing falls between the two.

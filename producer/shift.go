@@ -49,8 +49,9 @@ type shift struct {
 	asleep bool
 	away   bool
 
-	// complained is when it was last said that the clocks disagree.
-	complained time.Time
+	// complained is when it was last said that the clocks disagree, or that the
+	// watermark is ahead; looked is when the stored one was last read.
+	complained, looked time.Time
 }
 
 func newShift(p *Producer, k *keeper) *shift {
@@ -136,8 +137,8 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	if s.rest(time.Now()) {
 		return maxSleep, nil
 	}
-	if s.asleep {
-		if err := s.refresh(ctx); err != nil {
+	if s.asleep || s.doubtful(now) && time.Since(s.looked) >= maxSleep {
+		if err := s.refresh(ctx, now); err != nil {
 			return maxSleep, err
 		}
 	}
@@ -161,21 +162,34 @@ func (s *shift) wake(now time.Time) {
 	s.ask()
 }
 
+// doubtful reports whether what counts as published is ahead of the clock, or of
+// a registry that the watermark knows more of than there is: it was carried there
+// by a wrong clock, or with another registry, and an operator may reset it.
+func (s *shift) doubtful(now time.Time) bool {
+	return s.ahead(now) || s.board.base.revision > s.board.known.revision
+}
+
+func (s *shift) ahead(now time.Time) bool { return s.board.cursor.Sub(now) > jump }
+
 // refresh takes up the stored watermark. A failure that time may mend leaves the
 // shift asleep.
-func (s *shift) refresh(ctx context.Context) error {
+func (s *shift) refresh(ctx context.Context, now time.Time) error {
+	s.looked = time.Now()
 	pos, _, err := readWatermark(ctx, s.cfg.Watermark)
 	switch {
 	case errors.Is(err, errFatal):
 		return err
+	case err == nil && (pos.behind(s.board.base) || s.ahead(now) && pos.behind(position{time: now.Add(jump)})):
+		return errReset
 	case err != nil:
 		s.cfg.Logger.Warn("the watermark cannot be read; trying again", "err", err)
 		return nil
 	}
 	s.asleep = false
 	s.board.skip(pos)
-	if ahead := pos.time.Sub(s.now()); ahead > jump {
-		s.cfg.Logger.Warn("the watermark is ahead of the clock: slots up to it count as published", "watermark", pos.time, "ahead", ahead)
+	if ahead := pos.time.Sub(now); ahead > jump && time.Since(s.complained) > complainEvery {
+		s.complained = time.Now()
+		s.cfg.Logger.Warn("the watermark is ahead of the clock: slots up to it count as published (see: cronce doctor)", "watermark", pos.time, "ahead", ahead)
 	}
 	return nil
 }
