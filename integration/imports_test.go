@@ -60,6 +60,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/verify":     {"job"},
 		"internal/sweep":      {"job", "kv"},
 		"internal/control":    {"internal/suggest", "job", "kv"},
+		"internal/doctor":     {"internal/control", "job", "kv"},
 		"internal/action":     {"job"},
 		"internal/ready":      {"internal/action"},
 		"internal/httpaction": {"internal/action", "internal/config", "job"},

@@ -167,6 +167,7 @@ func (a Access) reading() []right {
 		may("read what waits", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
 		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, a.Namespace+"_events")),
+		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state"))),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
 	}
 }
@@ -233,6 +234,7 @@ func (a Access) operating() []right {
 		may("end and reopen slots", operator, a.value("ledger", "*.>")),
 		may("declare a silent node dead, to end its slot", operator, a.value("nodes", "*")),
 		may("cancel timers", operator, a.ask("STREAM.PURGE", a.timers())),
+		may("reset the watermark", operator, a.value("state", watermarkKey)),
 	}
 }
 

@@ -68,6 +68,19 @@ func (j *Jobs) List(ctx context.Context) ([]job.Entry, error) {
 	return entries, errors.Join(bad...)
 }
 
+// Revision is the registry's last one, as its leader has it: no entry has a newer.
+func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
+	b := j.bucket()
+	err = j.s.ask(ctx, "look at bucket "+b.name, j.s.api("STREAM.INFO."+b.stream()), func(ctx context.Context) error {
+		stream, err := j.s.js.Stream(ctx, b.stream())
+		if err == nil {
+			last = stream.CachedInfo().State.LastSeq
+		}
+		return err
+	})
+	return last, err
+}
+
 // Watch calls f for every job that is stored, then once with Ready, then for
 // every change, one call at a time in the broker's order, until ctx ends (nil)
 // or the bucket is gone (an error). Of several writes in quick succession, or

@@ -3,6 +3,8 @@ package kv
 import (
 	"context"
 	"fmt"
+	"iter"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
@@ -33,6 +35,31 @@ func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error)
 // Errors are those of Ledger.Write.
 func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
 	return l.bucket().encode(ctx, lockKey(lock.Job), lock.Nonce, lock, revision)
+}
+
+// List passes over the locks of all jobs. One that cannot be read comes with an
+// error that wraps job.ErrInvalid or job.ErrVersion and does not end the pass; any
+// other error does.
+func (l *Locks) List(ctx context.Context) iter.Seq2[job.Lock, error] {
+	return func(yield func(job.Lock, error) bool) {
+		b := l.bucket()
+		for e, err := range b.all(ctx, b.stream(), b.subject(lockKey("*")), time.Time{}) {
+			if err != nil {
+				yield(job.Lock{}, err)
+				return
+			}
+			if e.gone() {
+				continue
+			}
+			lock, err := job.DecodeLock(e.data)
+			if err != nil {
+				err = fmt.Errorf("%s/%s: %w", b.name, b.key(e.subject), err)
+			}
+			if !yield(lock, err) {
+				return
+			}
+		}
+	}
 }
 
 func (l *Locks) subject(name string) string { return l.s.namespace + ".lock." + name }

@@ -42,8 +42,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 			s.settings = inv.settings.WithDefaults()
 			return s, nil
 		case o.ReadOnly:
-			return nil, fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
-				s.namespace, s.conn().ConnectedAddr(), job.ErrNotFound, s.setupCommand())
+			return nil, s.notSetUp()
 		}
 		// Whoever comes first wins: the loser of a race looks again, and adopts
 		// or refuses what the winner stored.
@@ -55,6 +54,11 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 			return nil, err
 		}
 	}
+}
+
+func (s *Store) notSetUp() error {
+	return fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
+		s.namespace, s.conn().ConnectedAddr(), job.ErrNotFound, s.setupCommand())
 }
 
 func lostRace(err error) bool {

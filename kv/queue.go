@@ -179,8 +179,8 @@ func (s *Store) updateQueues(ctx context.Context, inv *inventory, target job.Set
 		if err != nil {
 			return changes, err
 		}
-		for _, cfg := range existing {
-			done, err := s.updateQueue(ctx, stream, cfg, target)
+		for _, info := range existing {
+			done, err := s.updateQueue(ctx, stream, info.Config, target)
 			changes = append(changes, done...)
 			if err != nil {
 				return changes, err
@@ -202,7 +202,7 @@ func (s *Store) createQueues(ctx context.Context, inv *inventory, target job.Set
 			return changes, err
 		}
 		for _, queue := range wanted {
-			if slices.ContainsFunc(existing, func(c jetstream.ConsumerConfig) bool { return c.Durable == queue }) {
+			if slices.ContainsFunc(existing, func(c *jetstream.ConsumerInfo) bool { return c.Name == queue }) {
 				continue
 			}
 			cfg := s.queueConfig(stream, queue, target.Lease)
@@ -220,7 +220,7 @@ func (s *Store) createQueues(ctx context.Context, inv *inventory, target job.Set
 }
 
 // queues are the durable consumers of a stream.
-func (s *Store) queues(ctx context.Context, name string) (existing []jetstream.ConsumerConfig, err error) {
+func (s *Store) queues(ctx context.Context, name string) (existing []*jetstream.ConsumerInfo, err error) {
 	err = s.ask(ctx, "list the queues of "+name, s.api("CONSUMER.LIST."+name), func(ctx context.Context) error {
 		existing = nil
 		stream, err := s.js.Stream(ctx, name)
@@ -230,7 +230,7 @@ func (s *Store) queues(ctx context.Context, name string) (existing []jetstream.C
 		list := stream.ListConsumers(ctx)
 		for info := range list.Info() {
 			if info.Config.Durable != "" {
-				existing = append(existing, info.Config)
+				existing = append(existing, info)
 			}
 		}
 		return list.Err()

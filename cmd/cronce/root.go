@@ -78,6 +78,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newAuthCommand(a),
 		newBenchCommand(a),
 		newCheckCommand(a),
+		newDoctorCommand(a),
 		newJobCommand(a),
 		newNextCommand(a),
 		newNodeCommand(a),

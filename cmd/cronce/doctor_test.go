@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// doctor runs the command and returns its findings that count, and its status.
+func (f *fleet) doctor(t *testing.T, args ...string) (code int, found []string) {
+	t.Helper()
+	r := f.run(t, append([]string{"doctor", "-o", "json"}, args...)...)
+	lines := slices.Collect(strings.Lines(r.stdout))
+	for i, line := range lines {
+		var row struct {
+			OK                  *bool
+			Check, Level, About string
+		}
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		switch last := i == len(lines)-1; {
+		case last != (row.OK != nil), last && *row.OK != (r.code == exitDone):
+			t.Errorf("line %d, with status %d: %s", i, r.code, line)
+		case !last && row.Level != "note":
+			found = append(found, row.Check+" "+row.About)
+		}
+	}
+	if r.code != exitDone && r.code != exitFound || (r.code == exitFound) != (len(found) > 0) {
+		t.Errorf("exit status %d, stderr %q, findings %q", r.code, r.stderr, found)
+	}
+	return r.code, found
+}
+
+// eventually waits until the doctor finds just these.
+func (f *fleet) finds(t *testing.T, want ...string) {
+	t.Helper()
+	var found []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("found: %q, want %q", found, want)
+		}
+	}()
+	natstest.Eventually(t, 30*time.Second, fmt.Sprintf("the doctor to find %q", want), func() bool {
+		_, found = f.doctor(t)
+		return slices.Equal(found, want)
+	})
+}
+
+func (f *fleet) js(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	return natstest.JetStream(t, natstest.Connect(t, f.url))
+}
+
+func TestDoctorOfAHealthyFleet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.replica(t)
+	f.replica(t, cronce.WithoutProducing())
+	f.finds(t)
+	golden(t, "doctor_well.txt", strings.ReplaceAll(f.ok(t, "doctor"), server.VERSION, "VERSION"))
+	golden(t, "doctor_well.json", strings.ReplaceAll(f.ok(t, "doctor", "-o", "json"), server.VERSION, "VERSION"))
+}
+
+func TestDoctorOfASickFleet(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	f.define(t, job.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
+	f.join(t, job.Node{
+		Name: "w1", State: job.NodeAlive, Lease: time.Hour, Worker: true, Producer: true, Queues: []string{"default"}, Tzdata: "2025c",
+		Started: time.Now(), ClockOffset: 90 * time.Second,
+	})
+	f.join(t, job.Node{Name: "w2", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Tzdata: "2024a"})
+	if _, err := f.js(t).Publish(t.Context(), "$KV.cronce_jobs.bad", []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	mark := job.Watermark{Time: at("2099-01-01T00:00:00Z"), Nonce: "n"}
+	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
+		t.Fatal(err)
+	}
+	for format, name := range map[string]string{"text": "doctor_sick.txt", "json": "doctor_sick.json"} {
+		r := f.run(t, "doctor", "-o", format)
+		if r.code != exitFound || r.stderr != "cronce: the check found something: 2 errors, 4 warnings, 2 notes\n" {
+			t.Errorf("exit status %d, stderr %q", r.code, r.stderr)
+		}
+		stdout := strings.ReplaceAll(r.stdout, server.VERSION, "VERSION")
+		begin, rest, _ := strings.Cut(stdout, "2099-01-01T00:00:00Z, ")
+		if _, end, ok := strings.Cut(rest, " ahead"); ok {
+			stdout = begin + "2099-01-01T00:00:00Z, AGES ahead" + end
+		}
+		golden(t, name, stdout)
+	}
+}
+
+// What a broker has that Open refuses is what the doctor is for.
+func TestDoctorFindsWhatNodesRefuse(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	js := f.js(t)
+	remake := func(name string, edit func(*jetstream.StreamConfig)) {
+		t.Helper()
+		s, err := js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := s.CachedInfo().Config
+		edit(&cfg)
+		if err := js.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remake("KV_cronce_ledger", func(c *jetstream.StreamConfig) { c.Storage, c.MaxAge = jetstream.MemoryStorage, 0 })
+	if _, err := js.CreateConsumer(t.Context(), "cronce_slots", jetstream.ConsumerConfig{
+		Durable: "default", FilterSubject: "cronce.slot.default.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, found := f.doctor(t)
+	for _, want := range []string{"storage bucket cronce_ledger", "layout bucket cronce_ledger", "layout queue default"} {
+		if !slices.Contains(found, want) {
+			t.Errorf("%q is not among %q", want, found)
+		}
+	}
+	if err := js.DeleteStream(t.Context(), "cronce_events"); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "cronce_timers"); err != nil {
+		t.Fatal(err)
+	}
+	_, found = f.doctor(t)
+	for _, want := range []string{"missing stream cronce_events", "timers stream cronce_timers"} {
+		if !slices.Contains(found, want) {
+			t.Errorf("%q is not among %q", want, found)
+		}
+	}
+	f.run(t, "doctor", "--namespace", "other").oneError(t, exitFailed, `"other" is not set up`)
+}
+
+func TestDoctorOfABrokerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it listens, and says nothing
+	c := cli{env: map[string]string{"CRONCE_SERVER": "nats://" + l.Addr().String()}}
+	c.run(t, "doctor").oneError(t, exitFailed, l.Addr().String())
+	c.run(t, "doctor", "--monitor", "n1:8222").oneError(t, exitUsage, "n1:8222", "http://n1:8222")
+}
+
+func TestDoctorAsksTheMonitoringPort(t *testing.T) {
+	t.Parallel()
+	for name, sync := range map[string]bool{"synced": true, "default": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := natstest.Run(t, func(o *server.Options) { o.HTTPHost, o.HTTPPort, o.SyncAlways = "127.0.0.1", -1, sync })
+			f := &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, url: s.ClientURL()}
+			if _, err := kv.Open(t.Context(), s.JetStream(), kv.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, found := f.doctor(t); len(found) > 0 {
+				t.Errorf("without asking it: %q", found)
+			}
+			url := "http://" + s.MonitorAddr().String()
+			var want []string
+			if !sync {
+				want = []string{"sync server single"}
+			}
+			if _, found := f.doctor(t, "--monitor", url); !slices.Equal(found, want) {
+				t.Errorf("found %q, want %q", found, want)
+			}
+			if r := f.run(t, "doctor", "--monitor", url); strings.Contains(r.stdout, "cannot be known") {
+				t.Errorf("it was asked:\n%s", r.stdout)
+			}
+			f.run(t, "doctor", "--monitor", "http://"+s.Addr().String()).oneError(t, exitFailed, "monitoring port")
+		})
+	}
+}
+
+// A queue with slots, jobs without handlers, and a worker that asks for nothing.
+func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	stop := f.replica(t)
+	f.finds(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "nobody", Schedule: "@hourly"}})
+	f.finds(t, "handler job nobody")
+	revision := f.define(t, job.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
+	f.publish(t, "mail", job.Message{Slot: job.NewSlot("mail", time.Now().Truncate(time.Hour)), JobRevision: revision, Node: "n"})
+	f.finds(t, "worker queue mail", "handler job nobody")
+	stop()
+	f.finds(t, "producer ", "worker queue default", "worker queue mail")
+
+	// A worker that works on it by its record, and does not: nobody asks.
+	if _, err := f.store.Slots().Queue(t.Context(), "mail"); err != nil {
+		t.Fatal(err)
+	}
+	f.join(t, job.Node{Name: "idle", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
+	f.finds(t, "producer ", "worker queue default", "unasked queue mail")
+}
+
+// The whole story of a watermark in the future: nothing runs, the doctor says so, a
+// running fleet follows its reset, and no slot runs twice.
+func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	stop := f.replica(t)
+	f.finds(t)
+	succeeded := func() (n int) {
+		for e, err := range f.store.Ledger().List(t.Context(), kv.ListFilter{}) {
+			switch {
+			case err != nil, e.State == job.Running:
+			case e.State == job.Succeeded && len(e.Attempts) == 1:
+				n++
+			default:
+				t.Errorf("%s is %s after %d attempts", e.Slot, e.State, len(e.Attempts))
+			}
+		}
+		return n
+	}
+	const limit = 30 * time.Second
+	natstest.Eventually(t, limit, "slots to run", func() bool { return succeeded() >= 3 })
+	if r := f.run(t, "doctor", "--reset-watermark"); r.code != exitDone || !strings.Contains(r.stderr, "it is not reset") {
+		t.Errorf("a watermark that is right: %+v", r)
+	}
+	stop()
+
+	ctx := context.WithoutCancel(t.Context())
+	mark, revision, err := f.store.Watermark().Read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := mark
+	mark.Time, mark.Nonce = at("2036-01-01T00:00:00Z"), "the clock was wrong"
+	if _, err := f.store.Watermark().Write(ctx, mark, revision); err != nil {
+		t.Fatal(err)
+	}
+	f.replica(t)
+	f.finds(t, "watermark watermark")
+	before := succeeded()
+
+	r := f.run(t, "doctor", "--reset-watermark")
+	if !strings.HasPrefix(r.stdout, "the watermark was put back from 2036-01-01T00:00:00Z to ") {
+		t.Errorf("%+v", r)
+	}
+	natstest.Eventually(t, limit, "slots to run again", func() bool { return succeeded() >= before+3 })
+	f.finds(t)
+	if mark, _, err := f.store.Watermark().Read(ctx); err != nil || mark.Time.Before(right.Time) || mark.Time.After(time.Now().Add(time.Minute)) {
+		t.Errorf("the watermark is %+v, %v", mark, err)
+	}
+	for ev := range f.store.Events(ctx, kv.EventFilter{}) {
+		t.Errorf("an exceptional event: %+v", ev)
+	}
+}
+
+// A jobs bucket that was made anew counts from one again.
+func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	from := time.Now()
+	mark := job.Watermark{Time: from, Revision: 5000, RegistryTime: from, Nonce: "n"}
+	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
+		t.Fatal(err)
+	}
+	f.replica(t)
+	f.finds(t, "watermark watermark")
+	if code, found := f.doctor(t, "--reset-watermark"); code == exitFound && slices.Contains(found, "watermark watermark") {
+		t.Errorf("after the reset: %q", found)
+	}
+	f.finds(t)
+	natstest.Eventually(t, 30*time.Second, "the watermark to move", func() bool {
+		mark, _, err := f.store.Watermark().Read(t.Context())
+		return err == nil && mark.Time.After(from.Add(2*time.Second)) && mark.Revision > 0 && mark.Revision < 5000
+	})
+}
+
+// A viewer may ask all that it takes, and of what cannot be known it is said so.
+func TestDoctorWithAViewersPermissions(t *testing.T) {
+	t.Parallel()
+	access := kv.Access{Roles: []kv.Role{kv.RoleViewer}}
+	grants, err := access.Grants()
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
+	for _, g := range grants {
+		may.Publish.Allow = append(may.Publish.Allow, g.Publish...)
+		may.Subscribe.Allow = append(may.Subscribe.Allow, g.Subscribe...)
+	}
+	s := natstest.Run(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "all", Password: "p"}, {Username: "viewer", Password: "p", Permissions: &may}}
+	})
+	if _, err := kv.Open(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	url := strings.Replace(s.ClientURL(), "://", "://viewer:p@", 1)
+	c := cli{env: map[string]string{"CRONCE_SERVER": url}}
+	if r := c.run(t, "doctor"); r.code != exitDone || !strings.Contains(r.stdout, "cannot be known with these permissions") {
+		t.Errorf("%+v", r)
+	}
+}

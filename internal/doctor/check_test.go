@@ -1,0 +1,348 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// healthy is a fleet of two on a cluster of three, in which nothing is wrong.
+func healthy() Facts {
+	streams := map[string]*jetstream.StreamInfo{}
+	for _, name := range kv.Streams("cronce") {
+		streams[name] = &jetstream.StreamInfo{
+			Config: jetstream.StreamConfig{Name: name, Replicas: 3, MaxBytes: 1000, MaxMsgs: -1},
+			State:  jetstream.StreamState{Bytes: 100, Msgs: 10},
+			Cluster: &jetstream.ClusterInfo{Leader: "n1", Replicas: []*jetstream.PeerInfo{
+				{Name: "n2", Current: true}, {Name: "n3", Current: true},
+			}},
+		}
+	}
+	f := Facts{
+		Namespace: "cronce", Now: now, Local: now.Add(time.Second),
+		Survey: kv.Survey{
+			Server: "n1", Version: "2.15.2", Cluster: "c", Schedules: true, Streams: streams,
+			Settings: job.Settings{}.WithDefaults(),
+			Queues: []kv.Queue{{
+				Name: "default", Waiting: 2,
+				Slots:  &jetstream.ConsumerInfo{NumWaiting: 2, NumPending: 1, Config: jetstream.ConsumerConfig{MaxAckPending: 1000}},
+				Timers: &jetstream.ConsumerInfo{NumWaiting: 2, Config: jetstream.ConsumerConfig{MaxAckPending: 1000}},
+			}},
+			Account: &jetstream.AccountInfo{Tier: jetstream.Tier{Store: 1 << 40, Limits: jetstream.AccountLimits{MaxStore: -1}}},
+		},
+		Watermark: job.Watermark{Time: now.Add(-time.Second), Revision: 7}, RegistryRevision: 7,
+		Jobs: []job.Entry{{
+			Definition: job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Timeout: time.Minute}},
+			Revision:   7, Time: now.Add(-time.Hour),
+		}},
+		Ended: map[job.Slot]time.Time{},
+	}
+	for _, name := range []string{"n1", "n2", "n3"} {
+		f.Monitors = append(f.Monitors, Monitor{Name: name, Version: "2.15.2", JetStream: true, SyncAlways: true})
+	}
+	for _, name := range []string{"w1", "w2"} {
+		f.Nodes = append(f.Nodes, job.NodeEvent{Name: name, Time: now.Add(-time.Second), Node: job.Node{
+			Name: name, State: job.NodeAlive, Started: now.Add(-time.Hour), Lease: 20 * time.Second, Producer: true, Worker: true,
+			Queues: []string{"default"}, Handlers: []string{"report"}, ClockOffset: 3 * time.Millisecond, ClockError: time.Millisecond, Tzdata: "2025c",
+		}})
+	}
+	return f
+}
+
+func (f *Facts) eachNode(edit func(i int, n *job.NodeEvent)) {
+	for i := range f.Nodes {
+		edit(i, &f.Nodes[i])
+	}
+}
+
+func (f *Facts) stream(name string) *jetstream.StreamInfo { return f.Survey.Streams[name] }
+
+func (f *Facts) job(name string, edit func(*job.Entry)) {
+	e := f.Jobs[0]
+	e.Job.Name = name
+	edit(&e)
+	f.Jobs = append(f.Jobs, e)
+}
+
+func slotAt(text string) job.Slot {
+	s, err := job.ParseSlotID("report:" + text)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func (f *Facts) open(state job.State, node string, age time.Duration) {
+	f.Open = append(f.Open, kv.LedgerEntry{
+		Record: job.Record{Slot: slotAt("2026-11-21T07:00:00Z"), State: state, Node: node, RetryAt: now.Add(10*time.Second - age)},
+		Time:   now.Add(-age),
+	})
+}
+
+func TestOfAHealthyFleetNothingIsSaid(t *testing.T) {
+	t.Parallel()
+	if found := Check(healthy()); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// Each case breaks one thing, or comes close to it: want is "check level about", the
+// only finding, or empty for none.
+func TestEachFinding(t *testing.T) {
+	t.Parallel()
+	lock := func(f *Facts, waiting int) {
+		l := job.Lock{Job: "report", Holders: []job.LockSlot{{Slot: slotAt("2026-11-21T07:00:00Z"), Since: now.Add(-5 * time.Hour)}}}
+		for i := range waiting {
+			l.Waiting = append(l.Waiting, job.LockSlot{Slot: slotAt(fmt.Sprintf("2026-11-21T08:00:%02dZ", i))})
+		}
+		f.Locks = []job.Lock{l}
+	}
+	for name, test := range map[string]struct {
+		edit func(f *Facts)
+		want string
+		says string
+	}{
+		"a stream is missing":             {func(f *Facts) { f.Survey.Missing = []string{"stream cronce_events"} }, "missing error stream cronce_events", "cronce setup"},
+		"no settings are stored":          {func(f *Facts) { f.Survey.SettingsErr = job.ErrNotFound }, "settings error ", "cronce setup"},
+		"settings of a newer version":     {func(f *Facts) { f.Survey.SettingsErr = job.ErrVersion }, "settings error ", "newer cronce"},
+		"settings that break the rules":   {func(f *Facts) { f.Survey.SettingsErr = job.ErrInvalid }, "settings error ", "nats kv del cronce_state settings"},
+		"no timers where there could be":  {func(f *Facts) { f.Survey.NoTimers = true }, "timers warning stream cronce_timers", "cronce setup"},
+		"no timers where there cannot be": {func(f *Facts) { f.Survey.NoTimers, f.Survey.Schedules = true, false }, "timers note ", "2.12"},
+		"a difference that setup mends": {func(f *Facts) {
+			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "max age", Found: "1h", Want: "0s", Setup: true}}
+		}, "layout error bucket cronce_jobs", "max age 1h, not 0s"},
+		"a difference that it cannot": {func(f *Facts) {
+			f.Survey.Differences = []kv.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
+		}, "layout error queue q", "nats consumer rm cronce_slots q"},
+		"storage in memory": {func(f *Facts) {
+			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
+		}, "storage error bucket cronce_ledger", "gone when it restarts"},
+		"writes that are persisted later": {func(f *Facts) {
+			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "persist mode", Found: "async", Want: "default", Remove: "nats kv del cronce_ledger"}}
+		}, "storage error bucket cronce_ledger", "persist mode"},
+
+		"stored once in a cluster": {func(f *Facts) { f.stream("cronce_slots").Config.Replicas = 1 }, "replicas warning ", "cronce_slots"},
+		"a single server": {func(f *Facts) {
+			f.Survey.Cluster = ""
+			for _, s := range f.Survey.Streams {
+				s.Config.Replicas, s.Cluster = 1, nil
+			}
+		}, "replicas note ", "single server"},
+		"two replicas":              {func(f *Facts) { f.stream("cronce_slots").Config.Replicas = 2 }, "replicas warning ", "no more failures"},
+		"a replica that is offline": {func(f *Facts) { f.stream("cronce_slots").Cluster.Replicas[1].Offline = true }, "replica warning server n3", "cronce_slots"},
+		"a replica that lags":       {func(f *Facts) { f.stream("cronce_slots").Cluster.Replicas[0].Current = false }, "replica warning server n2", ""},
+		"a stream nearly full":      {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 800 }, "limit warning stream cronce_slots", "800 of at most 1000"},
+		"a stream full":             {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 950 }, "limit error stream cronce_slots", ""},
+		"a stream not so full":      {func(f *Facts) { f.stream("cronce_slots").State.Bytes = 799 }, "", ""},
+		"a stream with many messages": {func(f *Facts) {
+			f.stream("cronce_slots").Config.MaxMsgs, f.stream("cronce_slots").State.Msgs = 10, 9
+		}, "limit warning stream cronce_slots", "messages"},
+		"an account nearly full":      {func(f *Facts) { f.Survey.Account.Store, f.Survey.Account.Limits.MaxStore = 90, 100 }, "limit warning the account", ""},
+		"an account that is not told": {func(f *Facts) { f.Survey.Account = nil }, "", ""},
+		"a tier nearly full": {func(f *Facts) {
+			f.Survey.Account.Tiers = map[string]jetstream.Tier{"R3": {Store: 99, Limits: jetstream.AccountLimits{MaxStore: 100}}}
+		}, "limit error the account, tier R3", ""},
+
+		"a server that does not sync": {func(f *Facts) { f.Monitors[1].SyncAlways = false }, "sync warning server n2", "every 2m0s"},
+		"a server that syncs often": {func(f *Facts) {
+			f.Monitors[1].SyncAlways, f.Monitors[1].SyncInterval = false, 10*time.Second
+		}, "sync warning server n2", "every 10s"},
+		"a server without JetStream":  {func(f *Facts) { f.Monitors = append(f.Monitors, Monitor{Name: "gate", Version: "2.15.2"}) }, "", ""},
+		"servers that were not asked": {func(f *Facts) { f.Monitors = f.Monitors[:1] }, "sync note server n2, n3", "--monitor"},
+		"an embedded server": {func(f *Facts) {
+			f.Monitors = nil
+			for _, s := range f.Survey.Streams {
+				s.Cluster = &jetstream.ClusterInfo{Leader: "cronce-XYZ"}
+			}
+		}, "", ""},
+		"a server with known faults":           {func(f *Facts) { f.Survey.Version, f.Monitors[0].Version = "2.12.1", "2.12.1" }, "version warning server n1", "2.12.1"},
+		"a monitored server with known faults": {func(f *Facts) { f.Monitors[2].Version = "v2.13.9" }, "version warning server n3", "2.13.9"},
+		"the oldest version without them":      {func(f *Facts) { f.Monitors[2].Version = "2.14.0" }, "", ""},
+
+		"a retention within the horizon":  {func(f *Facts) { f.Survey.Settings.Retention = 24 * time.Hour }, "retention error ", "--retention 48h"},
+		"the least retention":             {func(f *Facts) { f.Survey.Settings.Retention = 25 * time.Hour }, "", ""},
+		"a short lease on a cluster":      {func(f *Facts) { f.Survey.Settings.Lease = 15 * time.Second }, "lease warning ", "--lease 20s"},
+		"the shortest lease on a cluster": {func(f *Facts) { f.Survey.Settings.Lease = 16 * time.Second }, "", ""},
+		"workers that stood still": {func(f *Facts) {
+			f.Refused, f.Latest = 3, job.Event{Node: "w1", ID: "report:2026-11-21T07:00:00Z"}
+		}, "lease warning ", "report:2026-11-21T07:00:00Z on node w1"},
+		"clocks that are known badly":       {func(f *Facts) { f.Nodes[0].Node.ClockError = 31 * time.Second }, "duplicates warning ", "--duplicates 4m"},
+		"clocks that are known well enough": {func(f *Facts) { f.Nodes[0].Node.ClockError = 30 * time.Second }, "", ""},
+
+		"a clock that is off":           {func(f *Facts) { f.Nodes[1].Node.ClockOffset = -1100 * time.Millisecond }, "clock warning node w2", "1.1s apart"},
+		"a clock that is nearly right":  {func(f *Facts) { f.Nodes[1].Node.ClockOffset = time.Second }, "", ""},
+		"a clock that is wrong":         {func(f *Facts) { f.Nodes[1].Node.ClockOffset = 2 * time.Hour }, "clock error node w2", "does not produce"},
+		"a broker whose clock is wrong": {func(f *Facts) { f.Local = now.Add(-61 * time.Minute) }, "clock warning broker", "this machine's"},
+		"a silent node whose clock is wrong": {func(f *Facts) {
+			f.Nodes[1].Node.ClockOffset, f.Nodes[1].Time = 2*time.Hour, now.Add(-time.Minute)
+		}, "", ""},
+		"other time zone data":                   {func(f *Facts) { f.Nodes[1].Node.Tzdata = "2024a" }, "tzdata warning ", "2024a on w2; 2025c on w1"},
+		"other time zone data of a stopped node": {func(f *Facts) { f.Nodes[1].Node.Tzdata, f.Nodes[1].Node.State = "2024a", job.NodeStopped }, "", ""},
+		"a node's record that cannot be read": {func(f *Facts) {
+			f.Nodes = append(f.Nodes, job.NodeEvent{Name: "w3", Err: job.ErrInvalid})
+		}, "node warning node w3", "nats kv del cronce_nodes w3"},
+		"no producer": {func(f *Facts) { f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Producer = false }) }, "producer error ", "cronce run"},
+		"no producer, and no job": {func(f *Facts) {
+			f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Producer = false })
+			f.Jobs = nil
+		}, "", ""},
+
+		"a queue of jobs without workers": {func(f *Facts) {
+			f.job("mail", func(e *job.Entry) { e.Job.Queue = "mail" })
+		}, "worker warning queue mail", "its jobs: mail"},
+		"a queue of a paused job without workers": {func(f *Facts) {
+			f.job("mail", func(e *job.Entry) { e.Job.Queue, e.Paused = "mail", true })
+		}, "", ""},
+		"a queue with slots and without workers": {func(f *Facts) {
+			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Waiting: 3})
+		}, "worker warning queue mail", "3 slots wait"},
+		"a queue with fired triggers and without workers": {func(f *Facts) {
+			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Fired: 4})
+		}, "fired warning queue mail", "4 triggered runs"},
+		"a queue that nobody needs": {func(f *Facts) {
+			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "old", Slots: &jetstream.ConsumerInfo{}})
+		}, "unused note queue old", "nats consumer rm cronce_slots old"},
+		"workers that ask for nothing":          {func(f *Facts) { f.Unasked = []string{"default"} }, "unasked warning queue default", "w1, w2"},
+		"messages that hold their places":       {func(f *Facts) { f.Survey.Queues[0].Slots.NumAckPending = 800 }, "ack_pending warning queue default", "800 of at most 1000"},
+		"timers that hold their places":         {func(f *Facts) { f.Survey.Queues[0].Timers.NumAckPending = 900 }, "ack_pending warning queue default", ""},
+		"fewer messages that hold their places": {func(f *Facts) { f.Survey.Queues[0].Slots.NumAckPending = 799 }, "", ""},
+
+		"a broken definition": {func(f *Facts) {
+			f.Broken = []*job.EntryError{{Name: "bad", Err: job.ErrInvalid}}
+		}, "broken error job bad", "job rm bad"},
+		"a plan that cannot be computed": {func(f *Facts) {
+			f.job("bad", func(e *job.Entry) { e.Job.Schedule = "61 * * * *" })
+		}, "broken error job bad", "job rm bad"},
+		"a plan of the future":  {func(f *Facts) { f.Jobs[0].Time = now.Add(2 * time.Hour) }, "future warning job report", "apply it again"},
+		"a job without handler": {func(f *Facts) { f.job("mail", func(*job.Entry) {}) }, "handler warning job mail", "job pause mail"},
+		"a job after others, without handler": {func(f *Facts) {
+			f.job("mail", func(e *job.Entry) { e.Job.Schedule, e.Job.After = "", []string{"report"} })
+		}, "handler warning job mail", "job pause mail"},
+		"a job that is over, without handler": {func(f *Facts) {
+			f.job("mail", func(e *job.Entry) { e.Job.Schedule = "@at 2026-01-01T00:00:00Z" })
+		}, "", ""},
+
+		"no watermark": {func(f *Facts) { f.WatermarkErr = job.ErrNotFound }, "watermark error watermark", "there is none"},
+		"no watermark yet": {func(f *Facts) {
+			f.WatermarkErr = job.ErrNotFound
+			f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Started = now.Add(-50 * time.Second) })
+		}, "", ""},
+		"a watermark that cannot be read": {func(f *Facts) { f.WatermarkErr = job.ErrInvalid }, "watermark error watermark", "--reset-watermark"},
+		"a watermark of a newer version":  {func(f *Facts) { f.WatermarkErr = job.ErrVersion }, "watermark error watermark", "one version"},
+		"a watermark ahead":               {func(f *Facts) { f.Watermark.Time = now.AddDate(10, 0, 0) }, "watermark error watermark", "--reset-watermark"},
+		"a watermark a little ahead":      {func(f *Facts) { f.Watermark.Time = now.Add(5 * time.Second) }, "", ""},
+		"a watermark that knows too much": {func(f *Facts) { f.Watermark.Revision = 8 }, "watermark error watermark", "revision 8"},
+		"a watermark that stands still":   {func(f *Facts) { f.Watermark.Time = now.Add(-61 * time.Second) }, "watermark error watermark", "behind"},
+		"a watermark that stands still without jobs": {func(f *Facts) {
+			f.Watermark.Time, f.Jobs = now.Add(-time.Hour), nil
+		}, "", ""},
+
+		"a slot on a dead node":               {func(f *Facts) { f.open(job.Running, "gone", 161*time.Second) }, "stuck warning slot report:2026-11-21T07:00:00Z", "slot explain"},
+		"a slot on a node that has just died": {func(f *Facts) { f.open(job.Running, "gone", 159*time.Second) }, "", ""},
+		"a slot on a node that was fenced long ago": {func(f *Facts) {
+			f.open(job.Running, "w2", time.Hour)
+			f.Nodes[1].Node.State, f.Nodes[1].Time = job.NodeFenced, now.Add(-10*time.Minute)
+		}, "stuck warning slot report:2026-11-21T07:00:00Z", "dead"},
+		"a slot that runs too long":     {func(f *Facts) { f.open(job.Running, "w1", 181*time.Second) }, "stuck warning slot report:2026-11-21T07:00:00Z", "timeout"},
+		"a slot that runs":              {func(f *Facts) { f.open(job.Running, "w1", 179*time.Second) }, "", ""},
+		"a slot whose retry is overdue": {func(f *Facts) { f.open(job.Retrying, "", 131*time.Second) }, "stuck warning slot report:2026-11-21T07:00:00Z", "next attempt"},
+		"a slot whose retry is due":     {func(f *Facts) { f.open(job.Retrying, "", 129*time.Second) }, "", ""},
+		"a slot whose parts run": {func(f *Facts) {
+			f.open(job.Running, "gone", time.Hour)
+			f.open(job.Running, "w1", time.Second)
+			f.Open[1].Slot = f.Open[0].Slot.Part(1, 2)
+		}, "", ""},
+
+		"a lock of a slot that has ended": {func(f *Facts) {
+			lock(f, 0)
+			f.Ended[f.Locks[0].Holders[0].Slot] = now.Add(-time.Hour)
+		}, "lock note job report", "2026-11-21T07:00:00Z"},
+		"a lock of such a slot for which others wait": {func(f *Facts) {
+			lock(f, 2)
+			f.Ended[f.Locks[0].Holders[0].Slot] = time.Time{}
+		}, "lock warning job report", "2 slots wait"},
+		"a lock of a slot that has just ended": {func(f *Facts) {
+			lock(f, 2)
+			f.Ended[f.Locks[0].Holders[0].Slot] = now.Add(-time.Minute)
+		}, "", ""},
+		"a lock of a slot that runs": {func(f *Facts) { lock(f, 2) }, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := healthy()
+			test.edit(&f)
+			var got []string
+			var text strings.Builder
+			for _, x := range Check(f) {
+				fmt.Fprintln(&text, x.Check, x.What, x.Why, x.Mend)
+				if x.Check != "incomplete" {
+					got = append(got, fmt.Sprintf("%s %s %s", x.Check, x.Level, x.About))
+				}
+				if x.Level != Note && (x.Why == "" || x.Mend == "") {
+					t.Errorf("%s does not say why it matters, or what mends it: %+v", x.Check, x)
+				}
+			}
+			var want []string
+			if test.want != "" {
+				want = []string{test.want}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("found %q, want %q", got, want)
+			}
+			if test.want != "" && !strings.Contains(text.String(), test.says) {
+				t.Errorf("%q is not said in:\n%s", test.says, &text)
+			}
+		})
+	}
+}
+
+func TestOfAnIncompleteNamespaceTheRestIsNotJudged(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Survey.Missing, f.Nodes = []string{"stream cronce_slots"}, nil
+	found := Check(f)
+	if len(found) != 2 || found[0].Check != "missing" || found[1].Check != "incomplete" {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestTheWorstComesFirst(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Monitors = nil                           // a note
+	f.Nodes[1].Node.Tzdata = "2024a"           // a warning
+	f.Watermark.Time = now.Add(24 * time.Hour) // an error
+	var levels []Level
+	for _, x := range Check(f) {
+		levels = append(levels, x.Level)
+	}
+	if !slices.Equal(levels, []Level{Error, Warning, Note}) {
+		t.Errorf("%v", levels)
+	}
+}
+
+func TestCommandsNameTheNamespace(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Namespace, f.Survey.Missing = "other", []string{"bucket other_jobs"}
+	if found := Check(f); !strings.Contains(found[0].Mend, "cronce setup --namespace other") {
+		t.Errorf("%+v", found[0])
+	}
+}
+
+func TestFewNamesTheFirst(t *testing.T) {
+	t.Parallel()
+	all := slices.Sorted(maps.Keys(map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": true, "f": true, "g": true}))
+	if got := few(all); got != "a, b, c, d, e and 2 more" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,85 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Level is how bad a finding is.
+type Level string
+
+const (
+	Error   Level = "error"   // something does not work, or is lost, now
+	Warning Level = "warning" // it will, when the next thing goes wrong
+	Note    Level = "note"    // worth knowing; it does not count
+)
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	// Check names what was looked at, in one word that scripts may rely on.
+	Check string
+	Level Level
+
+	// About is whom it is about: "queue mail", "job report". What says what was
+	// seen, Why why it matters, Mend the command, or the deed, that mends it; empty
+	// when nothing has to be done.
+	About, What, Why, Mend string
+}
+
+// Check holds the facts against what they should be. The worst comes first.
+func Check(f Facts) []Finding {
+	c := &check{Facts: f}
+	c.layout()
+	c.storage()
+	c.servers()
+	c.limits()
+	if !f.Survey.Complete() {
+		c.add(Note, "incomplete", "", "the rest was not looked at: what is there is not complete", "", "")
+	} else {
+		c.settings()
+		c.nodes()
+		c.queues()
+		c.jobs()
+		c.watermark()
+		c.slots()
+		c.locks()
+	}
+	slices.SortStableFunc(c.found, func(x, y Finding) int { return cmp.Compare(rank(x.Level), rank(y.Level)) })
+	return c.found
+}
+
+// Counts reports whether any of the findings counts.
+func Counts(found []Finding) bool {
+	return slices.ContainsFunc(found, func(f Finding) bool { return f.Level != Note })
+}
+
+func rank(l Level) int { return slices.Index([]Level{Error, Warning, Note}, l) }
+
+// check is one run of Check.
+type check struct {
+	Facts
+	found []Finding
+}
+
+func (c *check) add(l Level, check, about, what, why, mend string) {
+	c.found = append(c.found, Finding{Check: check, Level: l, About: about, What: what, Why: why, Mend: mend})
+}
+
+// cronce is a command line on this namespace.
+func (c *check) cronce(command string) string {
+	if c.Namespace != "" && c.Namespace != defaultNamespace {
+		command += " --namespace " + c.Namespace
+	}
+	return "cronce " + command
+}
+
+// few lists the first of them, and how many more there are.
+func few(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,196 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+const (
+	// leastLease outlasts a broker's failover: 2 s between heartbeats, 9 s of
+	// election and 1 s for the answer fit into three quarters of it.
+	leastLease = 16 * time.Second
+
+	// copyWithin is how long after a slot's due time its last copy may come: what
+	// is later is judged anew, and by the stored watermark.
+	copyWithin = time.Minute
+
+	// odd is an offset that no clock has which is kept right, wrong one beyond
+	// which a node does not produce.
+	odd   = time.Second
+	wrong = time.Hour
+)
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// settings is about what the namespace agreed on.
+func (c *check) settings() {
+	set := c.Survey.Settings
+	if set.Retention < set.Horizon+time.Hour {
+		c.add(Error, "retention", "", fmt.Sprintf("outcomes are forgotten after %v, and slots run until they are %v old", set.Retention, set.Horizon),
+			"a slot whose record is gone runs again", c.cronce("setup --retention "+(set.Horizon+24*time.Hour).String()))
+	}
+	replicated := slices.ContainsFunc(slices.Collect(maps.Values(c.Survey.Streams)), func(i *streamInfo) bool { return i.Config.Replicas > 1 })
+	if replicated && set.Lease < leastLease {
+		c.add(Warning, "lease", "", fmt.Sprintf("the lease of %v is shorter than a failover of the cluster: an election takes up to 9s", set.Lease),
+			"every server that dies costs each running slot an attempt", c.cronce("setup --lease 20s"))
+	}
+	if c.Refused > 0 {
+		c.add(Warning, "lease", "", fmt.Sprintf("%d completions came too late in the last 24h, the last one of %s on node %s: its worker stood still, or was cut off, for longer than the lease of %v",
+			c.Refused, c.Latest.ID, c.Latest.Node, set.Lease),
+			"each of these slots ran twice", "find what stops the worker (swapping, throttling, a suspended machine), or "+c.cronce("setup --lease "+(2*set.Lease).String()))
+	}
+	var worst time.Duration
+	for _, n := range c.live() {
+		worst = max(worst, n.ClockError)
+	}
+	if need := copyWithin + 2*worst; set.Duplicates < need {
+		c.add(Warning, "duplicates", "", fmt.Sprintf("the duplicate window of %v is shorter than %v, within which copies of a slot come: nodes know the broker's clock to %v only",
+			set.Duplicates, need.Round(time.Second), worst),
+			"copies are stored and delivered, for the ledger to refuse", c.cronce("setup --duplicates "+(2*need).Round(time.Minute).String()))
+	}
+}
+
+// nodes is about the processes of the fleet.
+func (c *check) nodes() {
+	zones := map[string][]string{}
+	producers := 0
+	if by := c.Now.Sub(c.Local); !c.Local.IsZero() && by.Abs() > wrong {
+		c.add(Warning, "clock", "broker", fmt.Sprintf("its clock is at %s, this machine's at %s", stamp(c.Now), stamp(c.Local)),
+			"slots go by the broker's clock; if that is the wrong one, what is done by it cannot be taken back", "set the clock that is wrong, before anything produces")
+	}
+	for _, n := range c.live() {
+		if n.Tzdata != "" {
+			zones[n.Tzdata] = append(zones[n.Tzdata], n.Name)
+		}
+		if n.Producer {
+			producers++
+		}
+		offset, about := n.ClockOffset.Abs().Round(time.Millisecond), "node "+n.Name
+		switch {
+		case offset > wrong && n.Producer:
+			c.add(Error, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
+				"beyond an hour (or --max-clock-offset) it does not produce", "set the clock that is wrong: of the two, look at the broker's too")
+		case offset > odd:
+			c.add(Warning, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
+				"it goes by the broker's, as far as it knows it, but its logs and its handlers do not", "keep the clocks right: chronyd, systemd-timesyncd")
+		}
+	}
+	if len(zones) > 1 {
+		what := ""
+		for _, release := range sortedKeys(zones) {
+			what += fmt.Sprintf("; %s on %s", release, few(zones[release]))
+		}
+		c.add(Warning, "tzdata", "", "nodes have different time zone data: "+what[2:],
+			"they may compute different slots", "run the same version of cronce everywhere")
+	}
+	for _, e := range c.Nodes {
+		if e.Err != nil {
+			c.add(Warning, "node", "node "+e.Name, "its record cannot be read: "+e.Err.Error(), "what it claims cannot be taken over", "nats kv del "+c.Namespace+"_nodes "+e.Name)
+		}
+	}
+	if producers == 0 && slices.ContainsFunc(c.Jobs, c.active) {
+		c.add(Error, "producer", "", "no live node produces", "no slot is published", "start one: "+c.cronce("run"))
+	}
+}
+
+// queues is about who takes what waits.
+func (c *check) queues() {
+	wanted := map[string][]string{}
+	for _, e := range c.Jobs {
+		if c.active(e) {
+			queue := e.Job.WithDefaults().Queue
+			wanted[queue] = append(wanted[queue], e.Job.Name)
+		}
+	}
+	known := map[string]bool{}
+	for _, q := range c.Survey.Queues {
+		known[q.Name] = true
+		c.queue(q, wanted[q.Name])
+		c.pressure(q)
+	}
+	for _, name := range sortedKeys(wanted) {
+		if !known[name] {
+			c.queue(kv.Queue{Name: name}, wanted[name])
+		}
+	}
+}
+
+// queue is about one, which the jobs of these names use.
+func (c *check) queue(q kv.Queue, jobs []string) {
+	about, workers := "queue "+q.Name, c.workers(q.Name)
+	run := "start a worker that handles them: " + c.cronce("run --queue "+q.Name+" -f jobs.yaml")
+	switch {
+	case len(workers) > 0:
+		if slices.Contains(c.Unasked, q.Name) {
+			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers run nothing and ask for nothing: %s", q.Slots.NumPending, few(names(workers))),
+				"the slots wait, and expire", "look at the workers' logs: what they run the slots on may not be ready (ready: in jobs.yaml)")
+		}
+	case q.Waiting > 0:
+		c.add(Warning, "worker", about, fmt.Sprintf("%d slots wait, and no live node works on it", q.Waiting), "they wait, and expire", run)
+	case len(jobs) > 0:
+		c.add(Warning, "worker", about, "no live node works on it; its jobs: "+few(jobs), "their slots will wait, and expire", run)
+	case q.Fired == 0 && q.Slots != nil:
+		c.add(Note, "unused", about, "nobody works on it, nothing waits in it, and no job uses it", "",
+			fmt.Sprintf("if it is not needed any more: nats consumer rm %s_slots %s", c.Namespace, q.Name))
+	}
+	if len(workers) == 0 && q.Fired > 0 {
+		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs whose time has come wait, and no live node works on it", q.Fired),
+			"they wait, and expire", run+"; or trigger them again with the same key, which moves them to their jobs' queues of today")
+	}
+}
+
+// pressure is about messages that hold the places of others.
+func (c *check) pressure(q kv.Queue) {
+	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
+		if info != nil && info.Config.MaxAckPending > 0 && info.NumAckPending*10 >= info.Config.MaxAckPending*8 {
+			c.add(Warning, "ack_pending", "queue "+q.Name, fmt.Sprintf("%d of at most %d messages are unsettled: in hand, or given back with a delay", info.NumAckPending, info.Config.MaxAckPending),
+				"beyond that nothing more is delivered", "look at what is retried, or has no handler: "+c.cronce("slot ls --state retrying"))
+		}
+	}
+}
+
+// jobs is about the definitions, and who would run them.
+func (c *check) jobs() {
+	for _, b := range c.Broken {
+		c.add(Error, "broken", "job "+b.Name, "its stored definition cannot be used: "+b.Err.Error(), "none of its slots is published",
+			c.cronce("job apply -f jobs.yaml")+", or "+c.cronce("job rm "+b.Name))
+	}
+	var lonely []string
+	for _, e := range c.Jobs {
+		name := e.Job.Name
+		if _, err := job.ParseSchedule(name, e.Job.Plan()); err != nil {
+			c.add(Error, "broken", "job "+name, "its plan cannot be computed: "+err.Error(), "none of its slots is published",
+				c.cronce("job apply -f jobs.yaml")+", or "+c.cronce("job rm "+name))
+			continue
+		}
+		if ahead := e.Since().Sub(c.Now); ahead > time.Minute {
+			c.add(Warning, "future", "job "+name, fmt.Sprintf("its plan comes into force at %s, ahead of the broker's clock: it was stored while that was wrong", stamp(e.Since())),
+				"none of its slots is published until then", c.cronce("job rm "+name)+", and apply it again")
+		}
+		workers := c.workers(e.Job.WithDefaults().Queue)
+		handled := slices.ContainsFunc(workers, func(n job.Node) bool { return slices.Contains(n.Handlers, name) })
+		if len(workers) > 0 && !handled && c.active(e) {
+			lonely = append(lonely, name)
+		}
+	}
+	if len(lonely) > 0 {
+		c.add(Warning, "handler", "job "+few(lonely), "workers serve its queue, and none has a handler for it",
+			"its slots are given back again and again until they expire",
+			"start a worker that handles it, or "+c.cronce("job pause "+lonely[0])+", or "+c.cronce("job rm "+lonely[0]))
+	}
+}
+
+func names(nodes []job.Node) (all []string) {
+	for _, n := range nodes {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,186 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Sources are where the facts come from.
+type Sources struct {
+	JetStream jetstream.JetStream
+	Namespace string
+
+	// Monitors are URLs of monitoring ports of the servers: "http://host:8222".
+	Monitors []string
+
+	// Alive is called whenever the broker has answered.
+	Alive func()
+}
+
+const (
+	// recently is how far back completions that were refused are looked for.
+	recently = 24 * time.Hour
+
+	// lookAgain is between two looks at a queue that nobody asks.
+	lookAgain = 3 * time.Second
+)
+
+// Gather asks the broker for everything that Check looks at. A namespace of which
+// nothing is there is job.ErrNotFound; what is there and wrong is a fact.
+func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
+	f := Facts{Namespace: from.Namespace}
+	if f.Namespace == "" {
+		f.Namespace = kv.DefaultNamespace
+	}
+	for _, url := range from.Monitors {
+		m, err := askMonitor(ctx, url)
+		if err != nil {
+			return nil, f, err
+		}
+		f.Monitors = append(f.Monitors, m)
+	}
+	store, survey, err := kv.Examine(ctx, from.JetStream, kv.Options{Namespace: f.Namespace})
+	if err != nil {
+		return nil, f, err
+	}
+	from.Alive()
+	f.Survey = survey
+	if !survey.Complete() {
+		return store, f, nil
+	}
+	g := gatherer{store, from, &f}
+	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.refused, g.open, g.locks, g.unasked} {
+		if err := part(ctx); err != nil {
+			return nil, f, err
+		}
+		from.Alive()
+	}
+	return store, f, nil
+}
+
+type gatherer struct {
+	*kv.Store
+	from Sources
+	f    *Facts
+}
+
+// watermark comes first: the registry is then at least as new.
+func (g gatherer) watermark(ctx context.Context) error {
+	g.f.Watermark, g.f.WatermarkRevision, g.f.WatermarkErr = g.Watermark().Read(ctx)
+	if err := g.f.WatermarkErr; err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
+		return err
+	}
+	return nil
+}
+
+func unreadable(err error) bool {
+	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
+}
+
+func (g gatherer) registry(ctx context.Context) (err error) {
+	g.f.Jobs, err = g.Jobs().List(ctx)
+	if g.f.Broken, err = control.Broken(err); err != nil {
+		return err
+	}
+	g.f.RegistryRevision, err = g.Jobs().Revision(ctx)
+	return err
+}
+
+// nodes are read before the time, so that no heartbeat lies ahead of it.
+func (g gatherer) nodes(ctx context.Context) (err error) {
+	if g.f.Nodes, err = g.Nodes().List(ctx); err == nil {
+		g.f.Now, err = g.Time(ctx)
+		g.f.Local = time.Now()
+	}
+	return err
+}
+
+func (g gatherer) refused(ctx context.Context) error {
+	for e, err := range g.Events(ctx, kv.EventFilter{Since: g.f.Now.Add(-recently)}) {
+		g.from.Alive()
+		if err != nil && !unreadable(err) {
+			return err
+		}
+		if err == nil && e.Kind == job.EventRefused {
+			g.f.Refused++
+			g.f.Latest = e
+		}
+	}
+	return nil
+}
+
+func (g gatherer) open(ctx context.Context) error {
+	for e, err := range g.Ledger().List(ctx, kv.ListFilter{}) {
+		g.from.Alive()
+		switch {
+		case err != nil && !unreadable(err):
+			return err
+		case err == nil && !e.State.Final():
+			g.f.Open = append(g.f.Open, e)
+		}
+	}
+	return nil
+}
+
+func (g gatherer) locks(ctx context.Context) error {
+	g.f.Ended = map[job.Slot]time.Time{}
+	for l, err := range g.Locks().List(ctx) {
+		g.from.Alive()
+		switch {
+		case err != nil && !unreadable(err):
+			return err
+		case err == nil && len(l.Holders) > 0:
+			g.f.Locks = append(g.f.Locks, l)
+		}
+	}
+	for _, l := range g.f.Locks {
+		for _, h := range l.Holders {
+			r, _, err := g.Ledger().Read(ctx, h.Slot)
+			g.from.Alive()
+			switch {
+			case errors.Is(err, job.ErrNotFound):
+				g.f.Ended[h.Slot] = time.Time{}
+			case err != nil && !unreadable(err):
+				return err
+			case err == nil && r.State.Final():
+				g.f.Ended[h.Slot] = r.Finished
+			}
+		}
+	}
+	return nil
+}
+
+// unasked looks again at what may be a moment between two slots.
+func (g gatherer) unasked(ctx context.Context) error {
+	before := map[string]uint64{}
+	for _, q := range g.f.Survey.Queues {
+		if g.f.idle(q) {
+			before[q.Name] = q.Slots.Delivered.Consumer
+		}
+	}
+	if len(before) == 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(lookAgain):
+	}
+	_, survey, err := kv.Examine(ctx, g.from.JetStream, kv.Options{Namespace: g.f.Namespace})
+	if err != nil {
+		return err
+	}
+	g.from.Alive()
+	for _, q := range survey.Queues {
+		if seen, suspect := before[q.Name]; suspect && g.f.idle(q) && q.Slots.Delivered.Consumer == seen {
+			g.f.Unasked = append(g.f.Unasked, q.Name)
+		}
+	}
+	return nil
+}

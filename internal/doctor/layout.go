@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// layout is about what is there and how it is made.
+func (c *check) layout() {
+	v := c.Survey
+	for _, title := range v.Missing {
+		c.add(Error, "missing", title, "it is not there",
+			"a namespace cannot do without it: nodes do not start", c.cronce("setup"))
+	}
+	switch err := v.SettingsErr; {
+	case errors.Is(err, job.ErrNotFound):
+		c.add(Error, "settings", "", "no settings are stored", "nodes would not agree on lease, horizon and retention", c.cronce("setup"))
+	case errors.Is(err, job.ErrVersion):
+		c.add(Error, "settings", "", err.Error(), "this program cannot read them, nor start", "install a newer cronce")
+	case err != nil:
+		c.add(Error, "settings", "", err.Error(), "nodes refuse to start", "nats kv del "+c.Namespace+"_state settings, then "+c.cronce("setup"))
+	}
+	if v.NoTimers {
+		if v.Schedules {
+			c.add(Warning, "timers", "stream "+c.Namespace+"_timers", "it is missing, though this server could have it",
+				"jobs cannot be triggered for a later time", c.cronce("setup"))
+		} else {
+			c.add(Note, "timers", "", "nats-server "+v.Version+" knows no message schedules: jobs cannot be triggered for a later time", "",
+				"upgrade to nats-server 2.12 or newer, then "+c.cronce("setup"))
+		}
+	}
+	for _, d := range v.Differences {
+		mend := c.cronce("setup")
+		if !d.Setup {
+			mend = "it cannot be changed in place: save what is in it, and remove it: " + d.Remove + "; then " + c.cronce("setup")
+		}
+		name, why := "layout", "nodes refuse to start on it"
+		if d.Field == "storage" || d.Field == "persist mode" {
+			name, why = "storage", "what the broker acknowledged is gone when it restarts: slots are lost, or run again"
+		}
+		c.add(Error, name, d.Where, fmt.Sprintf("it has %s %s, not %s", d.Field, d.Found, d.Want), why, mend)
+	}
+}
+
+// storage is about how many copies there are.
+func (c *check) storage() {
+	single, behind := []string{}, map[string][]string{}
+	even := 0
+	for _, name := range slices.Sorted(maps.Keys(c.Survey.Streams)) {
+		info := c.Survey.Streams[name]
+		if n := info.Config.Replicas; n <= 1 {
+			single = append(single, name)
+		} else if n%2 == 0 {
+			even = n
+		}
+		if info.Cluster == nil {
+			continue
+		}
+		for _, peer := range info.Cluster.Replicas {
+			if peer.Offline || !peer.Current {
+				behind[peer.Name] = append(behind[peer.Name], name)
+			}
+		}
+	}
+	for _, server := range slices.Sorted(maps.Keys(behind)) {
+		c.add(Warning, "replica", "server "+server, "its copy is not up to date: "+few(behind[server]),
+			"one more server that fails stops all writes", "bring it back, or wait until it has caught up: nats server report jetstream")
+	}
+	if even > 0 {
+		c.add(Warning, "replicas", "", fmt.Sprintf("what is stored has %d replicas", even),
+			"an even number survives no more failures than one less", c.cronce("setup --replicas 3"))
+	}
+	switch {
+	case len(single) == 0:
+	case c.Survey.Cluster == "":
+		c.add(Note, "replicas", "", "everything is stored once, on a single server",
+			"while it is away nothing runs, and what its disk loses is lost", "a cluster of three servers, then "+c.cronce("setup --replicas 3"))
+	default:
+		c.add(Warning, "replicas", "", "stored once, though the server is one of a cluster: "+few(single),
+			"when that one server is away nothing runs, and what its disk loses is lost", c.cronce("setup --replicas 3"))
+	}
+}
+
+// limits is about room that runs out.
+func (c *check) limits() {
+	full := func(about string, used, most int64, unit string) {
+		if most <= 0 || used*10 < most*8 {
+			return
+		}
+		level := Warning
+		if used*20 >= most*19 {
+			level = Error
+		}
+		c.add(level, "limit", about, fmt.Sprintf("it has %d of at most %d %s", used, most, unit),
+			"when it is full no slot is published, claimed or completed", "raise the limit: nats stream edit, or the account's")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Survey.Streams)) {
+		info := c.Survey.Streams[name]
+		full("stream "+name, int64(info.State.Bytes), info.Config.MaxBytes, "bytes")
+		full("stream "+name, int64(info.State.Msgs), info.Config.MaxMsgs, "messages")
+	}
+	if a := c.Survey.Account; a != nil {
+		full("the account", int64(a.Store), a.Limits.MaxStore, "bytes")
+		for _, name := range slices.Sorted(maps.Keys(a.Tiers)) {
+			full("the account, tier "+name, int64(a.Tiers[name].Store), a.Tiers[name].Limits.MaxStore, "bytes")
+		}
+	}
+}
+
+// holders are the servers that keep the streams, as far as they are known.
+func (c *check) holders() []string {
+	names := map[string]bool{}
+	for _, info := range c.Survey.Streams {
+		for _, server := range serversOf(info) {
+			names[server] = true
+		}
+	}
+	if len(names) == 0 && c.Survey.Server != "" {
+		names[c.Survey.Server] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func serversOf(info *jetstream.StreamInfo) (names []string) {
+	if info.Cluster == nil {
+		return nil
+	}
+	if info.Cluster.Leader != "" {
+		names = append(names, info.Cluster.Leader)
+	}
+	for _, peer := range info.Cluster.Replicas {
+		names = append(names, peer.Name)
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return strings.TrimSpace(n) == "" })
+}

@@ -1,0 +1,155 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+type (
+	streamInfo   = jetstream.StreamInfo
+	consumerInfo = jetstream.ConsumerInfo
+)
+
+const (
+	// ahead is how far the watermark may be ahead of the broker's clock, behind how
+	// far behind it: it moves every second, and a producer that takes over needs
+	// some seconds.
+	ahead  = 5 * time.Second
+	behind = time.Minute
+
+	// patience is for how long a slot may stand still that should have moved:
+	// within it the fleet's own sweep finds what was lost.
+	patience = 2 * time.Minute
+)
+
+// wrongWatermark says what is wrong with the watermark that only a reset mends;
+// empty: nothing.
+func (f Facts) wrongWatermark() (what, why string) {
+	switch by := f.Watermark.Time.Sub(f.Now); {
+	case errors.Is(f.WatermarkErr, job.ErrInvalid):
+		return "it cannot be read: " + f.WatermarkErr.Error(), "no node produces"
+	case f.WatermarkErr != nil:
+		return "", ""
+	case by > ahead:
+		return fmt.Sprintf("it is at %s, %v ahead of the broker's clock", stamp(f.Watermark.Time), by.Round(time.Second)),
+			"slots up to it count as published: nothing falls due until then"
+	case f.Watermark.Revision > f.RegistryRevision:
+		return fmt.Sprintf("it knows revision %d of the registry, whose last one is %d: that was made anew, or restored", f.Watermark.Revision, f.RegistryRevision),
+			"it cannot move: whoever starts offers all slots since again"
+	}
+	return "", ""
+}
+
+func (c *check) watermark() {
+	if what, why := c.wrongWatermark(); what != "" {
+		c.add(Error, "watermark", "watermark", what, why, "when the clocks are right: "+c.cronce("doctor --reset-watermark"))
+		return
+	}
+	if errors.Is(c.WatermarkErr, job.ErrVersion) {
+		c.add(Error, "watermark", "watermark", c.WatermarkErr.Error(), "nodes of this version do not produce", "run one version of cronce everywhere")
+		return
+	}
+	var oldest time.Time // of the producers
+	for _, n := range c.live() {
+		if n.Producer && (oldest.IsZero() || n.Started.Before(oldest)) {
+			oldest = n.Started
+		}
+	}
+	if oldest.IsZero() || !slices.ContainsFunc(c.Jobs, c.active) || c.Now.Sub(oldest) < behind {
+		return // nobody moves it, or it has just begun to move
+	}
+	why := "slots that are due are not published, or nobody can vouch that they are"
+	mend := "look at the producers' logs: a definition that only a newer version can read holds it, a full stream, a clock that is far off"
+	if c.WatermarkErr != nil {
+		c.add(Error, "watermark", "watermark", "there is none, though nodes have been producing since "+stamp(oldest), why, mend)
+	} else if by := c.Now.Sub(c.Watermark.Time); by > behind {
+		c.add(Error, "watermark", "watermark", fmt.Sprintf("it is at %s, %v behind, and does not keep up", stamp(c.Watermark.Time), by.Round(time.Second)), why, mend)
+	}
+}
+
+// slots is about records that should have an outcome, or another attempt, by now.
+func (c *check) slots() {
+	nodes := map[string]job.NodeEvent{}
+	for _, e := range c.Nodes {
+		nodes[e.Name] = e
+	}
+	timeouts := map[string]time.Duration{}
+	for _, e := range c.Jobs {
+		timeouts[e.Job.Name] = e.Job.Timeout
+	}
+	shards := map[job.Slot]bool{} // slots that have parts without an outcome
+	for _, o := range c.Open {
+		if o.Slot.Shards > 0 {
+			shards[o.Slot.Whole()] = true
+		}
+	}
+	stuck := map[string][]string{}
+	for _, o := range c.Open {
+		if what := c.stuck(o, nodes, timeouts[o.Slot.Job]); what != "" && !shards[o.Slot] {
+			stuck[what] = append(stuck[what], o.Slot.ID())
+		}
+	}
+	for _, what := range sortedKeys(stuck) {
+		c.add(Warning, "stuck", "slot "+few(stuck[what]), what, "they have no outcome, and may keep others of their jobs waiting",
+			c.cronce("slot explain '"+stuck[what][0]+"'")+"; "+c.cronce("verify --repair"))
+	}
+}
+
+// stuck says why a slot is; empty: it is not.
+func (c *check) stuck(o kv.LedgerEntry, nodes map[string]job.NodeEvent, timeout time.Duration) string {
+	switch o.State {
+	case job.Retrying:
+		if c.Now.Sub(o.RetryAt) > patience && c.Now.Sub(o.Time) > patience {
+			return fmt.Sprintf("retrying, and the next attempt has been due for more than %v", patience)
+		}
+	case job.Running:
+		n, known := nodes[o.Node]
+		lease := max(n.Node.Lease, c.Survey.Settings.Lease)
+		silent := c.Now.Sub(n.Time) > 2*lease
+		dead := !known || silent || n.Err == nil && n.Node.State != job.NodeAlive
+		since := o.Time
+		if n.Time.After(since) {
+			since = n.Time
+		}
+		switch ran := c.Now.Sub(o.Time); {
+		case dead && c.Now.Sub(since) > 2*lease+patience:
+			return "running on a node that is dead, and nobody has taken it over"
+		case !dead && timeout > 0 && ran > timeout+patience:
+			return "running for longer than its job's timeout: its handler does not return"
+		}
+	}
+	return ""
+}
+
+// locks is about places that are held by slots which have long ended.
+func (c *check) locks() {
+	for _, l := range c.Locks {
+		var over []string
+		for _, h := range l.Holders {
+			if at, ended := c.Ended[h.Slot]; ended && c.Now.Sub(latest(at, h.Since)) > patience {
+				over = append(over, h.Slot.ID())
+			}
+		}
+		switch {
+		case len(over) == 0:
+		case len(l.Waiting) > 0:
+			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a place that is held by slots which have ended: %s", len(l.Waiting), few(over)),
+				"whoever waits looks for itself, if there is a worker for it; none does", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
+		default:
+			c.add(Note, "lock", "job "+l.Job, "its lock still names slots that have ended: "+few(over)+"; the next slot sees it, and goes on", "", "")
+		}
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,35 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Reset is what ResetWatermark did.
+type Reset struct{ From, To job.Watermark }
+
+// ErrRight says that the watermark needs no reset.
+var ErrRight = errors.New("the watermark is neither ahead of the broker's clock nor of the registry: it is not reset")
+
+// ResetWatermark puts back a watermark that Check finds wrong: see the package's
+// comment for what it writes, and why. One that is right is ErrRight; one that was
+// moved since the facts were gathered is job.ErrConflict; job.ErrUnknown: look
+// again.
+func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, who, nonce string) (Reset, error) {
+	if what, _ := f.wrongWatermark(); what == "" {
+		return Reset{}, ErrRight
+	}
+	to := f.Watermark.Time
+	if f.WatermarkErr != nil || to.Sub(f.Now) > ahead {
+		to = f.Now.Add(-f.Survey.Settings.Horizon)
+	}
+	next := job.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: who, Nonce: nonce}
+	if _, err := store.Watermark().Write(ctx, next, f.WatermarkRevision); err != nil {
+		return Reset{}, fmt.Errorf("reset the watermark: %w", err)
+	}
+	return Reset{f.Watermark, next}, nil
+}

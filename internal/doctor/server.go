@@ -1,0 +1,76 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// embedded begins the name of every server that cronce embeds: those sync every
+// write.
+const embedded = "cronce-"
+
+// Monitor is what the monitoring port of a server says.
+type Monitor struct {
+	Name, Version string
+
+	// JetStream says that the server has it.
+	JetStream bool
+
+	// SyncAlways says that it syncs each write, SyncInterval how often it does
+	// otherwise. Zero: the server's default, 2 min.
+	SyncAlways   bool
+	SyncInterval time.Duration
+}
+
+// servers is about the programs that store.
+func (c *check) servers() {
+	versions := map[string]string{c.Survey.Server: c.Survey.Version}
+	var synced []string
+	for _, m := range c.Monitors {
+		versions[m.Name] = m.Version
+		synced = append(synced, m.Name)
+		if m.JetStream && !m.SyncAlways {
+			c.add(Warning, "sync", "server "+m.Name, fmt.Sprintf("it syncs its writes to the disk every %v only", interval(m.SyncInterval)),
+				"a power failure, or a crash of its system, loses what it had acknowledged: claims and outcomes too, so that slots run again",
+				"jetstream { sync_interval: always } in its configuration, and restart it")
+		}
+	}
+	var unknown []string
+	for _, name := range c.holders() {
+		if !slices.Contains(synced, name) && !strings.HasPrefix(name, embedded) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		c.add(Note, "sync", "server "+few(unknown), "whether it syncs its writes cannot be known with these permissions",
+			"by default it does not, and loses with the power what it had acknowledged", "ask its monitoring port: "+c.cronce("doctor --monitor http://HOST:8222"))
+	}
+	for _, name := range sortedKeys(versions) {
+		if known := badVersion(versions[name]); known != "" {
+			c.add(Warning, "version", "server "+name, "nats-server "+versions[name]+": "+known,
+				"acknowledged writes are what every promise stands on", "upgrade it: the newest release of nats-server")
+		}
+	}
+}
+
+func interval(d time.Duration) time.Duration {
+	if d == 0 {
+		return 2 * time.Minute
+	}
+	return d
+}
+
+// badVersion says what is known against a version of nats-server, none older than
+// 2.11: those are refused.
+func badVersion(version string) string {
+	var major, minor, patch int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); err != nil {
+		return ""
+	}
+	if major == 2 && minor < 14 {
+		return "before 2.14 a crash or a partition could lose acknowledged writes (nats-server #7566, #7580, #7594, #7955; jepsen.io/analyses/nats-2.12.1)"
+	}
+	return ""
+}
