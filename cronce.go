@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/api"
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/replica"
 	"github.com/cronce-io/cronce/job"
@@ -187,6 +188,7 @@ func (s *Scheduler) config() replica.Config {
 	}
 	return replica.Config{
 		Conn: s.conn, Store: s.store, Jobs: s.jobs, Owner: "code",
+		Serve:    api.For(s.conn, s.store, time.Now, s.cfg.logger),
 		Handler:  func(name string) job.Handler { return s.handlers[name] },
 		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
 		Queues:   queues, Produce: s.cfg.produce,

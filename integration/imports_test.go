@@ -61,6 +61,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/sweep":      {"job", "kv"},
 		"internal/control":    {"internal/suggest", "job", "kv"},
 		"internal/doctor":     {"internal/control", "job", "kv"},
+		"internal/api":        {"internal/config", "internal/control", "internal/node", "job", "kv"},
 		"internal/action":     {"job"},
 		"internal/ready":      {"internal/action"},
 		"internal/httpaction": {"internal/action", "internal/config", "job"},
@@ -72,7 +73,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		},
 		"internal/bench":   {"internal/replica", "job", "kv"},
 		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},
-		"":                 {"internal/control", "internal/replica", "job", "kv"},
+		"":                 {"internal/api", "internal/control", "internal/replica", "job", "kv"},
 		"metrics":          {"internal/replica", "job", "kv", "producer"},
 	}
 	packages := listPackages(t)

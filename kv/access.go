@@ -57,6 +57,18 @@ type Access struct {
 // answers: of its own, so that logins of other namespaces do not hear them.
 func InboxPrefix(namespace string) string { return "_INBOX." + namespace }
 
+// ServiceName is the name of the NATS micro service that the nodes of a namespace
+// are.
+func ServiceName(namespace string) string {
+	if namespace == DefaultNamespace {
+		return namespace
+	}
+	return DefaultNamespace + "-" + namespace
+}
+
+// APISubject is the subject of an endpoint of that service.
+func APISubject(namespace, endpoint string) string { return namespace + ".api." + endpoint }
+
 // Grant is one thing that a login may do, by the subjects that it takes. Nothing
 // else is permitted.
 type Grant struct {
@@ -151,7 +163,7 @@ type right struct {
 // rights is the truth of who may do what: every subject that this package uses, and
 // for whom. Whoever uses another one enters it here; tests run a fleet by it.
 func (a Access) rights() []right {
-	return slices.Concat(a.reading(), a.living(), a.producing(), a.working(), a.operating(), a.settingUp())
+	return slices.Concat(a.reading(), a.living(), a.producing(), a.working(), a.operating(), a.serving(), a.settingUp())
 }
 
 func (a Access) reading() []right {
@@ -235,6 +247,27 @@ func (a Access) operating() []right {
 		may("declare a silent node dead, to end its slot", operator, a.value("nodes", "*")),
 		may("cancel timers", operator, a.ask("STREAM.PURGE", a.timers())),
 		may("reset the watermark", operator, a.value("state", watermarkKey)),
+	}
+}
+
+func (a Access) serving() []right {
+	nodes, readers, operator := []Role{RoleProducer, RoleWorker}, []Role{RoleViewer, RoleOperator}, []Role{RoleOperator}
+	name := ServiceName(a.Namespace)
+	var asked []string
+	for _, verb := range []string{"PING", "INFO", "STATS"} {
+		asked = append(asked, "$SRV."+verb, "$SRV."+verb+"."+name, "$SRV."+verb+"."+name+".*")
+	}
+	all := APISubject(a.Namespace, "*.*")
+	return []right{
+		may("see whether its own login may serve orders", nodes, []string{"$SYS.REQ.USER.INFO"}),
+		{nodes, Grant{
+			What:      "be a service that can be looked at",
+			Subscribe: append([]string{APISubject(a.Namespace, "node.*")}, asked...), Answers: true,
+		}},
+		may("look at services", readers, asked, []string{APISubject(a.Namespace, "node.*")}),
+		may("ask nodes about jobs and slots", []Role{RoleViewer},
+			around(a.Namespace+".api.", []string{"job.show", "slot.show", "slot.explain"}, "")),
+		{operator, Grant{What: "give orders to nodes, and carry out those of others", Publish: []string{all}, Subscribe: []string{all}, Answers: true}},
 	}
 }
 

@@ -89,6 +89,9 @@ func (s *Store) schedules() bool { return atLeast(s.conn().ConnectedServerVersio
 // Settings are those of the namespace, as they were stored when it was opened.
 func (s *Store) Settings() job.Settings { return s.settings }
 
+// Domain is the JetStream domain that the caller's client has named, if it has.
+func (s *Store) Domain() string { return s.js.Options().Domain }
+
 // Namespace is the one that was opened.
 func (s *Store) Namespace() string { return s.namespace }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,28 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/api"
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/internal/suggest"
 	"github.com/cronce-io/cronce/job"
 )
 
 // control gives orders in the name of who runs the command.
 func (r reader) control() *control.Control {
-	peers := node.NewPeers(node.PeersConfig{
-		Store: r.Nodes(), Lease: r.Settings().Lease, Now: r.app.now, Logger: r.log,
-		Fenced: func(dead, by string) {
-			e := job.Event{V: job.Version, Kind: job.EventFenced, Time: r.app.now().UTC(), Node: by, Peer: dead}
-			if data, err := json.Marshal(e); err == nil {
-				_ = r.Emit(string(e.Kind), job.NoJob, data)
-			}
-		},
-	})
-	return control.New(control.Config{
-		Jobs: r.Jobs(), Nodes: r.Nodes(), Ledger: r.Ledger(), Slots: r.Slots(), Timers: r.Timers(), Watermark: r.Watermark(), Locks: r.Locks(),
-		Fleet: r.Store, Peers: peers, Settings: r.Settings(),
-		Now: r.Time, Who: r.who(), Alive: r.alive,
-	})
+	return api.Control(r.Store, r.who(), r.app.now, r.log, r.alive)
 }
 
 // telling is what a long operation calls with each answer of the broker: now and

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/api"
 	"github.com/cronce-io/cronce/internal/guard"
 	"github.com/cronce-io/cronce/internal/httpaction"
 	"github.com/cronce-io/cronce/internal/node"
@@ -49,6 +50,10 @@ Without -f it is a producer for the jobs that others brought into the registry.
 
 The file is read again on SIGHUP. The commands of a file are run by the processes
 that read it, and by no others: the registry holds when and with which payload.
+
+Each node is a NATS service, which "nats micro ls" and "nats micro info cronce" show.
+What "cronce job" and "cronce slot" do, other programs can ask of it, if its login has
+the rights of an operator (see cronce auth).
 
 With TERM or Ctrl-C it takes no more slots, gives running ones --grace, and ends;
 a second signal ends it at once. With CRONCE_DISABLED=1 it only waits.`
@@ -203,7 +208,7 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 	}
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
-		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node,
+		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.now, a.log),
 		ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Version: version(), Logger: a.log,
 	}
 }

@@ -56,7 +56,9 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	var err error
 	if r.begun(ctx, n) {
 		r.log.Info("node is up", "node", n.Name())
+		quiet := r.serve(ctx, n)
 		err = r.roles(ctx, life, n)
+		quiet()
 	}
 	stop()
 	ended.Wait()
@@ -65,6 +67,20 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	}
 	r.stop(life, n)
 	return err
+}
+
+// serve answers for the incarnation until the returned function is called. The fleet
+// works without it.
+func (r *Replica) serve(ctx context.Context, n *node.Node) (stop func()) {
+	if r.cfg.Serve == nil {
+		return func() {}
+	}
+	stop, err := r.cfg.Serve(ctx, n.Name(), r.record)
+	if err != nil {
+		r.log.Warn("this node answers no requests", "error", err)
+		return func() {}
+	}
+	return stop
 }
 
 // begun waits until the node may act: its first heartbeat is acknowledged and the

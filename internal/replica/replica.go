@@ -41,6 +41,10 @@ type Config struct {
 	// always.
 	Ready func(queue string) <-chan struct{}
 
+	// Serve, if set, answers for each incarnation from its first heartbeat on, until
+	// the returned function is called: see internal/api.
+	Serve func(ctx context.Context, node string, status func() job.Node) (stop func(), err error)
+
 	// Queues are worked on; none: this replica is no worker.
 	Queues []string
 

@@ -1,0 +1,175 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// For is what answers for the incarnations of one process: a replica's Serve. now is
+// a clock, log may be nil. What is returned starts to answer for the incarnation of
+// that name; its stop waits for what is under way, and status, which is what the node
+// says of itself, must not block.
+func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() job.Node) (stop func(), err error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return func(ctx context.Context, name string, status func() job.Node) (func(), error) {
+		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, places: make(chan struct{}, atOnce)}
+		s.ctx, s.cancel = context.WithCancel(ctx)
+		stop, err := s.start()
+		if err != nil {
+			s.cancel()
+			return nil, fmt.Errorf("answer as a NATS service: %w", err)
+		}
+		return stop, nil
+	}
+}
+
+const (
+	// atOnce is how many requests one node works on at a time; more wait.
+	atOnce = 16
+
+	// patience is how long an order may take.
+	patience = 20 * time.Second
+)
+
+type server struct {
+	conn   *nats.Conn
+	store  *kv.Store
+	now    func() time.Time
+	log    *slog.Logger
+	name   string
+	status func() job.Node
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	places chan struct{}
+	under  sync.WaitGroup
+}
+
+func (s *server) start() (stop func(), err error) {
+	ns, n := s.store.Namespace(), s.status()
+	offers := s.mayOperate()
+	svc, err := micro.AddService(s.conn, micro.Config{
+		Name: kv.ServiceName(ns), Version: semantic(n.Version), Description: "a node of Cronce's fleet",
+		Metadata: map[string]string{
+			"namespace": ns, "node": s.name, "version": n.Version, "queues": strings.Join(n.Queues, ","),
+			"producer": fmt.Sprint(n.Producer), "worker": fmt.Sprint(n.Worker), "orders": fmt.Sprint(offers),
+		},
+		StatsHandler: func(*micro.Endpoint) any { return s.self() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	stop = func() {
+		s.cancel()
+		_ = svc.Stop() // it fails with the connection, which ends it as well
+		s.under.Wait()
+	}
+	err = svc.AddEndpoint("node", micro.HandlerFunc(func(r micro.Request) { s.answer(r, s.self(), nil) }),
+		micro.WithEndpointSubject(kv.APISubject(ns, "node."+s.name)), micro.WithEndpointQueueGroupDisabled(),
+		micro.WithEndpointMetadata(map[string]string{"description": "What this node is and does.", "response_schema": schema[Node]()}))
+	for _, o := range orders() {
+		if err == nil && offers {
+			err = svc.AddEndpoint(strings.ReplaceAll(o.name, ".", "-"), s.handler(o), micro.WithEndpointSubject(kv.APISubject(ns, o.name)),
+				micro.WithEndpointMetadata(map[string]string{"description": o.what, "request_schema": o.in, "response_schema": o.out}))
+		}
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	_ = s.conn.FlushTimeout(time.Second) // who is told of the node finds it there
+	return stop, nil
+}
+
+// Node is what a node says of itself.
+type Node struct {
+	Node        string   `json:"node"`
+	Namespace   string   `json:"namespace"`
+	Producer    bool     `json:"producer"`
+	Worker      bool     `json:"worker"`
+	Queues      []string `json:"queues,omitempty"`
+	Handlers    []string `json:"handlers,omitempty"`
+	Running     int      `json:"running"`
+	ClockOffset float64  `json:"clock_offset_ms"`
+	Tzdata      string   `json:"tzdata,omitempty"`
+	Version     string   `json:"version,omitempty"`
+}
+
+func (s *server) self() Node {
+	n := s.status()
+	return Node{
+		s.name, s.store.Namespace(), n.Producer, n.Worker, n.Queues, n.Handlers, n.Running,
+		float64(n.ClockOffset) / float64(time.Millisecond), n.Tzdata, n.Version,
+	}
+}
+
+// handler works on requests beside each other, as far as there are places.
+func (s *server) handler(o order) micro.Handler {
+	return micro.HandlerFunc(func(r micro.Request) {
+		select {
+		case s.places <- struct{}{}:
+		case <-s.ctx.Done():
+			return
+		}
+		s.under.Go(func() {
+			defer func() { <-s.places }()
+			ctx, cancel := context.WithTimeout(s.ctx, patience)
+			defer cancel()
+			value, err := o.run(ctx, s, r.Data())
+			s.answer(r, value, err)
+		})
+	})
+}
+
+func (s *server) answer(r micro.Request, value any, err error) {
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(value)
+	}
+	if err == nil && int64(len(data)) > s.conn.MaxPayload() {
+		err = fmt.Errorf("the answer has %d bytes, more than the server lets through: ask for less", len(data))
+	}
+	if err != nil {
+		err = r.Error(code(err), line(err), nil)
+	} else {
+		err = r.Respond(data)
+	}
+	if err != nil {
+		s.log.Debug("an answer was not sent", "subject", r.Subject(), "error", err)
+	}
+}
+
+var (
+	version  = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	unknown  = "0.0.0"
+	controls = regexp.MustCompile(`[^ -~]+`)
+)
+
+// semantic is v as services have to have it.
+func semantic(v string) string {
+	if v = strings.TrimPrefix(v, "v"); version.MatchString(v) {
+		return v
+	}
+	return unknown
+}
+
+// line is an error for a header: on one line, without what is not plain text.
+func line(err error) string {
+	const most = 1000
+	s := controls.ReplaceAllString(err.Error(), " ")
+	return s[:min(len(s), most)]
+}

@@ -1,0 +1,31 @@
+package api
+
+import (
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Control gives orders in a namespace in somebody's name. alive is called whenever
+// the broker has answered; nil: nobody waits for it.
+func Control(store *kv.Store, who string, now func() time.Time, log *slog.Logger, alive func()) *control.Control {
+	peers := node.NewPeers(node.PeersConfig{
+		Store: store.Nodes(), Lease: store.Settings().Lease, Now: now, Logger: log,
+		Fenced: func(dead, by string) {
+			e := job.Event{V: job.Version, Kind: job.EventFenced, Time: now().UTC(), Node: by, Peer: dead}
+			if data, err := json.Marshal(e); err == nil {
+				_ = store.Emit(string(e.Kind), job.NoJob, data)
+			}
+		},
+	})
+	return control.New(control.Config{
+		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
+		Watermark: store.Watermark(), Locks: store.Locks(), Fleet: store, Peers: peers, Settings: store.Settings(),
+		Now: store.Time, Who: who, Alive: alive,
+	})
+}

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+// OfSlot is a request about one slot.
+type OfSlot struct {
+	ID string `json:"id" doc:"like report:2026-11-21T07:00:00Z"`
+	by
+}
+
+// Slot is what stands on the broker of a slot.
+type Slot struct {
+	ID       string          `json:"id"`
+	State    job.State       `json:"state"`
+	Record   json.RawMessage `json:"record,omitempty" doc:"as docs/protocol.md has the values of the ledger"`
+	Revision uint64          `json:"revision,omitempty"`
+	Queue    string          `json:"queue,omitempty" doc:"of one that waits"`
+	Due      time.Time       `json:"due,omitzero"`
+}
+
+// Story is what happened to a slot.
+type Story struct {
+	ID    string    `json:"id"`
+	State job.State `json:"state,omitempty"`
+	Why   string    `json:"why"`
+	Steps []Step    `json:"steps"`
+}
+
+// Step is one thing that happened, or will.
+type Step struct {
+	Time    time.Time        `json:"time"`
+	What    control.StepKind `json:"what"`
+	Node    string           `json:"node,omitempty"`
+	Attempt int              `json:"attempt,omitempty"`
+	Fence   uint64           `json:"fence,omitempty"`
+	Text    string           `json:"text"`
+}
+
+// Reopened is a slot with a new start.
+type Reopened struct {
+	ID    string    `json:"id"`
+	State job.State `json:"state"`
+	Left  int       `json:"attempts_left"`
+}
+
+// Ended is a slot that was cancelled, or had been faster.
+type Ended struct {
+	ID    string    `json:"id"`
+	State job.State `json:"state"`
+	Error string    `json:"error,omitempty"`
+}
+
+func slotOrders() []order {
+	return []order{
+		newOrder("slot.show", "Tell what stands of a slot.", ofSlot(showSlot)),
+		newOrder("slot.explain", "Tell the story of a slot, or why there is none.", ofSlot(explain)),
+		newOrder("slot.retry", "Give a slot that did not succeed a new start.", ofSlot(func(ctx context.Context, c *control.Control, s job.Slot) (Reopened, error) {
+			r, err := c.Reopen(ctx, s)
+			return Reopened{s.ID(), r.Record.State, r.Left}, err
+		})),
+		newOrder("slot.cancel", "End a slot that waits or runs, for good.", ofSlot(cancelSlot)),
+	}
+}
+
+func ofSlot[Out any](f func(context.Context, *control.Control, job.Slot) (Out, error)) func(context.Context, *control.Control, OfSlot) (Out, error) {
+	return func(ctx context.Context, c *control.Control, in OfSlot) (Out, error) {
+		s, err := job.ParseSlotID(in.ID)
+		if err != nil {
+			var none Out
+			return none, err
+		}
+		return f(ctx, c, s)
+	}
+}
+
+func showSlot(ctx context.Context, c *control.Control, s job.Slot) (Slot, error) {
+	f, err := c.Slot(ctx, s)
+	switch {
+	case err != nil:
+		return Slot{}, err
+	case f.Record == nil:
+		return Slot{ID: s.ID(), State: job.Pending, Queue: f.Waiting.Queue, Due: f.Waiting.Due}, nil
+	}
+	data, err := json.Marshal(f.Record)
+	return Slot{ID: s.ID(), State: f.Record.State, Record: data, Revision: f.Revision, Queue: f.Record.Queue, Due: f.Record.Due}, err
+}
+
+func explain(ctx context.Context, c *control.Control, s job.Slot) (Story, error) {
+	story, err := c.Explain(ctx, s)
+	out := Story{ID: s.ID(), State: story.State, Why: story.Why, Steps: []Step{}}
+	for _, step := range story.Steps {
+		out.Steps = append(out.Steps, Step{step.Time, step.What, step.Node, step.Attempt, step.Fence, step.Text})
+	}
+	return out, err
+}
+
+var errStillRuns = errors.New("the slot was asked to end, and still runs: the same again waits on")
+
+func cancelSlot(ctx context.Context, c *control.Control, s job.Slot) (Ended, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)
+	defer cancel()
+	r, err := c.Cancel(ctx, s, func(control.Asked) {})
+	if err != nil && errors.Is(context.Cause(ctx), errStillRuns) {
+		err = errors.Join(context.Cause(ctx), job.ErrUnknown)
+	}
+	return Ended{s.ID(), r.State, r.Error}, err
+}
