@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/natstest"
 )
@@ -28,9 +29,10 @@ func newGuardedSite(t *testing.T) guarded {
 	t.Helper()
 	s := newSite(t)
 	users := "{user: admin, password: secret}\n"
-	for _, role := range []string{"producer", "worker", "operator", "viewer", "setup"} {
+	for _, role := range []string{"worker", "operator", "viewer", "setup"} {
 		users += s.auth(role)
 	}
+	users += s.auth("producer", "--on", "ORDERS/charge")
 	users += s.auth("worker", "--login", "narrow", "--queue", "reports", "--job", "report", "--follower", "next", "--inbox-prefix", "_INBOX.narrow")
 	config := s.write("nats.conf", "authorization {\nusers: [\n"+users+"]\n}\n")
 	o, err := server.ProcessConfigFile(config)
@@ -118,10 +120,14 @@ esac`
 		`name: tick, schedule: "* * * * * *", overlap: queue`,
 		`name: after, after: [flaky]`,
 		`name: both, after: [flaky, broken]`,
+		`name: charge, on: {stream: ORDERS, subject: orders.paid}`,
 		`name: parts, schedule: "*/2 * * * * *", shards: 2`,
 		`name: flaky, schedule: "0 0 1 1 *", retry: {attempts: 3, backoff: 100ms}`,
 		`name: broken, schedule: "0 0 1 1 *", on_failure: {http: {url: "`+hook.URL+`"}}`,
 		`name: stuck, schedule: "0 0 1 1 *", retry: {attempts: 5, backoff: 100ms}`)
+	if _, err := g.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
 	g.does("operator", "job", "apply", "-f", file)
 
 	producers := []*process{g.as("producer").start("p1", "run", "--no-work", "--node", "p1"), g.as("producer").start("p2", "run", "--no-work", "--node", "p2")}
@@ -151,6 +157,10 @@ esac`
 	g.does("operator", "job", "trigger", "tick", "--key", "never", "--at", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	is("flaky:@a", "succeeded")
 	is("after:@a", "succeeded")
+	if _, err := g.js.Publish(t.Context(), "orders.paid", []byte("x"), jetstream.WithMsgID("o-1")); err != nil {
+		t.Fatal(err)
+	}
+	is("charge:@o-1", "succeeded")
 	is("broken:@b", "failed")
 	eventually(t, 20*time.Second, "the alert to be delivered", func() bool { return told.Load() > 0 })
 	is("tick:@later", "succeeded")
@@ -255,6 +265,13 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 		"$JS.ACK.cronce_events.alerts.1.1.1.1.0":                            "W",
 		"$JS.API.CONSUMER.MSG.NEXT.cronce_events.alerts":                    "W",
 		"$JS.API.CONSUMER.CREATE.cronce_events.alerts.cronce.event.alert.*": "S",
+		"$JS.ACK.ORDERS.cronce_cronce=charge.1.1.1.1.0":                     "P",
+		"$JS.ACK.ORDERS.other.1.1.1.1.0":                                    "",
+		"$JS.API.CONSUMER.MSG.NEXT.ORDERS.cronce_cronce=charge":             "P",
+		"$JS.API.CONSUMER.MSG.NEXT.ORDERS.other":                            "",
+		"$JS.API.CONSUMER.DELETE.ORDERS.cronce_cronce=charge":               "P",
+		"$JS.API.CONSUMER.DELETE.ORDERS.other":                              "",
+		"$JS.API.STREAM.INFO.ORDERS":                                        "P",
 		"$JS.ACK.billing_slots.default.1.1.1.1.0":                           "",
 		"$JS.ACK.KV_cronce_jobs.x.1.1.1.1.0":                                "",
 		"_INBOX.cronce.abc":                                                 "",

@@ -68,8 +68,9 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/natsaction": {"internal/action", "internal/config", "job"},
 		"internal/execaction": {"internal/action", "internal/guard", "job"},
 		"internal/alert":      {"internal/action", "internal/config", "internal/httpaction", "job"},
+		"internal/intake":     {"job"},
 		"internal/replica": {
-			"consumer", "internal/alert", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "job", "kv", "producer",
+			"consumer", "internal/alert", "internal/intake", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "job", "kv", "producer",
 		},
 		"internal/bench":   {"internal/replica", "job", "kv"},
 		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},

@@ -128,7 +128,7 @@ func NeedsDefinition(d Delivery, v View) bool {
 	if v.Record != nil && v.Record.State.Final() {
 		return false
 	}
-	return !tooOld(d, v) && (v.Record != nil || d.Missed == 0)
+	return !tooOld(d, v) && (v.Record != nil || d.Missed == 0 && d.Refused == "")
 }
 
 // first decides about a slot without a record.
@@ -138,6 +138,8 @@ func first(d Delivery, v View) Step {
 		return end(d, v, Missed, "its turn came while its job was paused")
 	case d.Missed > 0:
 		return end(d, v, Missed, "not published in time, and left out by the catch-up policy")
+	case d.Refused != "":
+		return end(d, v, Failed, d.Refused)
 	case tooOld(d, v):
 		return end(d, v, Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
 	case v.Entry == nil:

@@ -1,9 +1,12 @@
 package job
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -68,6 +71,46 @@ func validateSubject(field, s string, wild bool) error {
 
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// Token names the run that a message starts: its Nats-Msg-Id, or its sequence in
+// the stream if it has none. An ID that is no token (see ValidateToken) is replaced by
+// a digest of it, so that it names one run all the same.
+func (o On) Token(msgID string, sequence uint64) string {
+	msgID = strings.TrimSpace(msgID)
+	switch {
+	case msgID == "":
+		return strconv.FormatUint(sequence, 10)
+	case ValidateToken(msgID) == nil:
+		return msgID
+	}
+	sum := sha256.Sum256([]byte(msgID))
+	return "sha256-" + hex.EncodeToString(sum[:])
+}
+
+// Started is what a message of the stream starts: the messages of one run of e's job,
+// which is due since the message was stored. One that is too large to be handed on is
+// a run too, that cannot be made.
+func Started(e Entry, msgID string, sequence uint64, stored time.Time, size int) []Message {
+	m := Message{Slot: Slot{Job: e.Job.Name, Token: e.Job.On.Token(msgID, sequence)}, JobRevision: e.Revision, Due: stored}
+	if size > MaxPayload {
+		m.Refused = fmt.Sprintf("message %d of stream %s has %d bytes: at most %d are handed on", sequence, e.Job.On.Stream, size, MaxPayload)
+		return []Message{m}
+	}
+	return m.parts(e.Job.WithDefaults().Shards)
+}
+
+// parts is the message of a whole slot, or those of its n parts.
+func (m Message) parts(n int) []Message {
+	if n == 0 {
+		return []Message{m}
+	}
+	parts := make([]Message, n)
+	for i := range parts {
+		parts[i] = m
+		parts[i].Slot = m.Slot.Part(i+1, n)
+	}
+	return parts
 }
 
 // started reports whether something else than a schedule starts the plan's job.
@@ -210,18 +253,9 @@ func Chain(e Entry, before []Record, d Delivery) []Message {
 	if !m.Due.After(e.Since()) {
 		return nil
 	}
-	n := e.Job.WithDefaults().Shards
-	switch {
-	case e.Paused:
+	if e.Paused {
 		m.Missed = 1
 		return []Message{m}
-	case n == 0:
-		return []Message{m}
 	}
-	parts := make([]Message, n)
-	for i := range parts {
-		parts[i] = m
-		parts[i].Slot = m.Slot.Part(i+1, n)
-	}
-	return parts
+	return m.parts(e.Job.WithDefaults().Shards)
 }

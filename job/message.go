@@ -18,6 +18,7 @@ const (
 	HeaderCaughtUp    = "Cronce-Caught-Up"
 	HeaderBackfill    = "Cronce-Backfill"
 	HeaderChained     = "Cronce-Chained"
+	HeaderRefused     = "Cronce-Refused"
 	HeaderMissed      = "Cronce-Missed"
 	HeaderMissedLast  = "Cronce-Missed-Last"
 )
@@ -52,6 +53,10 @@ type Message struct {
 	// last of them has succeeded, and its start deadline counts from publication.
 	Chained bool
 
+	// Refused is why a run cannot be made, although there is a reason to make it: it
+	// is only recorded, as failed. One line.
+	Refused string
+
 	// Missed is 0 for a slot to run, 1 for a slot that the catch-up policy left
 	// out, which the worker only records; for a range, how many slots it holds,
 	// the last of them at MissedLast.
@@ -83,6 +88,9 @@ func (m Message) Header() map[string][]string {
 	}
 	if m.Chained {
 		h[HeaderChained] = []string{"1"}
+	}
+	if m.Refused != "" {
+		h[HeaderRefused] = []string{m.Refused}
 	}
 	if m.Missed > 0 {
 		h[HeaderMissed] = []string{strconv.Itoa(m.Missed)}
@@ -129,6 +137,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		m.Offer = int(offer)
 	}
 	m.Node, m.CaughtUp, m.Backfill, m.Chained = get(HeaderNode), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
+	m.Refused = get(HeaderRefused)
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {
 			if *dst, err = strconv.ParseUint(v, 10, 64); err != nil {

@@ -45,6 +45,10 @@ type Access struct {
 	// With no Jobs it may publish those of all.
 	Followers []string
 
+	// On are the jobs that messages of other streams start, as STREAM/JOB: a producer
+	// takes those messages.
+	On []string
+
 	// Domain is the JetStream domain, where clients have to name one.
 	Domain string
 
@@ -92,7 +96,8 @@ func (a Access) Grants() ([]Grant, error) {
 	}
 	var grants []Grant
 	for _, r := range a.rights() {
-		if slices.ContainsFunc(a.Roles, func(role Role) bool { return slices.Contains(r.roles, role) }) {
+		wanted := len(r.Publish)+len(r.Subscribe) > 0
+		if wanted && slices.ContainsFunc(a.Roles, func(role Role) bool { return slices.Contains(r.roles, role) }) {
 			grants = append(grants, r.Grant)
 		}
 	}
@@ -122,6 +127,15 @@ func (a Access) validate() error {
 		}
 		if len(names.all) > 0 && !slices.Contains(a.Roles, RoleWorker) {
 			return fmt.Errorf("%w access: only a worker's is narrowed by a %s", job.ErrInvalid, names.what)
+		}
+	}
+	for _, on := range a.On {
+		stream, name, _ := strings.Cut(on, "/")
+		if job.ValidateName("stream", stream) != nil || job.ValidateName("job", name) != nil {
+			return fmt.Errorf("%w access: on %q: want STREAM/JOB, like ORDERS/charge", job.ErrInvalid, on)
+		}
+		if !slices.Contains(a.Roles, RoleProducer) {
+			return fmt.Errorf("%w access: only a producer takes the messages that start jobs", job.ErrInvalid)
 		}
 	}
 	if len(a.Followers) > 0 && len(a.Jobs) == 0 {
@@ -201,6 +215,7 @@ func (a Access) producing() []right {
 		may("tell events", orders, []string{a.Namespace + ".event.*.*"}),
 		may("move the watermark", producer, a.value("state", watermarkKey)),
 		may("sweep for lost slots", producer, a.follow("ledger")),
+		a.taking(producer),
 		{producer, Grant{What: "talk to the other producers", Publish: producers, Subscribe: producers}},
 	}
 }
@@ -237,6 +252,18 @@ func (a Access) working() []right {
 			around("$JS.ACK.", alerts, ".>"), around("$JS.ACK.*.*.", alerts, ".>")))
 	}
 	return rights
+}
+
+// taking is what it takes to have messages of other streams start jobs.
+func (a Access) taking(producer []Role) right {
+	var subjects []string
+	for _, on := range a.On {
+		stream, name, _ := strings.Cut(on, "/")
+		consumer := stream + "." + OnConsumer(a.Namespace, name)
+		subjects = slices.Concat(subjects, a.ask("STREAM.INFO", stream), a.ask("CONSUMER.INFO", consumer), a.ask("CONSUMER.CREATE", consumer, consumer+".>"),
+			a.ask("CONSUMER.MSG.NEXT", consumer), a.ask("CONSUMER.DELETE", consumer), around("$JS.ACK.", []string{consumer}, ".>"), around("$JS.ACK.*.*.", []string{consumer}, ".>"))
+	}
+	return may("take the messages that start jobs", producer, subjects)
 }
 
 func (a Access) operating() []right {

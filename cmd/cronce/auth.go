@@ -11,8 +11,8 @@ import (
 )
 
 type authFlags struct {
-	queues, jobs, followers []string
-	user, format            string
+	queues, jobs, followers, on []string
+	user, format                string
 }
 
 const (
@@ -25,7 +25,7 @@ No server is asked, and nothing is changed. Several roles are one login that has
 all of them. Roles:
 
   producer  publishes due slots, sets triggers, sweeps for what was lost
-            (cronce run --no-work)
+            (cronce run --no-work); --on for each job that messages start
   worker    takes slots, runs them, records the outcome (cronce run --no-produce);
             --queue, and --job with --follower, narrow it
   operator  changes jobs and slots, and triggers (job apply, slot cancel and so on)
@@ -61,6 +61,7 @@ func newAuthCommand(a *app) *cobra.Command {
 		Short: "Print the NATS permissions that a role needs",
 		Long:  authLong,
 		Example: `  cronce auth viewer
+  cronce auth producer --on ORDERS/charge
   cronce auth worker --queue reports --inbox-prefix _INBOX.reports
   cronce auth producer worker --namespace billing --format nsc | sh`,
 		Args:      arguments(cobra.MinimumNArgs(1)),
@@ -73,6 +74,7 @@ func newAuthCommand(a *app) *cobra.Command {
 	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes slots of this `queue` only; repeatable")
 	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records slots of this `job` only; repeatable")
 	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: it publishes slots of this `job`, which comes after; repeatable")
+	flags.StringSliceVar(&f.on, "on", nil, "a producer takes the messages of a stream that start a job, as `STREAM/JOB`; repeatable")
 	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
 	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
 	complete(cmd, "format", formatServer, formatNsc)
@@ -91,7 +93,7 @@ func (a *app) auth(f authFlags, args []string) error {
 	if err := oneOf("--format", f.format, formatServer, formatNsc); err != nil {
 		return err
 	}
-	access := kv.Access{Namespace: a.namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, Domain: a.domain, Inbox: a.inbox}
+	access := kv.Access{Namespace: a.namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, On: f.on, Domain: a.domain, Inbox: a.inbox}
 	for _, arg := range args {
 		access.Roles = append(access.Roles, kv.Role(arg))
 	}

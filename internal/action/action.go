@@ -16,6 +16,7 @@ package action
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -43,8 +44,12 @@ func Headers(run job.Run) []Header {
 	if at := Instant(run.Slot); at != "" {
 		headers = append(headers, Header{"Cronce-Slot", at})
 	}
-	if len(run.Payload) > 0 {
+	switch {
+	case len(run.Payload) == 0:
+	case json.Valid(run.Payload):
 		headers = append(headers, Header{"Content-Type", "application/json"})
+	default: // a message of a stream may be anything
+		headers = append(headers, Header{"Content-Type", "application/octet-stream"})
 	}
 	return headers
 }

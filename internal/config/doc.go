@@ -12,8 +12,8 @@
 // Every mistake of a file is reported, not the first one, in the order of the
 // file, with the line and a caret: whoever edits a file wants one round.
 //
-// A field that is not known is an error, and so is one that is known but not
-// built yet: a policy that is silently ignored is found out in production.
+// A field that is not known is an error: a policy that is silently ignored is found
+// out in production.
 //
 // YAML is parsed to a syntax tree, not into structs. Struct decoding stops at
 // the first error, loses the places of values that were accepted (the schedule

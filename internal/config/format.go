@@ -76,7 +76,7 @@ type settings []setting
 // members are a job's, in the order in which people write them.
 func members(j job.Job) settings {
 	return settings{
-		{"name", j.Name}, {"after", some(j.After)}, {"schedule", planned(j, j.Schedule)}, {"timezone", planned(j, j.Timezone)},
+		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", planned(j, j.Schedule)}, {"timezone", planned(j, j.Timezone)},
 		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", length(j.Spread)},
 		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", some(j.Exclude)},
 		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
@@ -116,6 +116,13 @@ func planned(j job.Job, value any) any {
 		return nil
 	}
 	return value
+}
+
+func on(o job.On) any {
+	if o.IsZero() {
+		return nil
+	}
+	return settings{{"stream", o.Stream}, {"subject", o.Subject}}
 }
 
 func alert(a *job.Alert) any {

@@ -65,11 +65,12 @@ func TestWhatIsFormattedIsReadAsTheSameJobs(t *testing.T) {
 		}
 	}
 	least := job.Job{Name: "least", Schedule: "@every 90s"}
-	text, err := Format(full, least, chained)
+	messaged := job.Job{Name: "charge", On: started.On}
+	text, err := Format(full, least, chained, messaged)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, text, full, least, chained)
+	same(t, text, full, least, chained, messaged)
 	if _, err := Parse("f", text); err == nil || !strings.Contains(err.Error(), "no action") {
 		t.Errorf("to run it gives %v, want that there is no action", err)
 	}

@@ -121,7 +121,7 @@ func complaints(err error) []string {
 // required reports what every job must have.
 func (j *jobDecoder) required(v value) {
 	if v.member("schedule") == nil && v.member("on") == nil && v.member("after") == nil {
-		j.fail(v.at, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"; or after: [extract], for a job that others start")
+		j.fail(v.at, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"; or after or on, which start the job in its place")
 	}
 	if v.member("action") == nil && !j.actionless {
 		j.fail(v.at, "no action: want one like \"action: {exec: [/bin/echo, hello]}\"")
@@ -200,6 +200,22 @@ func (j *jobDecoder) exclude(v value) {
 			j.set(item, func(t *job.Job) { t.Exclude = append(t.Exclude, s) })
 		}
 	})
+}
+
+// on names the messages that start a job.
+func (j *jobDecoder) on(v value) {
+	var on job.On
+	before := len(j.errs)
+	known := j.object(v, []field{
+		{"stream", func(v value) { on.Stream, _ = j.text(v, "ORDERS") }},
+		{"subject", func(v value) { on.Subject, _ = j.text(v, "orders.paid") }},
+	})
+	if known {
+		j.needs(v, "stream", "subject")
+	}
+	if len(j.errs) == before {
+		j.set(v, func(t *job.Job) { t.On = on })
+	}
 }
 
 func (j *jobDecoder) after(v value) {

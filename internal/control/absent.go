@@ -21,6 +21,10 @@ func (t *teller) absent(ctx context.Context) error {
 		t.story.Why = fmt.Sprintf("The definition of job %s cannot be read, so the job is disabled: %v.", s.Job, t.broken)
 	case t.entry == nil:
 		return t.unknown(ctx)
+	case s.Token != "" && !t.entry.Job.On.IsZero():
+		on := t.entry.Job.On
+		t.story.Why = fmt.Sprintf("No message of stream %s with this ID, or this sequence, has started the job, nor has anybody triggered it so; or longer ago than the ledger's retention of %v. "+
+			"What is yet to be taken: nats consumer report %s", on.Stream, retention, on.Stream)
 	case s.Token != "" && len(t.entry.Job.After) == 0:
 		t.story.Why = fmt.Sprintf("Nobody has triggered job %s with this token, or longer ago than the ledger's retention of %v.", s.Job, retention)
 	case s.Range:

@@ -86,6 +86,8 @@ func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) s
 		return "it is being retried already, next at " + r.RetryAt.UTC().Format(time.RFC3339)
 	case r.State == job.Succeeded:
 		return "it has succeeded"
+	case s.Token != "" && r.State == job.Failed && r.Attempt == 0:
+		return "it could not be run at all: " + r.Error
 	case s.Range:
 		return "it stands for a range of missed slots, which cronce job backfill can run"
 	}

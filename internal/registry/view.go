@@ -30,13 +30,14 @@ type View struct {
 	broken  map[string]error
 	after   map[string][]string // the jobs that come after one
 	alerts  int                 // jobs that have somebody told
+	on      map[string]bool     // jobs that messages start, or once did
 	upTo    uint64
 	ready   chan struct{}
 }
 
 // NewView returns an empty copy; feed it with Apply.
 func NewView(r Reader) *View {
-	return &View{reader: r, entries: map[string]job.Entry{}, broken: map[string]error{}, after: map[string][]string{}, ready: make(chan struct{})}
+	return &View{reader: r, entries: map[string]job.Entry{}, broken: map[string]error{}, after: map[string][]string{}, on: map[string]bool{}, ready: make(chan struct{})}
 }
 
 // Apply takes in one event of the registry's watch.
@@ -73,6 +74,18 @@ func (v *View) Alerting() bool {
 	return v.alerts > 0
 }
 
+// Messaged returns the definitions of the jobs that messages start, or did by a past
+// plan. It asks nobody.
+func (v *View) Messaged() []job.Entry {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var entries []job.Entry
+	for name := range v.on {
+		entries = append(entries, v.entries[name])
+	}
+	return entries
+}
+
 // relate keeps what is asked about without a job's name. v.mu is held.
 func (v *View) relate(e job.RegistryEvent) {
 	for _, name := range v.entries[e.Name].Job.After {
@@ -85,8 +98,14 @@ func (v *View) relate(e job.RegistryEvent) {
 	if alerting(v.entries[e.Name].Job) {
 		v.alerts--
 	}
+	delete(v.on, e.Name)
 	if e.Deleted || e.Err != nil {
 		return
+	}
+	for _, p := range e.Entry.Plans() {
+		if !p.Plan.On.IsZero() {
+			v.on[e.Name] = true
+		}
 	}
 	if alerting(e.Entry.Job) {
 		v.alerts++

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/alert"
+	"github.com/cronce-io/cronce/internal/intake"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/internal/sweep"
 	"github.com/cronce-io/cronce/job"
@@ -112,6 +113,9 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
 		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
+	if r.cfg.Produce {
+		group.Go(func() error { r.intake(n.Name()).Run(ctx); return nil })
+	}
 	if len(r.cfg.Queues) > 0 {
 		group.Go(func() error { r.alerts().Run(ctx); return nil })
 	}
@@ -193,6 +197,13 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		},
 		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
 		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
+	})
+}
+
+func (r *Replica) intake(name string) *intake.Intake {
+	return intake.New(intake.Config{
+		Node: name, Registry: r.view, Slots: r.cfg.Store.Slots(), Off: r.cfg.Store.Off, Logger: r.log,
+		On: func(ctx context.Context, e job.Entry) (intake.Feed, error) { return r.cfg.Store.On(ctx, e) },
 	})
 }
 

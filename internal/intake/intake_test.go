@@ -1,0 +1,382 @@
+package intake_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/internal/intake"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/registry"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const limit = 30 * time.Second
+
+// fixture is a namespace with a registry, and a stream ORDERS.
+type fixture struct {
+	*testing.T
+	js       jetstream.JetStream
+	store    *kv.Store
+	view     *registry.View
+	revision uint64
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Connect(t, natstest.Run(t, edit...).ClientURL()))
+	store, err := kv.Open(t.Context(), js, kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs())}
+}
+
+func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
+	f.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "ORDERS"
+	}
+	if cfg.Subjects == nil {
+		cfg.Subjects = []string{strings.ToLower(cfg.Name) + ".>"}
+	}
+	s, err := f.js.CreateStream(f.Context(), cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s
+}
+
+// job brings a definition into the registry's copy.
+func (f *fixture) job(j job.Job, edit func(*job.Entry)) {
+	f.Helper()
+	if err := j.Validate(); err != nil {
+		f.Fatal(err)
+	}
+	f.revision++
+	now, err := f.store.Time(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	e := job.Entry{Revision: f.revision, Time: now, Definition: job.Definition{Job: j.WithDefaults()}}
+	if edit != nil {
+		edit(&e)
+	}
+	f.view.Apply(job.RegistryEvent{Name: j.Name, Revision: f.revision, Entry: e})
+}
+
+func (f *fixture) remove(name string) {
+	f.revision++
+	f.view.Apply(job.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
+}
+
+func (f *fixture) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.Write(p)
+}
+
+func (f *fixture) says(text string) {
+	f.Helper()
+	f.eventually("a word on "+text, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return strings.Contains(f.log.String(), text)
+	})
+}
+
+func (f *fixture) eventually(what string, ok func() bool) {
+	f.Helper()
+	natstest.Eventually(f, limit, what, ok)
+}
+
+// run starts a producer's part, which ends with the test, or when it is stopped.
+func (f *fixture) run() (stop func()) {
+	i := intake.New(intake.Config{
+		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Off: f.store.Off, Logger: slog.New(slog.NewTextHandler(f, nil)),
+		On: func(ctx context.Context, e job.Entry) (intake.Feed, error) { return f.store.On(ctx, e) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { i.Run(ctx) })
+	stop = func() { cancel(); ended.Wait() }
+	f.Cleanup(stop)
+	return stop
+}
+
+func (f *fixture) publish(subject, data string, opts ...jetstream.PublishOpt) uint64 {
+	f.Helper()
+	ack, err := f.js.Publish(f.Context(), subject, []byte(data), opts...)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// slots are the messages that wait, by slot.
+func (f *fixture) slots() map[string]kv.WaitingSlot {
+	f.Helper()
+	all := map[string]kv.WaitingSlot{}
+	for w, err := range f.store.Slots().Waiting(f.Context(), kv.WaitingFilter{}) {
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, twice := all[w.Slot.ID()]; twice {
+			f.Errorf("%s is there twice", w.Slot)
+		}
+		all[w.Slot.ID()] = w
+	}
+	return all
+}
+
+func (f *fixture) wait(ids ...string) map[string]kv.WaitingSlot {
+	f.Helper()
+	slices.Sort(ids)
+	f.eventually(fmt.Sprintf("%v", ids), func() bool { return len(f.slots()) >= len(ids) })
+	all := f.slots()
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, ids) {
+		f.Fatalf("slots %v, want %v", got, ids)
+	}
+	return all
+}
+
+func (f *fixture) consumer(stream, name string) *jetstream.ConsumerInfo {
+	c, err := f.js.Consumer(f.Context(), stream, kv.OnConsumer("cronce", name))
+	if err != nil {
+		return nil
+	}
+	return c.CachedInfo()
+}
+
+var charge = job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, Queue: "money"}
+
+func TestEachMessageIsARunWithItsDataAsPayload(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.publish("orders.paid", "before the job") // nobody's
+	f.job(charge, nil)
+	f.run()
+	bytes := string([]byte{0, 1, 0xff, '\n'})
+	f.publish("orders.made", "of another subject")
+	f.publish("orders.paid", bytes, jetstream.WithMsgID("order-17"))
+	seq := f.publish("orders.paid", `{"n":2}`)
+	f.publish("orders.paid", "", jetstream.WithMsgID("empty"))
+	all := f.wait("charge:@order-17", fmt.Sprintf("charge:@%d", seq), "charge:@empty")
+	for id, want := range map[string]string{"charge:@order-17": bytes, fmt.Sprintf("charge:@%d", seq): `{"n":2}`, "charge:@empty": ""} {
+		w := all[id]
+		if string(w.Payload) != want || w.Queue != "money" || w.Node != "p1" || w.JobRevision != 1 || w.Due.IsZero() || w.Due.After(w.Published) {
+			t.Errorf("%s: %+v with %q, want %q", id, w.Message, w.Payload, want)
+		}
+	}
+	f.eventually("the acks", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.NumAckPending == 0 && c.NumPending == 0
+	})
+	if info, err := s.Info(t.Context()); err != nil || info.State.Msgs != 5 {
+		t.Errorf("the stream holds %d messages, %v: it is the user's", info.State.Msgs, err)
+	}
+}
+
+// An ID may hold what a token may not.
+func TestAnyMessageIDNamesARun(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	for _, id := range []string{strings.Repeat("x", 500), "order/r2", "order#1of2", "\xff\xfe"} {
+		f.publish("orders.paid", id, jetstream.WithMsgID(id))
+	}
+	f.eventually("four slots", func() bool { return len(f.slots()) == 4 })
+	for id := range f.slots() {
+		if !strings.HasPrefix(id, "charge:@sha256-") {
+			t.Errorf("slot %s", id)
+		}
+	}
+}
+
+func TestAMessageThatIsTooLargeIsARunThatIsRecordedAsFailed(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", strings.Repeat("x", job.MaxPayload), jetstream.WithMsgID("largest"))
+	f.publish("orders.paid", strings.Repeat("x", job.MaxPayload+1), jetstream.WithMsgID("larger"))
+	all := f.wait("charge:@largest", "charge:@larger")
+	if w := all["charge:@largest"]; len(w.Payload) != job.MaxPayload || w.Refused != "" {
+		t.Errorf("largest: %d bytes (%s)", len(w.Payload), w.Refused)
+	}
+	w := all["charge:@larger"]
+	if len(w.Payload) != 0 || !strings.Contains(w.Refused, "262145 bytes") {
+		t.Errorf("larger: %d bytes (%s)", len(w.Payload), w.Refused)
+	}
+	step := job.Decide(job.Delivery{Message: w.Message, Published: w.Published}, job.View{Now: w.Published, Horizon: time.Hour, Self: "A"})
+	if step.Action != job.End || step.Record.State != job.Failed || step.Record.Error != w.Refused {
+		t.Errorf("a worker makes %s (%s) of it", step.Record.State, step.Record.Error)
+	}
+}
+
+// Several producers, some of which come and go: each message is one slot.
+func TestOfManyWhoAskOneGetsEachMessage(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.run()
+	stop := f.run()
+	const n = 500
+	want := map[string]bool{}
+	for i := range n {
+		if i == n/2 {
+			stop()
+		}
+		want[fmt.Sprintf("charge:@%d", f.publish("orders.paid", "x"))] = true
+	}
+	f.eventually("all of them", func() bool { return len(f.slots()) >= n })
+	if got := f.slots(); len(got) != n {
+		t.Errorf("%d slots of %d messages", len(got), n)
+	} else {
+		for id := range got {
+			if !want[id] {
+				t.Errorf("slot %s of no message", id)
+			}
+		}
+	}
+}
+
+func TestASplitJobHasAllItsPartsOfAMessage(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	split := charge
+	split.Shards = 2
+	f.job(split, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a#1of2", "charge:@a#2of2")
+}
+
+func TestAPausedJobTakesNothingAndLosesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	since, err := f.store.Time(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.job(charge, func(e *job.Entry) { e.Definition.Since = since })
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	f.job(charge, func(e *job.Entry) { e.Definition.Since, e.Paused = since, true })
+	f.eventually("nobody to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
+	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
+	f.wait("charge:@a")
+	f.job(charge, func(e *job.Entry) { e.Definition.Since = since })
+	f.wait("charge:@a", "charge:@b")
+}
+
+func TestAStreamThatIsNotThereIsComplainedAboutAndTakenWhenItIs(t *testing.T) {
+	f := newFixture(t)
+	f.job(charge, nil)
+	f.run()
+	f.says("stream ORDERS: not found")
+	f.stream(jetstream.StreamConfig{})
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+}
+
+func TestWhatAStreamDoesNotAllowIsSaid(t *testing.T) {
+	f := newFixture(t)
+	work := f.stream(jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	if _, err := work.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "mine", FilterSubject: "orders.paid", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		t.Fatal(err)
+	}
+	f.job(charge, nil)
+	other := charge
+	other.Name, other.On.Subject = "elsewhere", "nothing.of.it"
+	f.job(other, nil)
+	own := charge
+	own.Name, own.On = "own", job.On{Stream: "cronce_slots", Subject: ">"}
+	f.job(own, nil)
+	f.run()
+	f.says("filtered consumer not unique")
+	f.says("subject nothing.of.it: stream ORDERS has none of it, but orders.>")
+	f.says("stream cronce_slots: it is this namespace's own")
+	if err := work.DeleteConsumer(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	f.eventually("the queue to be empty", func() bool { i, err := work.Info(t.Context()); return err == nil && i.State.Msgs == 0 })
+}
+
+func TestAnEditOfTheSubjectOrTheStreamIsFollowed(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.stream(jetstream.StreamConfig{Name: "BILLS"})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	edited := charge
+	edited.On.Subject = "orders.*"
+	f.job(edited, nil)
+	f.eventually("the subject", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.Config.FilterSubject == "orders.*"
+	})
+	f.publish("orders.made", "x", jetstream.WithMsgID("b"))
+	f.wait("charge:@a", "charge:@b")
+	edited.On = job.On{Stream: "BILLS", Subject: "bills.>"}
+	f.job(edited, nil)
+	f.eventually("the old consumer to go", func() bool { return f.consumer("ORDERS", "charge") == nil && f.consumer("BILLS", "charge") != nil })
+	f.publish("orders.made", "x", jetstream.WithMsgID("c"))
+	f.publish("bills.x", "x", jetstream.WithMsgID("d"))
+	f.wait("charge:@a", "charge:@b", "charge:@d")
+	f.remove("charge")
+	f.eventually("the consumer to go with the job", func() bool { return f.consumer("BILLS", "charge") == nil })
+}
+
+// The edit was made while no producer was there.
+func TestTheConsumerOfAPastPlanIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	if _, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: kv.OnConsumer("cronce", "charge")}); err != nil {
+		t.Fatal(err)
+	}
+	f.job(job.Job{Name: "charge", Schedule: "@daily"}, func(e *job.Entry) {
+		e.Past = []job.PastPlan{{Plan: charge.Plan(), From: e.Time.Add(-time.Hour), To: e.Time}}
+	})
+	f.run()
+	f.eventually("it to go", func() bool { return f.consumer("ORDERS", "charge") == nil })
+}
+
+// Somebody deletes the consumer: it is made again, from the job's beginning, and what
+// was a slot before is the same slot.
+func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	if err := s.DeleteConsumer(t.Context(), kv.OnConsumer("cronce", "charge")); err != nil {
+		t.Fatal(err)
+	}
+	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
+	f.wait("charge:@a", "charge:@b")
+}
