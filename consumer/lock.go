@@ -170,18 +170,19 @@ func (t *task) enter(ctx context.Context) error {
 
 // learn finds out which of the slots have an outcome. Only a record says so, as
 // the ledger's leader has it, also of a slot that this node has in hand: it may be
-// the second copy of one that has ended long ago, of which nobody knows yet; one without a record has none yet, unless it is too
-// old ever to run.
-func (t *task) learn(ctx context.Context, slots []job.Slot, ended map[job.Slot]bool) error {
+// the second copy of one that has ended long ago, of which nobody knows yet. One
+// without a record has none yet, unless it is too old ever to run: by a lease, since
+// its worker may have judged its age, and slept before the claim.
+func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
-		rec, _, err := t.cfg.Ledger.Read(ctx, s)
+		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
-			ended[s] = !s.At.IsZero() && t.cfg.Now().Sub(s.At) > t.cfg.Horizon
+			ended[s.Slot] = t.cfg.Now().Sub(s.At) > t.cfg.Horizon+t.cfg.Lease
 		case err != nil:
-			return fmt.Errorf("read slot %s, which is in the way: %w", s, err)
+			return fmt.Errorf("read slot %s, which is in the way: %w", s.Slot, err)
 		default:
-			ended[s] = rec.State.Final()
+			ended[s.Slot] = rec.State.Final()
 		}
 	}
 	return nil
@@ -194,11 +195,12 @@ func (t *task) leave() {
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()
 	places := 1
-	if t.view.Entry != nil {
-		if !t.view.Entry.Job.Guarded() {
+	// The slot may have run for hours: what counts is how many places there are now.
+	if e, err := t.cfg.Registry.Lookup(ctx, t.d.Slot.Job, t.d.JobRevision); err == nil {
+		if !e.Job.Guarded() {
 			return
 		}
-		places = t.view.Entry.Job.Places()
+		places = e.Job.Places()
 	}
 	turns := t.locks.turns(t.d.Slot.Job)
 	if !take(ctx, turns.change) {

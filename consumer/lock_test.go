@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -278,6 +279,90 @@ func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
 	})
 }
 
+// The stream was purged while they had a place and no record: nobody will ever run
+// them, and no record ever says so.
+func TestASlotThatIsTooOldToRunHoldsNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		slot func(at time.Time) job.Slot
+		age  time.Duration
+		want job.State
+	}{
+		"a slot":                      {func(at time.Time) job.Slot { return job.NewSlot("report", at) }, horizon + lease + time.Second, job.Succeeded},
+		"a triggered run":             {func(time.Time) job.Slot { return job.Slot{Job: "report", Token: "x"} }, horizon + lease + time.Second, job.Succeeded},
+		"one that may be claimed yet": {func(at time.Time) job.Slot { return job.NewSlot("report", at) }, horizon + lease/2, job.Skipped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
+				b, at := f.benches[0], time.Now().Add(-c.age)
+				held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: c.slot(at), At: at}}}
+				if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
+					t.Fatal(err)
+				}
+				stop := b.run()
+				s := f.publish()
+				b.settled(1)
+				_ = stop()
+				f.want(s, c.want, "")
+			})
+		})
+	}
+}
+
+// A slot that ends gives on the places that its job has by then, not those that it
+// had when the slot began.
+func TestPlacesThatAnEditTookAreNotGivenOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue, Concurrency: 2}, 20*time.Second)
+		b := f.benches[0]
+		registry := &editedRegistry{fakeRegistry: b.registry}
+		b.cfg.Registry = registry
+		stop := b.run()
+		for range 5 {
+			f.publish()
+			time.Sleep(time.Second)
+		}
+		before := len(f.runs.said())
+		registry.edit("report", func(j *job.Job) { j.Concurrency = 1 })
+		b.settled(5)
+		_ = stop()
+		running := 0
+		for i, said := range f.runs.said() {
+			if strings.HasPrefix(said, "end") {
+				running--
+				continue
+			}
+			if running++; i >= before && running > 1 {
+				t.Errorf("%d run at once after the edit, at %q of %q", running, said, f.runs.said())
+			}
+		}
+	})
+}
+
+// editedRegistry is one that changes while it is read.
+type editedRegistry struct {
+	mu sync.Mutex
+	fakeRegistry
+}
+
+func (r *editedRegistry) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fakeRegistry.Lookup(ctx, name, atLeast)
+}
+
+func (r *editedRegistry) edit(name string, how func(*job.Job)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.fakeRegistry[name]
+	how(&e.Job)
+	e.Revision++
+	r.fakeRegistry[name] = e
+}
+
 // After a restart the stream has forgotten what it folded: a slot that has ended
 // comes again, takes a free place, and is in hand until its claim is refused.
 func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
@@ -423,6 +508,46 @@ func TestACrowdFollowsWithoutPause(t *testing.T) {
 		}
 		if took > 60*time.Second {
 			t.Errorf("700 runs of 10 ms took %v", took)
+		}
+	})
+}
+
+// Who has waited for its turn takes a place like any other: a worker with many
+// guarded jobs that all have slots in line runs no more of them than it may.
+func TestSlotsWhoseTurnHasComeRunInNoMorePlacesThanThereAre(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const jobs, each = 12, 6
+		b := newBench(t)
+		var running, most, ran atomic.Int32
+		for i := range jobs {
+			b.handle(job.Job{Name: fmt.Sprint("job", i), Overlap: job.OverlapQueue}, func(context.Context, job.Run) error {
+				n := running.Add(1)
+				most.Store(max(most.Load(), n))
+				time.Sleep(time.Second)
+				running.Add(-1)
+				ran.Add(1)
+				return nil
+			})
+		}
+		b.ledger.after = func(job.Record) { time.Sleep(10 * time.Millisecond) } // the way to the broker
+		at := time.Now()
+		for i := range jobs {
+			for n := range each {
+				s := job.NewSlot(fmt.Sprint("job", i), at.Add(time.Duration(n)*time.Second))
+				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: at})
+			}
+		}
+		stop := b.run()
+		began := time.Now()
+		b.settled(jobs * each)
+		took := time.Since(began)
+		_ = stop()
+		if got := int(most.Load()); got > b.cfg.Concurrency {
+			t.Errorf("%d handlers ran at once, in %d places", got, b.cfg.Concurrency)
+		}
+		if ideal := jobs * each * time.Second / time.Duration(b.cfg.Concurrency); took > 2*ideal {
+			t.Errorf("%d runs took %v, in the ideal case %v", ran.Load(), took, ideal)
 		}
 	})
 }

@@ -158,6 +158,7 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 	t.cfg.Observer.Parked(t.cfg.Queue, 1)
 	defer t.cfg.Observer.Parked(t.cfg.Queue, -1)
 	t.place.stepAside()
+	t.placed = false
 	timer := time.NewTimer(t.nextLook(place))
 	defer timer.Stop()
 	select {
@@ -168,8 +169,6 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 	case <-ctx.Done():
 		return false, 0
 	}
-	// Its turn has come: it does not stand in line once more, for a place of this
-	// worker, while all of the job wait for it.
 	return true, 0
 }
 

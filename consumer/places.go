@@ -177,14 +177,11 @@ func newPlace(p *places) *place { return &place{p: p, admitted: time.Now()} }
 // ahead until some have returned.
 func (pl *place) take(stop <-chan struct{}) bool {
 	p, won := pl.p, time.Now()
-	if pl.over {
-		select {
-		case <-p.free:
-			pl.over = false
-		default: // it runs beside the others: see stepAside
-		}
-		pl.started = won
-		return true
+	if pl.over { // it has stepped aside
+		p.mu.Lock()
+		p.admitted++
+		p.mu.Unlock()
+		pl.over, pl.admitted = false, won
 	}
 	select {
 	case <-p.free:
@@ -225,11 +222,11 @@ func (pl *place) returned() {
 }
 
 // stepAside lets others pass while the slot waits for something else than a place.
-// It does not stand in line again: all that wait behind it would wait for a place
-// of this worker. So it may run beside the others.
+// When that has come it takes one, without being admitted first.
 func (pl *place) stepAside() {
 	if !pl.over {
 		pl.leave()
+		pl.started = time.Time{}
 	}
 }
 

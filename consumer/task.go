@@ -200,9 +200,11 @@ func (t *task) define(ctx context.Context) error {
 // the write was lost to somebody else.
 func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
 	rec := step.Record
-	if step.Action == job.Start && rec.MaxAttempts == 1 && !t.placed {
+	if step.Action == job.Start && (rec.MaxAttempts == 1 || t.parked) && !t.placed {
 		// A claim that waits for its place when its worker dies has spent an attempt
-		// without a start; this slot has no other.
+		// without a start; a slot of one attempt has no other. One whose turn has come
+		// in its job's lock goes to another worker if all places are taken here, since
+		// those behind it wait for it; they do not all run beside the others.
 		if t.placed = t.place.take(t.ended.Done()); !t.placed {
 			return after(tooMany), true
 		}

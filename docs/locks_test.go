@@ -59,7 +59,10 @@ func TestLocks(t *testing.T) {
 			ended[slot] = e
 		}
 		next, place, ask := l.Enter(job.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places, Begun: c.Attempts}, ended)
-		if c.Ask = ids(ask...); len(ask) > 0 {
+		if len(ask) > 0 {
+			for _, a := range ask {
+				c.Ask = append(c.Ask, a.Slot.ID())
+			}
 			return c
 		}
 		c.Place, c.Next = placeNames[place.Kind], raw(t, next)

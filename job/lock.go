@@ -128,7 +128,7 @@ func NewEntrant(d Delivery, v View) Entrant {
 // Enter answers an entrant, and returns the lock as it has to be stored for the
 // answer to hold. ended says of slots in the lock whether they have an outcome;
 // those that must be known first are returned in ask, and nothing else then.
-func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []Slot) {
+func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
 	newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace
 	holds := find(l.Holders, e.Slot) >= 0
@@ -160,7 +160,7 @@ func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []S
 }
 
 // refuse answers an entrant for which there is no place now.
-func (l Lock) refuse(e Entrant, ahead []LockSlot, free int) (Lock, Place, []Slot) {
+func (l Lock) refuse(e Entrant, ahead []LockSlot, free int) (Lock, Place, []LockSlot) {
 	if e.Policy == OverlapSkip && e.OnTime {
 		inWay := append(slices.Clone(l.Holders), ahead...)[0].Slot
 		return l, Place{Kind: PlaceBarred, InWay: inWay}, nil
@@ -245,14 +245,14 @@ func (l Lock) newestSlot(e Entrant) Slot {
 
 // unknown are the slots that must be known to have no outcome before an entrant
 // is refused: the holders when no place is free, else those that would go first.
-func unknown(holders, ahead []LockSlot, free int, ended map[Slot]bool) (ask []Slot) {
+func unknown(holders, ahead []LockSlot, free int, ended map[Slot]bool) (ask []LockSlot) {
 	inWay := holders
 	if free > 0 {
 		inWay = ahead
 	}
 	for _, s := range inWay {
 		if _, known := ended[s.Slot]; !known {
-			ask = append(ask, s.Slot)
+			ask = append(ask, s)
 		}
 	}
 	return ask

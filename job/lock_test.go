@@ -38,7 +38,7 @@ func (l *locked) enter(s job.Slot, onTime bool) job.Place {
 	for {
 		next, place, ask := l.Enter(l.entrant(s, onTime), known)
 		for _, a := range ask {
-			known[a] = l.ended[a]
+			known[a.Slot] = l.ended[a.Slot]
 		}
 		if len(ask) == 0 {
 			l.Lock = next
