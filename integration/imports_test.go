@@ -66,6 +66,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/ready":      {"internal/action"},
 		"internal/httpaction": {"internal/action", "internal/config", "job"},
 		"internal/natsaction": {"internal/action", "internal/config", "job"},
+		"internal/reference":  {"internal/action", "internal/config", "job"},
 		"internal/execaction": {"internal/action", "internal/guard", "job"},
 		"internal/alert":      {"internal/action", "internal/config", "internal/httpaction", "job"},
 		"internal/intake":     {"job"},

@@ -46,7 +46,8 @@ type AlertNATS struct {
 // sent to where they please.
 const AlertEnv = "CRONCE_ALERT_"
 
-const maxAlertHeaders = 20
+// MaxAlertHeaders is how many headers a webhook may have.
+const MaxAlertHeaders = 20
 
 // AlertAbout is where to tell of a slot that has ended so; nil: nowhere.
 func (j Job) AlertAbout(s State) *Alert {
@@ -104,7 +105,7 @@ func (h *AlertHTTP) validate(field string) error {
 		bad(h.URL != "", ".url: want text or {env: NAME}, not both")
 		bad(!alertEnv(h.URLEnv), ".url.env %q: %s", clip(h.URLEnv), wantAlertEnv)
 	}
-	bad(len(h.Headers) > maxAlertHeaders, ".headers: %d, at most %d", len(h.Headers), maxAlertHeaders)
+	bad(len(h.Headers) > MaxAlertHeaders, ".headers: %d, at most %d", len(h.Headers), MaxAlertHeaders)
 	for i, header := range h.Headers {
 		why := RefusedHeader(header.Name)
 		bad(why != "", ".headers: header %q %s", clip(header.Name), why)

@@ -91,7 +91,8 @@ type Job struct {
 	// Concurrency is how many slots of the job may be without an outcome after
 	// their start, over the whole fleet, before Overlap applies to the next. Zero:
 	// one; with OverlapAllow no limit. With OverlapAllow and a limit the slots
-	// beyond it wait in their order. At most 1,000.
+	// beyond it wait in their order. At most
+	// MaxConcurrency.
 	Concurrency int
 }
 
@@ -107,7 +108,8 @@ const (
 	DefaultOutput = 4 << 10
 	MaxOutput     = 64 << 10
 
-	maxSpread = 24 * time.Hour
+	// MaxSpread bounds Job.Spread.
+	MaxSpread = 24 * time.Hour
 )
 
 // GapPolicy says what becomes of a wall-clock slot whose time the clocks skip.
@@ -143,7 +145,7 @@ const (
 	DefaultAttempts   = 3
 	DefaultBackoff    = time.Second
 	DefaultMaxBackoff = time.Minute
-	maxAttempts       = 1000
+	MaxAttempts       = 1000 // of Retry.Attempts
 )
 
 // LeaseLost says what becomes of a handler whose node can no longer prove that it
@@ -175,7 +177,8 @@ const (
 	OverlapReplace Overlap = "replace" // the older one is cancelled, and then it runs
 	OverlapAllow   Overlap = "allow"   // both run
 
-	maxConcurrency = 1000
+	// MaxConcurrency bounds Job.Concurrency.
+	MaxConcurrency = 1000
 )
 
 // CatchUpPolicy says which missed slots still run.
@@ -196,13 +199,13 @@ type CatchUp struct {
 	// than the namespace's horizon: the horizon.
 	Within time.Duration
 
-	// Max bounds CatchUpAll. Zero: 100. At most 1,000.
+	// Max bounds CatchUpAll. Zero: 100. At most MaxCatchUp.
 	Max int
 }
 
 const (
 	DefaultCatchUpMax = 100
-	maxCatchUpMax     = 1000
+	MaxCatchUp        = 1000
 )
 
 // WithDefaults returns the job with its empty fields filled.
@@ -252,7 +255,7 @@ func (j Job) Validate() error {
 	bad(j.Timeout < 0, "timeout %v: must not be negative", j.Timeout)
 	bad(j.Output < 0 || j.Output > MaxOutput, "output: %d bytes, at most %d KiB", j.Output, MaxOutput>>10)
 	bad(j.Deadline < 0, "deadline %v: must not be negative", j.Deadline)
-	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > maxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, maxAttempts)
+	bad(j.Retry.Attempts < 1 || j.Retry.Attempts > MaxAttempts, "retry.attempts %d: 1 to %d", j.Retry.Attempts, MaxAttempts)
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
 	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
 	errs = append(errs, j.OnFailure.validate("on_failure"), j.OnMissed.validate("on_missed"))
@@ -263,7 +266,7 @@ func (j Job) Validate() error {
 	}
 	bad(j.Shards < 0 || j.Shards > MaxShards, "shards %d: 1 to %d", j.Shards, MaxShards)
 	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", clip(string(j.OnLeaseLost)))
-	bad(j.Concurrency < 0 || j.Concurrency > maxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, maxConcurrency)
+	bad(j.Concurrency < 0 || j.Concurrency > MaxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, MaxConcurrency)
 	switch j.CatchUp.Policy {
 	case CatchUpLatest, CatchUpAll, CatchUpNone:
 	default:
@@ -271,7 +274,7 @@ func (j Job) Validate() error {
 	}
 	bad(j.Plan().started() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it is about a schedule, and this job has none (%s)", j.Plan().Start())
 	bad(j.CatchUp.Within < 0, "catch_up.within %v: must not be negative", j.CatchUp.Within)
-	bad(j.CatchUp.Max < 1 || j.CatchUp.Max > maxCatchUpMax, "catch_up.max %d: 1 to %d", j.CatchUp.Max, maxCatchUpMax)
+	bad(j.CatchUp.Max < 1 || j.CatchUp.Max > MaxCatchUp, "catch_up.max %d: 1 to %d", j.CatchUp.Max, MaxCatchUp)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("job %q: %w", clip(j.Name), err)
 	}

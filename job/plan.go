@@ -109,8 +109,8 @@ func ceilUnix(t time.Time) int64 {
 }
 
 func parseSpread(name string, spread time.Duration) (time.Duration, error) {
-	if spread < 0 || spread > maxSpread || spread%time.Second != 0 {
-		return 0, fmt.Errorf("%w spread %v: want whole seconds, from 0s to %v", ErrInvalid, spread, maxSpread)
+	if spread < 0 || spread > MaxSpread || spread%time.Second != 0 {
+		return 0, fmt.Errorf("%w spread %v: want whole seconds, from 0s to %v", ErrInvalid, spread, MaxSpread)
 	}
 	if spread == 0 {
 		return 0, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/internal/reference"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -16,7 +17,8 @@ import (
 const checkSlots = 3
 
 func newCheckCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	var schema bool
+	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Say whether a job file is right, and what it will do next",
 		Long: `Check reads a job file (- is standard input) and lists each job's next slots.
@@ -25,10 +27,22 @@ It needs no server. Every mistake is reported with its line; the status is then 
 With -o json it prints a line for each job, in the order of the file; next holds
 up to three instants in UTC and is empty when the job has no slot left:
 
-  {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}`,
-		Example: "  cronce check jobs.yaml\n  generate-jobs | cronce check -",
-		Args:    arguments(cobra.ExactArgs(1)),
+  {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
+
+With --schema in place of a file it prints the JSON Schema of job files, by which
+editors complete names and mark mistakes.`,
+		Example: "  cronce check jobs.yaml\n  generate-jobs | cronce check -\n  cronce check --schema > jobs.schema.json",
+		Args: arguments(func(cmd *cobra.Command, args []string) error {
+			if schema {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		}),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if schema {
+				_, err := a.stdout.Write(reference.Schema())
+				return err
+			}
 			file, err := a.readJobFile(args[0])
 			if err != nil {
 				return err
@@ -48,6 +62,8 @@ up to three instants in UTC and is empty when the job has no slot left:
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of job files")
+	return cmd
 }
 
 // readJobFile reads the file at path, or standard input for "-". What is wrong

@@ -28,9 +28,9 @@ type NATS struct {
 const (
 	execExample = `a list of a program and its arguments, like ["/bin/sh", "-c", "make report"]`
 
-	// maxSubject is far below what makes a server hang up, which is the length of
+	// MaxSubject is the longest subject, in bytes: far below what makes a server hang up, which is the length of
 	// a whole protocol line.
-	maxSubject = 1024
+	MaxSubject = 1024
 )
 
 // decodeAction wants exactly one way to act.
@@ -99,8 +99,8 @@ func (d *decoder) subject(v value) string {
 	switch {
 	case !ok:
 		return ""
-	case len(s) > maxSubject:
-		d.fail(v.at, "%s: %d bytes, at most %d", v.label, len(s), maxSubject)
+	case len(s) > MaxSubject:
+		d.fail(v.at, "%s: %d bytes, at most %d", v.label, len(s), MaxSubject)
 	case strings.ContainsAny(s, " \t\r\n\f\x00"):
 		d.fail(v.at, "%s %q: want no spaces in it, like %s", v.label, clip(s), example)
 	default:

@@ -29,6 +29,11 @@ type HTTP struct {
 	Ready *url.URL
 }
 
+// Methods are those that a request may have.
+func Methods() []string {
+	return []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead}
+}
+
 const urlExample = "http://127.0.0.1:8080/jobs/report"
 
 func (j *jobDecoder) http(v value) *HTTP {
@@ -36,7 +41,7 @@ func (j *jobDecoder) http(v value) *HTTP {
 	known := j.object(v, []field{
 		{"url", func(v value) { h.URL = j.url(v, urlExample) }},
 		{"method", func(v value) {
-			if s, ok := j.oneOf(v, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodGet, http.MethodHead); ok {
+			if s, ok := j.oneOf(v, Methods()...); ok {
 				h.Method = s
 			}
 		}},
