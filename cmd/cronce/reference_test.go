@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const referencePage = "../../docs/cli.md"
+
+// The page of all commands is what the commands say of themselves.
+func TestTheCommandReferenceIsWhatTheHelpSays(t *testing.T) {
+	t.Parallel()
+	got := commandReference(newRootCommand(&app{}))
+	if *update {
+		if err := os.WriteFile(referencePage, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(referencePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what the commands say: go test ./cmd/cronce -update", referencePage)
+	}
+}
+
+func commandReference(root *cobra.Command) string {
+	var w bytes.Buffer
+	fmt.Fprint(&w, "# Commands\n\nThis page is made from what the commands say of themselves (`cronce COMMAND --help`): after a change, `go test ./cmd/cronce -update`.\n\n")
+	fmt.Fprintf(&w, "```text\n%s\n```\n\n## Flags of all commands\n\n```text\n%s```\n\nEnvironment variables in brackets are used where the flag is not given.\n", root.Long, root.PersistentFlags().FlagUsagesWrapped(100))
+	each(root, func(cmd *cobra.Command) {
+		if !cmd.Runnable() || cmd == root || cmd.HasAvailableSubCommands() {
+			return
+		}
+		fmt.Fprintf(&w, "\n## %s\n\n```text\n%s\n\nUsage:\n  %s\n", cmd.CommandPath(), strings.TrimSpace(cmd.Long), cmd.UseLine())
+		if cmd.Example != "" {
+			fmt.Fprintf(&w, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+		}
+		local := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if root.PersistentFlags().Lookup(f.Name) == nil && f.Name != "help" {
+				local.AddFlag(f)
+			}
+		})
+		if usages := local.FlagUsagesWrapped(100); usages != "" {
+			fmt.Fprintf(&w, "\nFlags:\n%s", usages)
+		}
+		fmt.Fprint(&w, "```\n")
+	})
+	return w.String()
+}
+
+func each(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
+	for _, sub := range cmd.Commands() {
+		each(sub, do)
+	}
+}
+
+var inHelp = regexp.MustCompile(`(?m)^  (?:\w+=\S+ )*(?:.*\| )?(cronce [^|<>\n#]+)`)
+
+// Every command that a help text shows is one, with flags that it has and values
+// that they take.
+func TestCommandsInHelpTextsExist(t *testing.T) {
+	t.Parallel()
+	shown := 0
+	each(newRootCommand(&app{}), func(cmd *cobra.Command) {
+		for _, m := range inHelp.FindAllStringSubmatch(cmd.Long+"\n"+cmd.Example, -1) {
+			shown++
+			words := shellWords(strings.TrimSpace(m[1]))[1:]
+			a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+			found, rest, err := newRootCommand(a).Find(words)
+			if err == nil {
+				err = found.ParseFlags(rest)
+			}
+			if err == nil {
+				err = found.ValidateArgs(found.Flags().Args())
+			}
+			if err == nil && found.HasAvailableSubCommands() {
+				err = fmt.Errorf("%q is no command", found.CommandPath())
+			}
+			if err != nil {
+				t.Errorf("%s: %s: %v", cmd.CommandPath(), m[1], err)
+			}
+		}
+	})
+	if shown < 30 {
+		t.Errorf("only %d commands were found", shown)
+	}
+}
+
+var shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
+
+func shellWords(line string) []string {
+	words := shellWord.FindAllString(line, -1)
+	for i, w := range words {
+		words[i] = strings.Trim(w, `'"`)
+	}
+	return words
+}
