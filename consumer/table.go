@@ -188,6 +188,19 @@ func (t *Table) held(node string) []string {
 // Len is how many slots node owes.
 func (t *Table) Len(node string) int { return len(t.held(node)) }
 
+// Running is how many handlers the process runs, whatever the incarnation.
+func (t *Table) Running() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, o := range t.owed {
+		if o.attempt != nil && !o.over {
+			n++
+		}
+	}
+	return n
+}
+
 // Size is how many slots the process owes, whatever the incarnation.
 func (t *Table) Size() int {
 	t.mu.Lock()

@@ -145,7 +145,7 @@ func (r *Replica) stop(life context.Context, n *node.Node) {
 func (r *Replica) record() job.Node {
 	return job.Node{
 		Producer: r.cfg.Produce, Worker: len(r.cfg.Queues) > 0, Queues: r.cfg.Queues, Handlers: r.cfg.Handlers(),
-		Priority: r.cfg.Priority, Running: r.table.Size(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
+		Priority: r.cfg.Priority, Running: r.table.Running(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
 		Tzdata: job.TzdataVersion(), Version: r.cfg.Version,
 	}
 }

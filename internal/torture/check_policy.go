@@ -2,6 +2,7 @@ package torture
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,8 @@ func (c *checker) checkPolicies() {
 		from, late := s.At, time.Duration(0)
 		if published, ok := c.first[s]; ok && s.Token == "" {
 			late = published.Sub(s.At)
-			if late > simplyLate {
-				from = published // a caught-up slot has its deadline from there
+			if k.Deadline > 0 && c.caughtUp(s, w.Record.Published) {
+				from = w.Record.Published // it has its deadline from there
 			}
 		}
 		switch w.Record.State {
@@ -42,6 +43,14 @@ func (c *checker) checkPolicies() {
 		}
 		c.checkTimes(s, k, from)
 	}
+}
+
+// caughtUp reports whether the message of the slot that was stored at that time, by
+// which its worker judged, said that it was late by nature.
+func (c *checker) caughtUp(s job.Slot, stored time.Time) bool {
+	return slices.ContainsFunc(c.h.Slots, func(w SlotWrite) bool {
+		return w.Message.Slot == s && w.Time.Equal(stored) && (w.Message.CaughtUp || w.Message.Backfill)
+	})
 }
 
 // checkTimes holds the runs of a slot against its deadline and its timeout.

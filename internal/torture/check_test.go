@@ -44,6 +44,11 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.line(lineEnd, a0, 5, resultOK)
 			s.end(a0, job.Succeeded, "", 5.1)
 		},
+		"published a moment after the minute, by a producer that had not judged it late": func(s *story) {
+			quick := slotOf("quick", 0)
+			s.publish(quick, 60.05)
+			s.write(job.Record{Slot: quick, State: job.Expired, Node: "x", Published: at(60.05)}, 60.1)
+		},
 		"a slot runs in its parts": func(s *story) { s.splits() },
 		"an attempt fails and is retried": func(s *story) {
 			s.publish(a0, 0)
