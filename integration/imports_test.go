@@ -57,6 +57,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/node":       {"internal/boot", "job"},
 		"internal/registry":   {"job"},
 		"internal/config":     {"internal/suggest", "job"},
+		"internal/migrate":    {"internal/config", "job"},
 		"internal/verify":     {"job"},
 		"internal/sweep":      {"job", "kv"},
 		"internal/control":    {"internal/suggest", "job", "kv"},

@@ -79,6 +79,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newBenchCommand(a),
 		newCheckCommand(a),
 		newDoctorCommand(a),
+		newImportCommand(a),
 		newJobCommand(a),
 		newNextCommand(a),
 		newNodeCommand(a),

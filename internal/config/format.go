@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -20,9 +21,61 @@ func Format(jobs ...job.Job) ([]byte, error) {
 	f := formatter{}
 	f.out.WriteString("version: 1\njobs:\n")
 	for _, j := range jobs {
-		f.job(j.WithDefaults())
+		f.job(members(j.WithDefaults()), j.Name)
 	}
 	return f.out.Bytes(), f.err
+}
+
+// Imported is a job that stood somewhere else before.
+type Imported struct {
+	Job job.Job
+
+	// Exec is its action's program and arguments.
+	Exec []string
+
+	// Line is where it stood, from 1.
+	Line int
+
+	// Comments stand above it, one to a line.
+	Comments []string
+}
+
+// FormatImported writes jobs with their actions as a file that Parse reads, and only
+// what is set in them. The head's lines stand above all, as comments.
+func FormatImported(head []string, jobs []Imported) ([]byte, error) {
+	f := formatter{}
+	f.comment("", head)
+	f.out.WriteString("version: 1\njobs:\n")
+	for i, j := range jobs {
+		if i > 0 {
+			f.out.WriteByte('\n')
+		}
+		f.comment("  ", j.Comments)
+		f.job(append(set(members(j.Job)), setting{"action", settings{{"exec", j.Exec}}}), j.Job.Name)
+	}
+	return f.out.Bytes(), f.err
+}
+
+func (f *formatter) comment(indent string, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(&f.out, "%s# %s\n", indent, escaped(line))
+	}
+}
+
+// set are the members that are not zero.
+func set(all settings) (some settings) {
+	for _, m := range all {
+		if inner, ok := m.value.(settings); ok {
+			if inner = set(inner); len(inner) > 0 {
+				some = append(some, setting{m.name, inner})
+			}
+			continue
+		}
+		if m.value != nil && !reflect.ValueOf(m.value).IsZero() {
+			some = append(some, m)
+		}
+	}
+	return some
 }
 
 type formatter struct {
@@ -30,9 +83,9 @@ type formatter struct {
 	err error
 }
 
-func (f *formatter) job(j job.Job) {
+func (f *formatter) job(all settings, name string) {
 	lead := "  - "
-	for _, m := range members(j) {
+	for _, m := range all {
 		if m.value == nil {
 			continue
 		}
@@ -40,7 +93,7 @@ func (f *formatter) job(j job.Job) {
 		enc := json.NewEncoder(&text)
 		enc.SetEscapeHTML(false)
 		if err := enc.Encode(m.value); err != nil {
-			f.err = fmt.Errorf("job %s: %s: %w", j.Name, m.name, err)
+			f.err = fmt.Errorf("job %s: %s: %w", name, m.name, err)
 		}
 		fmt.Fprintf(&f.out, "%s%s: %s\n", lead, m.name, escaped(strings.TrimSpace(text.String())))
 		lead = "    "
@@ -98,14 +151,16 @@ func (s settings) MarshalJSON() ([]byte, error) {
 		if m.value == nil {
 			continue
 		}
-		value, err := json.Marshal(m.value)
-		if err != nil {
+		var value bytes.Buffer
+		enc := json.NewEncoder(&value)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(m.value); err != nil {
 			return nil, err
 		}
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%q:%s", m.name, value)
+		fmt.Fprintf(&b, "%q:%s", m.name, bytes.TrimSpace(value.Bytes()))
 	}
 	return []byte("{" + b.String() + "}"), nil
 }
