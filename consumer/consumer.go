@@ -240,17 +240,19 @@ func (c *Consumer) drain(node context.Context) {
 	go func() { c.slots.Wait(); close(done) }()
 	grace := time.NewTimer(max(c.cfg.Grace, 0))
 	defer grace.Stop()
+	lost := false
 	select {
 	case <-done:
 		return
 	case <-node.Done():
+		lost = true // a handler that is to finish goes on: see Table.Finish
 	case <-grace.C:
 		c.end(job.ErrStopping)
 		c.finish(job.ErrStopping)
 	}
 	ctx, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
-	if !c.cfg.Table.await(ctx, func(o obligation) bool { return o.node != c.cfg.Node.Name() || o.outlives() }) {
+	if !c.cfg.Table.await(ctx, func(o obligation) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
 		c.cfg.Logger.Error("handlers ignore that their context has ended; going without them",
 			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.held(c.cfg.Node.Name()))
 	}

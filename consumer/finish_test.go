@@ -79,3 +79,30 @@ func TestAHandlerThatIsToFinishEndsWithItsProcess(t *testing.T) {
 		}
 	})
 }
+
+// A node that stops says its last word when nothing runs any more under its name: a
+// handler that may outlive a lost lease is waited for like any other.
+func TestAWorkerThatStopsWaitsForAHandlerThatIsToFinish(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Grace = 5 * time.Second
+		b.handle(job.Job{Name: "report", OnLeaseLost: job.LeaseLostFinish}, func(ctx context.Context, _ job.Run) error {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return context.Cause(ctx)
+		})
+		stop := b.run()
+		slot := b.publish("report")
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := b.cfg.Table.Len("A"); n > 0 {
+			t.Errorf("%d slots are still owed", n)
+		}
+		if r := b.record(slot); r.State != job.Retrying {
+			t.Errorf("%s, want retrying", r.State)
+		}
+	})
+}

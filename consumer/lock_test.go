@@ -394,6 +394,30 @@ func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
 	})
 }
 
+// The same, under a policy by which a slot that comes ends the one that runs.
+func TestASecondCopyOfAnEndedSlotReplacesNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapReplace}, 3*time.Second)
+		b := f.benches[0]
+		ended := job.NewSlot("report", time.Now())
+		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: ended, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.run()
+		triggered := job.Slot{Job: "report", Token: "x"}
+		b.queue.add(job.Message{Slot: triggered, JobRevision: 1})
+		time.Sleep(time.Second)
+		b.queue.add(job.Message{Slot: ended, JobRevision: 1, Due: ended.At})
+		b.settled(2)
+		_ = stop()
+		f.want(triggered, job.Succeeded, "")
+		if n := len(f.runs.said()); n != 2 {
+			t.Errorf("ran %q, want one run", f.runs.said())
+		}
+	})
+}
+
 func TestReplaceEndsTheOlderHandlerBeforeTheNewerOneStarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

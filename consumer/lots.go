@@ -141,6 +141,9 @@ func (l *lots) leave(s job.Slot, listed bool) {
 func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 	place := t.view.Place
 	if place.Displaces != (job.Slot{}) {
+		if !t.parked {
+			return true, 0 // it may be a second copy of one that has ended: its record is looked at first
+		}
 		t.displace(ctx, place.Displaces)
 	}
 	listed := place.Kind == job.PlaceWaits
