@@ -75,8 +75,8 @@
 // of the chain itself, with its own revisions (a write more for what can be derived).
 //
 // Whether anything follows is known from this process's copy of the registry,
-// without a question; a job that this copy has not heard of yet is not followed.
-// So a job in its first moments may miss a turn, as it would have a moment before.
+// without a question; of a job that this copy has not heard of yet the sweep finds
+// the turns that it missed (internal/sweep).
 //
 // # Decisions
 //

@@ -49,7 +49,7 @@ func (t *teller) unchained(ctx context.Context) error {
 	case !last.Finished.After(e.Since()):
 		t.story.Why += fmt.Sprintf(" They had succeeded before it came into force, at %s.", stamp(e.Since()))
 	default:
-		t.story.Why += " They have succeeded, so it should be there, unless that was a moment ago. It can be run by hand: cronce job trigger " + s.Job
+		t.story.Why += " They have succeeded, so it should be there: the fleet sees to it within two minutes of that."
 	}
 	return nil
 }

@@ -8,6 +8,7 @@
 //
 //   - those with a record: retrying, past the time of the next attempt; running,
 //     under a node that is dead;
+//   - those without one that come after others, which have all succeeded;
 //   - those without one, of which the node's own producer knows because it handed
 //     them out: due, and neither recorded nor in the stream.
 //
@@ -15,6 +16,10 @@
 // fold the first one silently. The worker that gets it does what the claim rules
 // say: resume it, or end it when it is too old. The sweep itself writes nothing to
 // the ledger, so that producers need no right to.
+//
+// What should have followed from others is not offered itself: the message of one of
+// those is, once. Who gets it finds the outcome, and does what is to be done after it
+// (package consumer), with the definition and the payload as they are then.
 //
 // # Decisions
 //

@@ -55,6 +55,10 @@ type Config struct {
 	Nodes    Nodes
 	Registry Registry
 
+	// After returns the jobs that come after one, as far as is known, without asking
+	// anybody. Default: none.
+	After func(name string) []job.Entry
+
 	// Now is the broker's clock.
 	Now func() time.Time
 
@@ -93,6 +97,8 @@ type Sweeper struct {
 	// Only the goroutine of Run uses these.
 	next uint64 // revision to read from
 	open map[job.Slot]kv.Change
+	// follow are the slots that are to follow from others.
+	follow map[job.Slot]follower
 }
 
 // handed is a slot that the producer of this node handed out, and that has no
@@ -111,7 +117,10 @@ func New(cfg Config) *Sweeper {
 	if cfg.Offered == nil {
 		cfg.Offered = func(job.Slot) {}
 	}
-	return &Sweeper{cfg: cfg, open: map[job.Slot]kv.Change{}, handed: map[job.Slot]handed{}}
+	if cfg.After == nil {
+		cfg.After = func(string) []job.Entry { return nil }
+	}
+	return &Sweeper{cfg: cfg, open: map[job.Slot]kv.Change{}, handed: map[job.Slot]handed{}, follow: map[job.Slot]follower{}}
 }
 
 // Handed tells of a slot that this node's producer has taken care of: it is to be
@@ -162,7 +171,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 
 // rest forgets what only who sweeps needs.
 func (s *Sweeper) rest() {
-	s.next, s.open = 0, map[job.Slot]kv.Change{}
+	s.next, s.open, s.follow = 0, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
 	now := s.cfg.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +204,7 @@ func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool
 
 // Pass looks once, and offers what it finds lost. alive has the nodes that are.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
-	if err := s.follow(ctx); err != nil {
+	if err := s.changes(ctx); err != nil {
 		return err
 	}
 	for where, suspects := range s.suspects(alive) {
@@ -203,11 +212,11 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 			return err
 		}
 	}
-	return nil
+	return s.followers(ctx)
 }
 
-// follow takes in what was written to the ledger since the last pass.
-func (s *Sweeper) follow(ctx context.Context) error {
+// changes takes in what was written to the ledger since the last pass.
+func (s *Sweeper) changes(ctx context.Context) error {
 	for c, err := range s.cfg.Ledger.Changes(ctx, s.next) {
 		if err != nil {
 			return err
@@ -219,6 +228,7 @@ func (s *Sweeper) follow(ctx context.Context) error {
 			s.open[c.Slot] = c
 		}
 		s.forget(c.Slot)
+		s.chain(c)
 	}
 	return nil
 }
@@ -338,7 +348,11 @@ func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job
 	}
 	if err == nil {
 		s.cfg.Offered(m.Slot)
-		s.cfg.Logger.Warn("a slot had lost its message and is offered again", "slot", m.Slot.ID(), "state", rec.State)
+		what := "a slot had lost its message and is offered again"
+		if rec.State.Final() {
+			what = "what follows from a slot is not there: the slot is offered again, to see to it"
+		}
+		s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", rec.State)
 	}
 	return err
 }

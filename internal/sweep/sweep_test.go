@@ -24,6 +24,7 @@ type site struct {
 	js      jetstream.JetStream
 	shift   time.Duration
 	sweeper *sweep.Sweeper
+	after   []job.Entry // the jobs that come after report and check
 }
 
 func newSite(t *testing.T) *site {
@@ -54,6 +55,12 @@ func (s *site) node(n job.Node) {
 func (s *site) at(node string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
 		Node: node, Ledger: s.Ledger(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(),
+		After: func(name string) []job.Entry {
+			if name == "report" || name == "check" {
+				return s.after
+			}
+			return nil
+		},
 		Now: func() time.Time { return time.Now().Add(s.shift) }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
 	})
 }
