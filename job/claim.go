@@ -142,6 +142,8 @@ func first(d Delivery, v View) Step {
 		return end(d, v, Failed, d.Refused)
 	case tooOld(d, v):
 		return end(d, v, Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
+	case len(d.Payload) > MaxPayload: // no program of ours sends that, and no record could hold it
+		return end(d, v, Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), MaxPayload))
 	case v.Entry == nil:
 		return end(d, v, Cancelled, "job deleted")
 	case early(d, v) > 0:
@@ -323,7 +325,7 @@ func claim(d Delivery, v View, attempt int) Step {
 	}
 	r.State, r.Node, r.Attempt = Running, v.Self, attempt
 	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the history has them
-	r.Attempts = last(append(r.Attempts, Attempt{Number: attempt, Node: v.Self, Started: v.Now.UTC()}), maxHistory)
+	r.Attempts = history(append(r.Attempts, Attempt{Number: attempt, Node: v.Self, Started: v.Now.UTC()}))
 	return Step{Action: Start, Record: r}
 }
 
@@ -380,7 +382,7 @@ func record(d Delivery, v View) Record {
 		Slot: d.Slot, Queue: d.Queue, JobRevision: d.JobRevision,
 		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node,
 	}
-	if d.Slot.Token != "" {
+	if d.Slot.Token != "" && len(d.Payload) <= MaxPayload {
 		r.Payload = d.Payload
 	}
 	if d.Slot.Range {
@@ -473,16 +475,40 @@ func spent(r Record) string {
 }
 
 const (
-	// maxHistory bounds the attempts kept in a record, the newest, so that it
-	// never outgrows a message.
+	// maxHistory bounds the attempts kept in a record, the newest, and maxRecent
+	// those of them whose errors are kept as they were; of older ones it is the
+	// beginning. So it never outgrows a message.
 	maxHistory    = 200
+	maxRecent     = 20
 	maxErrorBytes = 2 << 10
+	maxOldBytes   = 200
 )
 
-func clipError(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) > maxErrorBytes {
-		s = strings.ToValidUTF8(s[:maxErrorBytes], "") + "..."
+// history is what is kept of the attempts, which it may change.
+func history(attempts []Attempt) []Attempt {
+	attempts = last(attempts, maxHistory)
+	for i := range max(0, len(attempts)-maxRecent) {
+		attempts[i].Error = clipTo(attempts[i].Error, maxOldBytes)
 	}
-	return s
+	return attempts
+}
+
+// clipError is what is kept of an error: a control character would take six bytes
+// in a record.
+func clipError(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(s[:min(len(s), 2*maxErrorBytes)], "\uFFFD"))
+	return clipTo(s, maxErrorBytes)
+}
+
+// clipTo cuts s, and says so. What was cut stays as it is.
+func clipTo(s string, most int) string {
+	if len(s) <= most+len("...") {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }

@@ -136,7 +136,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		offer, _ := strconv.ParseUint(n, 10, strconv.IntSize-1)
 		m.Offer = int(offer)
 	}
-	m.Node, m.CaughtUp, m.Backfill, m.Chained = get(HeaderNode), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
+	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
 	m.Refused = get(HeaderRefused)
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {
