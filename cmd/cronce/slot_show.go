@@ -175,10 +175,14 @@ func precise(d time.Duration) string {
 	return span(d)
 }
 
-// quoted is an ID as a shell takes it.
+// quoted is an ID as a shell takes it. What a terminal would obey is written in the
+// escapes of bash and the like.
 func quoted(id string) string {
 	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-:.@=,/+") == "" {
 		return id
+	}
+	if strings.ContainsFunc(id, hidden) {
+		return "$'" + visible(strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(id)) + "'"
 	}
 	return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
 }
