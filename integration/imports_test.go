@@ -76,6 +76,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		},
 		"internal/bench":   {"internal/replica", "job", "kv"},
 		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},
+		"croncetest":       {"internal/clock", "internal/control", "internal/replica", "job", "kv"},
 		"":                 {"internal/api", "internal/control", "internal/replica", "job", "kv"},
 		"metrics":          {"internal/replica", "job", "kv", "producer"},
 	}
@@ -131,7 +132,7 @@ func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
 		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/integration") ||
-			path == module+"/internal/embed" || path == module+"/internal/natstest" || path == module+"/internal/kvtest" {
+			path == module+"/croncetest" || path == module+"/internal/embed" || path == module+"/internal/natstest" || path == module+"/internal/kvtest" {
 			continue
 		}
 		for _, dep := range p.Deps {

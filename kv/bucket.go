@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -139,6 +140,10 @@ func (w wire) all(ctx context.Context, stream, filter string, since time.Time) i
 func (w wire) batches(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[[]entry, error] {
 	return func(yield func([]entry, error) bool) {
 		from, pause := uint64(1), newPause()
+		var young time.Time // what is older is left out here, and not by the broker
+		if w.stamp != nil {
+			young, since = since, time.Time{}
+		}
 		for {
 			found, more, err := w.batch(ctx, stream, filter, from, since)
 			if err != nil {
@@ -157,6 +162,7 @@ func (w wire) batches(ctx context.Context, stream, filter string, since time.Tim
 				return
 			}
 			from, since = found[len(found)-1].revision+1, time.Time{}
+			found = slices.DeleteFunc(found, func(e entry) bool { return e.time.Before(young) })
 			if !yield(found, nil) || !more {
 				return
 			}

@@ -150,7 +150,7 @@ func (l *Ledger) change(m jetstream.Msg, meta *jetstream.MsgMetadata) (Change, b
 	}
 	h := m.Headers()
 	c := Change{
-		Slot: slot, Revision: meta.Sequence.Stream, Time: meta.Timestamp, Gone: entry{header: h}.gone(),
+		Slot: slot, Revision: meta.Sequence.Stream, Time: l.b.stamped(meta.Timestamp), Gone: entry{header: h}.gone(),
 		State: job.State(h.Get(HeaderState)), Node: h.Get(HeaderOwner),
 	}
 	c.RetryAt, _ = time.Parse(time.RFC3339Nano, h.Get(HeaderRetryAt))

@@ -88,7 +88,7 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 		l := &lane{inbox: s.s.conn().NewInbox()}
 		sub, err := s.s.conn().Subscribe(l.inbox+".*", func(m *nats.Msg) {
 			if m.Reply != "" {
-				message(i, delivered{m, s.s.conn()})
+				message(i, delivered{m, s.s})
 			} else if over, err := status(m); over && l.current(m.Subject) {
 				ended(i, err)
 			}
@@ -189,8 +189,8 @@ func status(m *nats.Msg) (over bool, err error) {
 
 // delivered is a message as a consumer delivered it.
 type delivered struct {
-	m  *nats.Msg
-	nc *nats.Conn
+	m *nats.Msg
+	s *Store
 }
 
 var _ jetstream.Msg = delivered{}
@@ -202,7 +202,7 @@ func (d delivered) Metadata() (*jetstream.MsgMetadata, error) {
 	}
 	return &jetstream.MsgMetadata{
 		Sequence:     jetstream.SequencePair{Consumer: meta.Sequence.Consumer, Stream: meta.Sequence.Stream},
-		NumDelivered: meta.NumDelivered, NumPending: meta.NumPending, Timestamp: meta.Timestamp,
+		NumDelivered: meta.NumDelivered, NumPending: meta.NumPending, Timestamp: d.s.stamped(meta.Timestamp),
 		Stream: meta.Stream, Consumer: meta.Consumer, Domain: meta.Domain,
 	}, nil
 }
@@ -212,7 +212,7 @@ func (d delivered) Headers() nats.Header { return d.m.Header }
 func (d delivered) Subject() string      { return d.m.Subject }
 func (d delivered) Reply() string        { return d.m.Reply }
 
-func (d delivered) say(what string) error { return d.nc.Publish(d.m.Reply, []byte(what)) }
+func (d delivered) say(what string) error { return d.s.conn().Publish(d.m.Reply, []byte(what)) }
 
 func (d delivered) Ack() error        { return d.say("+ACK") }
 func (d delivered) Nak() error        { return d.say("-NAK") }
@@ -226,6 +226,6 @@ func (d delivered) NakWithDelay(delay time.Duration) error {
 func (d delivered) TermWithReason(reason string) error { return d.say("+TERM " + reason) }
 
 func (d delivered) DoubleAck(ctx context.Context) error {
-	_, err := d.nc.RequestWithContext(ctx, d.m.Reply, []byte("+ACK"))
+	_, err := d.s.conn().RequestWithContext(ctx, d.m.Reply, []byte("+ACK"))
 	return err
 }

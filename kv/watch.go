@@ -240,7 +240,7 @@ func (w *watcher) follow(ctx context.Context) (*tail, error) {
 	go func() {
 		defer close(done)
 		for next := uint64(1); ; next++ {
-			e, place, err := receive(messages)
+			e, place, err := w.receive(messages)
 			if err == nil && place != next {
 				err = fmt.Errorf("the broker's delivery %d came after %d", place, next-1)
 			}
@@ -259,7 +259,7 @@ func (w *watcher) follow(ctx context.Context) (*tail, error) {
 }
 
 // receive returns the next message and its place among the consumer's.
-func receive(messages jetstream.MessagesContext) (entry, uint64, error) {
+func (w wire) receive(messages jetstream.MessagesContext) (entry, uint64, error) {
 	m, err := messages.Next()
 	if err != nil {
 		return entry{}, 0, err
@@ -268,5 +268,5 @@ func receive(messages jetstream.MessagesContext) (entry, uint64, error) {
 	if err != nil {
 		return entry{}, 0, err
 	}
-	return entry{m.Subject(), meta.Sequence.Stream, meta.Timestamp, m.Headers(), m.Data()}, meta.Sequence.Consumer, nil
+	return entry{m.Subject(), meta.Sequence.Stream, w.stamped(meta.Timestamp), m.Headers(), m.Data()}, meta.Sequence.Consumer, nil
 }

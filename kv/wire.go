@@ -25,10 +25,11 @@ type wire struct {
 	js     jetstream.JetStream
 	pipe   *pipe  // for writes
 	prefix string // of API subjects, with the last dot
+	stamp  func(time.Time) time.Time
 }
 
 func newWire(js jetstream.JetStream) wire {
-	w := wire{js, newPipe(js.Conn()), defaultPrefix}
+	w := wire{js: js, pipe: newPipe(js.Conn()), prefix: defaultPrefix}
 	switch o := js.Options(); {
 	case o.Domain != "":
 		w.prefix = "$JS." + o.Domain + ".API."
@@ -36,6 +37,14 @@ func newWire(js jetstream.JetStream) wire {
 		w.prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
 	}
 	return w
+}
+
+// stamped is a timestamp of the broker's as the store's owner reads it.
+func (w wire) stamped(t time.Time) time.Time {
+	if w.stamp == nil {
+		return t
+	}
+	return w.stamp(t)
 }
 
 func (w wire) conn() *nats.Conn { return w.js.Conn() }
@@ -105,7 +114,7 @@ func (w wire) last(ctx context.Context, stream, subject string) (entry, error) {
 	case m == nil:
 		return entry{}, errors.New("unreadable answer of the broker: no message in it")
 	default:
-		e := entry{subject: m.Subject, revision: m.Seq, time: m.Time, data: m.Data}
+		e := entry{subject: m.Subject, revision: m.Seq, time: w.stamped(m.Time), data: m.Data}
 		if len(m.Header) > 0 {
 			e.header, err = nats.DecodeHeadersMsg(m.Header)
 		}
@@ -209,7 +218,7 @@ func (w wire) get(ctx context.Context, stream string, question map[string]any) (
 		idle.Reset(batchIdle)
 		switch status := m.Header.Get("Status"); status {
 		case "":
-			e, err := direct(m)
+			e, err := w.direct(m)
 			if err != nil {
 				return nil, false, err
 			}
@@ -239,7 +248,7 @@ const (
 )
 
 // direct reads the answer to a direct get.
-func direct(m *nats.Msg) (entry, error) {
+func (w wire) direct(m *nats.Msg) (entry, error) {
 	revision, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return entry{}, fmt.Errorf("direct get: sequence: %w", err)
@@ -248,5 +257,5 @@ func direct(m *nats.Msg) (entry, error) {
 	if err != nil {
 		return entry{}, fmt.Errorf("direct get: time: %w", err)
 	}
-	return entry{m.Header.Get(jetstream.SubjectHeader), revision, at, m.Header, m.Data}, nil
+	return entry{m.Header.Get(jetstream.SubjectHeader), revision, w.stamped(at), m.Header, m.Data}, nil
 }

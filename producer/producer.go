@@ -110,6 +110,10 @@ type Config struct {
 	// is told.
 	TakesPart func(bool)
 
+	// Stepped tells that the clock was set, so that what is due then need not wait
+	// for the next look at it. Nil: a look a second is enough.
+	Stepped <-chan struct{}
+
 	// Logger takes what an operator should know. Nil: nothing is logged.
 	Logger *slog.Logger
 }

@@ -76,6 +76,7 @@ func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error 
 			s.outbox.answered(a)
 		case a := <-s.said:
 			s.hear(a)
+		case <-s.cfg.Stepped:
 		case <-timer.C:
 		}
 		s.drain(events)

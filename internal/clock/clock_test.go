@@ -183,3 +183,19 @@ func TestBothSidesOfWhatIsBelieved(t *testing.T) {
 		}
 	}
 }
+
+func TestAManualClockGoesByNothingElse(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2036, 1, 1, 0, 0, 0, 0, time.UTC)
+	set := make(chan struct{})
+	c := NewManual(func() time.Time { return now }, set)
+	c.Observe(0, time.Second, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	select {
+	case <-c.Known():
+	default:
+		t.Error("it is not known")
+	}
+	if got := c.Now(); !got.Equal(now) || c.Offset() != 0 || c.Error() != 0 || c.Plausible() != nil || c.Stepped() != (<-chan struct{})(set) {
+		t.Errorf("it is %v, off by %v, certain to %v, plausible: %v", got, c.Offset(), c.Error(), c.Plausible())
+	}
+}

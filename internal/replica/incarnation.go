@@ -162,7 +162,7 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, job.Message)) error {
 	p, err := producer.New(producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(),
-		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock,
+		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock, Stepped: r.clock.Stepped(),
 		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set,
 	})
 	if err != nil {

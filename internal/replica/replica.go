@@ -62,6 +62,10 @@ type Config struct {
 	// Host replaces the host part of the node's name. Empty: the host's name.
 	Host string
 
+	// Clock is what this replica goes by, which then asks the broker for nothing.
+	// Nil: its estimate of the broker's.
+	Clock *clock.Clock
+
 	// ClockShift is added to every reading of the local wall clock.
 	ClockShift time.Duration
 
@@ -125,7 +129,9 @@ func New(cfg Config) *Replica {
 		cfg.MaxClockOffset = DefaultMaxClockOffset
 	}
 	r := &Replica{cfg: cfg, log: cfg.Logger, identity: nodeName(cfg.Host, time.Now()), table: consumer.NewTable()}
-	r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
+	if r.clock = cfg.Clock; r.clock == nil {
+		r.clock = clock.New(cfg.ClockShift, cfg.MaxClockOffset, r.clockStepped)
+	}
 	r.beats = &beats{clock: r.clock}
 	r.watches = newOnOff()
 	r.peers = node.NewPeers(node.PeersConfig{

@@ -1,0 +1,186 @@
+package croncetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Advance moves the clock on by d, from one due time to the next. At each it waits
+// until every slot of a job that a live replica handles has its outcome, and no
+// message waits any more: retries, and what comes after a job, included. It fails
+// the test when that takes longer than Patience, and says what it waited for.
+func (f *Fleet) Advance(d time.Duration) {
+	f.t.Helper()
+	f.AdvanceTo(f.Now().Add(d))
+}
+
+// AdvanceTo is Advance to a time. One that is past only waits, as Settle does.
+func (f *Fleet) AdvanceTo(until time.Time) {
+	f.t.Helper()
+	for len(f.alive()) > 0 {
+		next := f.next()
+		if next.IsZero() || next.After(until) {
+			break
+		}
+		f.clock.set(next)
+		f.settle(next)
+	}
+	f.clock.set(until)
+	f.Settle()
+}
+
+// Settle waits, like Advance, until all that is due now has its outcome.
+func (f *Fleet) Settle() {
+	f.t.Helper()
+	if len(f.alive()) > 0 {
+		f.settle(f.Now())
+	}
+}
+
+// settle waits for what is due after the last time and up to now.
+func (f *Fleet) settle(now time.Time) {
+	f.t.Helper()
+	f.wait("all that is due at "+now.Format(time.RFC3339), func(ctx context.Context) (string, error) {
+		return f.pending(ctx, now)
+	})
+	f.settled = now
+}
+
+// next is when the next slot is due of a job that is handled; zero: never.
+func (f *Fleet) next() (next time.Time) {
+	f.t.Helper()
+	for _, e := range f.entries() {
+		plan, err := job.ParseSchedule(e.Job.Name, e.Job.Plan())
+		if err != nil || e.Paused {
+			continue
+		}
+		after := f.settled
+		if since := e.Since(); since.After(after) {
+			after = since
+		}
+		at := plan.Next(after.Add(-plan.Delay()))
+		if due := at.Add(plan.Delay()); !at.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next
+}
+
+// entries are the jobs of the registry that live replicas handle.
+func (f *Fleet) entries() []job.Entry {
+	f.t.Helper()
+	ctx, cancel := f.patient()
+	defer cancel()
+	all, err := f.store.Jobs().List(ctx)
+	if err != nil {
+		f.t.Fatalf("croncetest: %v", err)
+	}
+	alive := f.alive()
+	return slices.DeleteFunc(all, func(e job.Entry) bool {
+		return !slices.ContainsFunc(alive, func(r *replicaProcess) bool {
+			return slices.ContainsFunc(r.jobs, func(j job.Job) bool { return j.Name == e.Job.Name })
+		})
+	})
+}
+
+// pending says what has no outcome yet of what is due up to now; empty: all has.
+func (f *Fleet) pending(ctx context.Context, now time.Time) (string, error) {
+	for _, e := range f.entries() {
+		for _, at := range planned(e, f.settled, now) {
+			what, err := f.unfinished(ctx, job.NewSlot(e.Job.Name, at))
+			if what != "" || err != nil {
+				return what, err
+			}
+		}
+	}
+	stream, err := f.js.Stream(ctx, f.store.Namespace()+"_slots")
+	if err != nil {
+		return "", err
+	}
+	if n := stream.CachedInfo().State.Msgs; n > 0 {
+		return fmt.Sprintf("%d slots wait or run", n), nil
+	}
+	return "", nil
+}
+
+func (f *Fleet) unfinished(ctx context.Context, s job.Slot) (string, error) {
+	r, _, err := f.store.Ledger().Read(ctx, s)
+	switch {
+	case errors.Is(err, job.ErrNotFound):
+		if in, err := f.inRange(ctx, s); in || err != nil {
+			return "", err
+		}
+		return s.ID() + " has not been claimed", nil
+	case err != nil:
+		return "", err
+	case !r.State.Final():
+		return fmt.Sprintf("%s is %s on %s, attempt %d", s.ID(), r.State, r.Node, r.Attempt), nil
+	}
+	return "", nil
+}
+
+// inRange reports whether the slot was missed as one of many that have one record.
+func (f *Fleet) inRange(ctx context.Context, s job.Slot) (bool, error) {
+	for e, err := range f.store.Ledger().List(ctx, kv.ListFilter{Job: s.Job}) {
+		if err != nil {
+			return false, err
+		}
+		if e.Slot.Range && !s.At.Before(e.Slot.At) && !s.At.After(e.Last) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// planned are the instants of a job's slots that fall due after one time, up to and
+// including another, by its definitions as they were.
+func planned(e job.Entry, after, until time.Time) (all []time.Time) {
+	for _, p := range e.Plans() {
+		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
+		if err != nil {
+			continue
+		}
+		for _, part := range e.Stretches(p, s) {
+			from, to := after.Add(-s.Delay()), until.Add(-s.Delay())
+			if part.After.After(from) {
+				from = part.After
+			}
+			if !part.Until.IsZero() && part.Until.Before(to) {
+				to = part.Until
+			}
+			all = slices.AppendSeq(all, s.Between(from, to))
+		}
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return slices.CompactFunc(all, time.Time.Equal)
+}
+
+// wait polls until missing names nothing any more.
+func (f *Fleet) wait(what string, missing func(context.Context) (string, error)) {
+	f.t.Helper()
+	ctx, cancel := f.patient()
+	defer cancel()
+	last := "nothing was answered"
+	for {
+		now, err := missing(ctx)
+		switch {
+		case err == nil && now == "":
+			return
+		case err == nil:
+			last = now
+		case ctx.Err() == nil:
+			f.t.Fatalf("croncetest: waiting for %s: %v", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			f.t.Fatalf("croncetest: waited %v for %s: %s", f.cfg.patience, what, last)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package croncetest_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronce-io/cronce/croncetest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// exampleT is what a test is here, where there is none: in yours it is the
+// *testing.T.
+type exampleT struct{ cleanups []func() }
+
+func (t *exampleT) Helper()                           {}
+func (t *exampleT) Cleanup(f func())                  { t.cleanups = append([]func(){f}, t.cleanups...) }
+func (t *exampleT) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (t *exampleT) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func (t *exampleT) end() {
+	for _, f := range t.cleanups {
+		f()
+	}
+}
+
+// A job at half past two, in the week in which that does not exist on one day, and a
+// replica that dies in the middle of just that slot.
+func Example() {
+	t := &exampleT{} // t *testing.T
+	defer t.end()
+
+	f := croncetest.New(t, croncetest.At("2026-03-26T00:00:00Z"))
+	var crashed atomic.Bool
+	f.Handle(job.Job{Name: "nightly", Schedule: "30 2 * * *", Timezone: "Europe/Berlin"}, func(ctx context.Context, run job.Run) error {
+		if run.Slot.At.Weekday() == time.Sunday && crashed.CompareAndSwap(false, true) {
+			f.Crash(f.Replica(run))
+		}
+		return ctx.Err()
+	})
+	f.Start(2)
+	f.Advance(7 * 24 * time.Hour)
+	f.Once("nightly")
+
+	for _, r := range f.Slots("nightly") {
+		fmt.Println(r.Slot.At.Format(time.RFC3339), r.State, "at attempt", r.Attempt)
+	}
+	// Output:
+	// 2026-03-26T01:30:00Z succeeded at attempt 1
+	// 2026-03-27T01:30:00Z succeeded at attempt 1
+	// 2026-03-28T01:30:00Z succeeded at attempt 1
+	// 2026-03-29T01:00:00Z succeeded at attempt 2
+	// 2026-03-30T00:30:00Z succeeded at attempt 1
+	// 2026-03-31T00:30:00Z succeeded at attempt 1
+	// 2026-04-01T00:30:00Z succeeded at attempt 1
+}
+
+// While no replica runs the clock goes all the way at once, and what fell due was
+// missed: the job's catch-up policy says what becomes of it.
+func ExampleFleet_Stop() {
+	t := &exampleT{} // t *testing.T
+	defer t.end()
+
+	f := croncetest.New(t, croncetest.At("2026-11-21T00:00:00Z"))
+	f.Handle(job.Job{Name: "sync", Schedule: "@hourly"}, func(context.Context, job.Run) error { return nil })
+	f.Start(1)
+	f.Advance(time.Hour)
+	f.Stop(0)
+	f.Advance(3*time.Hour + 30*time.Minute) // nobody is there
+	f.Start(1)
+	f.Settle()
+
+	for _, r := range f.Slots("sync") {
+		fmt.Println(r.Slot.At.Format("15:04"), r.State)
+	}
+	// Output:
+	// 01:00 succeeded
+	// 02:00 missed
+	// 03:00 missed
+	// 04:00 succeeded
+}
+
+// The same key is the same run, whoever triggers it.
+func ExampleFleet_Trigger() {
+	t := &exampleT{} // t *testing.T
+	defer t.end()
+
+	f := croncetest.New(t)
+	f.Handle(job.Job{Name: "invoice", Schedule: "@monthly"}, func(_ context.Context, run job.Run) error {
+		fmt.Printf("%s with %s\n", run.Slot.ID(), run.Payload)
+		return nil
+	})
+	f.Start(2)
+	f.Trigger("invoice", "order-7", []byte(`{"order":7}`))
+	f.Trigger("invoice", "order-7", []byte(`{"order":7}`))
+	f.Settle()
+	// Output:
+	// invoice:@order-7 with {"order":7}
+}

@@ -1,0 +1,230 @@
+package croncetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Fleet is any number of replicas on one server, ended with the test. Handle, Start,
+// Stop and the Advances are for the test's own goroutine; the rest is safe for
+// concurrent use, from handlers too.
+type Fleet struct {
+	t      T
+	cfg    config
+	clock  *manual
+	server *server.Server
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	store  *kv.Store
+
+	jobs     []job.Job
+	handlers map[string]job.Handler
+
+	// settled is up to when everything has its outcome.
+	settled time.Time
+
+	mu       sync.Mutex
+	replicas []*replicaProcess
+	runs     []job.Run
+}
+
+// New starts a server, and nothing else: see Handle and Start.
+func New(t T, options ...Option) *Fleet {
+	t.Helper()
+	cfg := config{
+		start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease: 3 * time.Second, patience: 30 * time.Second,
+		logger: slog.New(slog.DiscardHandler),
+	}
+	for _, option := range options {
+		if err := option(&cfg); err != nil {
+			t.Fatalf("croncetest: %v", err)
+		}
+	}
+	f := &Fleet{t: t, cfg: cfg, handlers: map[string]job.Handler{}, clock: newManual(cfg.start), settled: cfg.start}
+	f.serve()
+	f.conn = f.connect()
+	var err error
+	if f.js, err = jetstream.New(f.conn); err != nil {
+		t.Fatalf("croncetest: %v", err)
+	}
+	ctx, cancel := f.patient()
+	defer cancel()
+	f.store, err = f.open(ctx, f.js)
+	if err != nil {
+		t.Fatalf("croncetest: %v", err)
+	}
+	return f
+}
+
+// serve starts the server, in this process and without a port.
+func (f *Fleet) serve() {
+	dir, err := os.MkdirTemp("", "croncetest")
+	if err != nil {
+		f.t.Fatalf("croncetest: %v", err)
+	}
+	f.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	f.server, err = server.NewServer(&server.Options{
+		ServerName: "croncetest", DontListen: true, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		f.t.Fatalf("croncetest: %v", err)
+	}
+	f.server.Start()
+	f.t.Cleanup(func() {
+		f.end()
+		f.server.Shutdown()
+		f.server.WaitForShutdown()
+	})
+	if !f.server.ReadyForConnections(f.cfg.patience) {
+		f.t.Fatalf("croncetest: the server is not ready after %v", f.cfg.patience)
+	}
+}
+
+// end ends all replicas, and then the connections.
+func (f *Fleet) end() {
+	for i := range f.replicas {
+		f.Stop(i)
+	}
+	for _, r := range f.replicas {
+		r.conn.Close()
+	}
+	if f.conn != nil {
+		f.conn.Close()
+	}
+}
+
+func (f *Fleet) connect() *nats.Conn {
+	nc, err := nats.Connect("", nats.InProcessServer(f.server), nats.MaxReconnects(-1))
+	if err != nil {
+		f.t.Fatalf("croncetest: %v", err)
+	}
+	return nc
+}
+
+func (f *Fleet) open(ctx context.Context, js jetstream.JetStream) (*kv.Store, error) {
+	return kv.Open(ctx, js, kv.Options{Want: job.Settings{Lease: f.cfg.lease, Replicas: 1}, Stamp: f.clock.read, Logger: f.cfg.logger})
+}
+
+func (f *Fleet) patient() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), f.cfg.patience, fmt.Errorf("it is not done after %v", f.cfg.patience))
+}
+
+// Now is the time on the fleet's clock.
+func (f *Fleet) Now() time.Time { return f.clock.Now().UTC() }
+
+// Conn is a connection to the server: for what else the test, or its handlers, do
+// there. It is closed with the test.
+func (f *Fleet) Conn() *nats.Conn { return f.conn }
+
+// Handle gives the replicas that are started from now on a job, and what runs its
+// slots. A job of the same name takes the place of the one before: so a new release
+// is tried beside an old one.
+func (f *Fleet) Handle(j job.Job, h job.Handler) {
+	f.t.Helper()
+	if err := j.Validate(); err != nil {
+		f.t.Fatalf("croncetest: %v", err)
+	}
+	if h == nil {
+		f.t.Fatalf("croncetest: the handler of job %s is nil", j.Name)
+	}
+	f.jobs = append(slices.DeleteFunc(slices.Clone(f.jobs), func(o job.Job) bool { return o.Name == j.Name }), j.WithDefaults())
+	f.handlers[j.Name] = h
+}
+
+// Trigger orders one run of a job beside its plan, now; the same key again is the
+// same run. An empty payload is the job's own. Settle waits for it.
+func (f *Fleet) Trigger(name, key string, payload json.RawMessage) {
+	f.t.Helper()
+	ctx, cancel := f.patient()
+	defer cancel()
+	c := control.New(control.Config{
+		Jobs: f.store.Jobs(), Ledger: f.store.Ledger(), Slots: f.store.Slots(), Timers: f.store.Timers(),
+		Settings: f.store.Settings(), Now: f.store.Time, Who: "croncetest",
+	})
+	if _, err := c.Trigger(ctx, control.Order{Job: name, Key: key, Payload: payload}); err != nil {
+		f.t.Errorf("croncetest: %v", err)
+	}
+}
+
+// Slots returns the records of a job's slots, in the order of their instants:
+// triggered runs first.
+func (f *Fleet) Slots(name string) []job.Record {
+	f.t.Helper()
+	ctx, cancel := f.patient()
+	defer cancel()
+	var all []job.Record
+	for e, err := range f.store.Ledger().List(ctx, kv.ListFilter{Job: name}) {
+		if err != nil {
+			f.t.Errorf("croncetest: %v", err)
+			return all
+		}
+		all = append(all, e.Record)
+	}
+	slices.SortFunc(all, func(x, y job.Record) int {
+		if order := x.Slot.At.Compare(y.Slot.At); order != 0 {
+			return order
+		}
+		return strings.Compare(x.Slot.ID(), y.Slot.ID())
+	})
+	return all
+}
+
+// Runs returns every start of a handler of the job, in the order in which they came:
+// more than its slots when there were retries and crashes.
+func (f *Fleet) Runs(name string) []job.Run {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.runs), func(r job.Run) bool { return r.Slot.Job != name })
+}
+
+// Planned returns the instants that the job's definitions, as they were, plan from
+// when it was first known until the last Advance or Settle had waited for everything.
+func (f *Fleet) Planned(name string) []time.Time {
+	f.t.Helper()
+	ctx, cancel := f.patient()
+	defer cancel()
+	entry, _, err := f.store.Jobs().Read(ctx, name)
+	if err != nil {
+		f.t.Errorf("croncetest: job %s: %v", name, err)
+		return nil
+	}
+	return planned(entry, time.Time{}, f.settled)
+}
+
+// Once fails the test for each Planned slot of the job that has not succeeded, and if
+// there are none. A slot has one record, and one outcome; how often handlers were
+// started for it, after a retry or a crash, Runs and Slots tell.
+func (f *Fleet) Once(name string) {
+	f.t.Helper()
+	states := map[string]job.State{}
+	for _, r := range f.Slots(name) {
+		states[r.Slot.ID()] = r.State
+	}
+	plan := f.Planned(name)
+	if len(plan) == 0 {
+		f.t.Errorf("croncetest: job %s: no slot of it was due until %s", name, f.settled.UTC().Format(time.RFC3339))
+	}
+	for _, at := range plan {
+		id := job.NewSlot(name, at).ID()
+		if state := states[id]; state == "" {
+			f.t.Errorf("croncetest: %s has no record", id)
+		} else if state != job.Succeeded {
+			f.t.Errorf("croncetest: %s is %s", id, state)
+		}
+	}
+}

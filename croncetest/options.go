@@ -1,0 +1,51 @@
+package croncetest
+
+import (
+	"log/slog"
+	"time"
+)
+
+// T is what the fleet needs of a test: *testing.T and *testing.B have it.
+type T interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(func())
+}
+
+// Option changes a fleet. A bad one fails the test.
+type Option func(*config) error
+
+type config struct {
+	start    time.Time
+	lease    time.Duration
+	patience time.Duration
+	logger   *slog.Logger
+}
+
+// At sets the clock at the beginning: an RFC 3339 time. By default it is 2026-01-01,
+// midnight UTC.
+func At(text string) Option {
+	return func(c *config) (err error) {
+		c.start, err = time.Parse(time.RFC3339, text)
+		return err
+	}
+}
+
+// Lease is how long a replica that has crashed keeps what it claimed, in real time:
+// at least 1 s, by default 3 s. With a short one a replica may lose what it runs to
+// another on a machine that is too busy to run it: its slot is then started again.
+func Lease(d time.Duration) Option {
+	return func(c *config) error { c.lease = d; return nil }
+}
+
+// Patience is how long, in real time, an operation waits for what should happen
+// before it fails the test. By default 30 s.
+func Patience(d time.Duration) Option {
+	return func(c *config) error { c.patience = d; return nil }
+}
+
+// Logger is where the replicas log. By default nowhere.
+func Logger(l *slog.Logger) Option {
+	return func(c *config) error { c.logger = l; return nil }
+}

@@ -1,0 +1,64 @@
+package kv_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Whatever comes with a timestamp comes with one of the clock that the store goes by,
+// and what is asked for since a time is asked for by that clock.
+func TestTimestampsAreReadByAnotherClock(t *testing.T) {
+	t.Parallel()
+	const back = 1000 * time.Hour
+	began := time.Now().Add(-back).Truncate(time.Second)
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{Stamp: func(at time.Time) time.Time { return at.Add(-back) }})
+	ctx := t.Context()
+	check := func(what string, at time.Time, err error) {
+		t.Helper()
+		if err != nil || at.Before(began) || at.After(began.Add(time.Hour)) {
+			t.Errorf("%s is stamped %v, %v; want about %v", what, at, err, began)
+		}
+	}
+	now, err := s.Time(ctx)
+	check("now", now, err)
+
+	if _, err := s.Jobs().Write(ctx, job.Definition{Job: job.Job{Name: "j", Schedule: "@hourly"}, Nonce: "n"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	entry, _, err := s.Jobs().Read(ctx, "j")
+	check("a definition", entry.Time, err)
+	check("its plan", entry.Since(), err)
+
+	slot := job.NewSlot("j", began)
+	if _, err := s.Ledger().Write(ctx, job.Record{Slot: slot, State: job.Running, Nonce: "n"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for since, want := range map[time.Time]int{began: 1, began.Add(time.Hour): 0} {
+		n := 0
+		for e, err := range s.Ledger().List(ctx, kv.ListFilter{Since: since}) {
+			check("a record", e.Time, err)
+			n++
+		}
+		if n != want {
+			t.Errorf("since %v there are %d records, want %d", since, n, want)
+		}
+	}
+	for c, err := range s.Ledger().Changes(ctx, 1) {
+		check("a change", c.Time, err)
+	}
+
+	wait, err := s.Slots().Publish("q", job.Message{Slot: slot, Node: "n"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for w, err := range s.Slots().Waiting(ctx, kv.WaitingFilter{}) {
+		check("a message that waits", w.Published, err)
+	}
+}
