@@ -59,6 +59,7 @@ func waitMore() {
 var (
 	cronce     = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/cmd/cronce") })
 	web        = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/integration/web") })
+	sqlExample = sync.OnceValues(func() (string, error) { return build("github.com/cronce-io/cronce/examples/sql") })
 	natsServer = sync.OnceValues(func() (string, error) { return build("github.com/nats-io/nats-server/v2") })
 )
 
