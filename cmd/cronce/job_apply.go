@@ -97,6 +97,11 @@ func (r reader) apply(ctx context.Context, file *config.File, f applyFlags) erro
 			return err
 		}
 		r.warnOfNoHandler(report)
+		for _, d := range report {
+			if len(d.Missing) > 0 {
+				r.log.Warn("the job comes after jobs that are not there: it cannot start before they are", "job", d.Job, "missing", d.Missing)
+			}
+		}
 	}
 	return r.ofApply(ctx, err)
 }

@@ -64,6 +64,10 @@ type Applied struct {
 	// Definition is what stands there when all is done. Not set with Delete.
 	Definition job.Definition
 
+	// Missing are the jobs that it comes after and that nobody has brought: it cannot
+	// start before they are there.
+	Missing []string
+
 	// Handlers is how many live nodes would run the job as it then is.
 	Handlers int
 
@@ -114,11 +118,11 @@ func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions)
 	if err := validate(jobs); err != nil {
 		return nil, err
 	}
-	if err := c.circle(ctx, jobs); err != nil {
+	p := &plan{Control: c}
+	all, err := c.circle(ctx, jobs)
+	if err != nil {
 		return nil, err
 	}
-	p := &plan{Control: c}
-	var err error
 	if p.now, err = c.cfg.Now(ctx); err != nil {
 		return nil, err
 	}
@@ -147,6 +151,13 @@ func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions)
 	if err != nil {
 		return nil, err
 	}
+	for i, j := range jobs {
+		for _, name := range j.After {
+			if !slices.ContainsFunc(all, func(other job.Job) bool { return other.Name == name }) {
+				p.edits[i].Missing = append(p.edits[i].Missing, name)
+			}
+		}
+	}
 	// Of those to be pruned some may be somebody else's by now: the list was a hint.
 	p.edits = slices.DeleteFunc(p.edits, func(e edit) bool { return e.Action == "" })
 	return p, p.unseen(o.Seen)
@@ -167,23 +178,24 @@ func validate(jobs []job.Job) error {
 }
 
 // circle refuses jobs that would, with those of the registry, wait for each other
-// in a circle. The registry is asked only if one comes after another.
-func (c *Control) circle(ctx context.Context, jobs []job.Job) error {
+// in a circle, and returns all of them. The registry is asked only if one comes after
+// another.
+func (c *Control) circle(ctx context.Context, jobs []job.Job) (all []job.Job, err error) {
 	if !slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 }) {
-		return nil
+		return jobs, nil
 	}
 	entries, err := c.cfg.Jobs.List(ctx)
 	c.cfg.Alive()
 	if err != nil && !unreadable(err) {
-		return err
+		return nil, err
 	}
-	all := slices.Clone(jobs)
+	all = slices.Clone(jobs)
 	for _, e := range entries {
 		if !slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Name == e.Job.Name }) {
 			all = append(all, e.Job)
 		}
 	}
-	return job.CheckCycle(all)
+	return all, job.CheckCycle(all)
 }
 
 // prunable reports whether a prune may remove the job.

@@ -179,6 +179,9 @@ func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
 		f.sum.Slots += s.Count(after, until)
 		f.stretches = append(f.stretches, stretch{job.Stretch{Schedule: s, After: edge, Until: until}, p.Plan.Shards})
 	}
+	if f.sum.Slots == 0 && f.entry.Job.Schedule == "" {
+		return fmt.Errorf("job %s has no schedule whose slots could be filled in: it starts %s", b.Job, f.entry.Job.Plan().Start())
+	}
 	if f.sum.TooOld > 0 && !b.Clip {
 		return &TooOldError{f.sum.Slots, f.sum.TooOld, f.cfg.Settings.Horizon}
 	}

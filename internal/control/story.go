@@ -170,6 +170,10 @@ func (t *teller) due(due time.Time) {
 		due = at
 	}
 	t.story.Due = due.UTC()
+	if t.entry != nil && len(t.entry.Job.After) > 0 {
+		t.step(due, StepDue, "", "due: %s had succeeded", strings.Join(t.entry.Job.After, ", "))
+		return
+	}
 	if delay := due.Sub(at); !at.IsZero() && delay > 0 {
 		t.step(due, StepDue, "", "due, %v after its instant: the job's spread", delay)
 		return

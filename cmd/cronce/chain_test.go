@@ -1,0 +1,60 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// What starts a job that has no schedule is shown wherever a schedule is.
+func TestAJobWithoutAScheduleShowsWhatStartsIt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.define(t, job.Definition{Job: job.Job{Name: "extract", Schedule: "@hourly"}})
+	f.define(t, job.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
+	f.define(t, job.Definition{Job: job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}}})
+	for _, c := range []struct{ args, want string }{
+		{"job ls", "after extract, check"},
+		{"job ls", "on ORDERS orders.paid"},
+		{"job ls -o json", `"schedule":"","after":["extract","check"],"timezone"`},
+		{"job ls -o json", `"on":{"stream":"ORDERS","subject":"orders.paid"}`},
+		{"job show load", "after extract, check, for slots after"},
+		{"job show charge", "next                 on ORDERS orders.paid"},
+		{"job show load --file", `after: ["extract","check"]`},
+	} {
+		if out := f.ok(t, strings.Fields(c.args)...); !strings.Contains(out, c.want) {
+			t.Errorf("cronce %s says\n%s\nwant %q in it", c.args, out, c.want)
+		}
+	}
+	f.run(t, "job", "backfill", "load", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)).
+		oneError(t, exitFailed, "load has no schedule", "after extract, check")
+}
+
+func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for _, name := range []string{"extract", "check"} {
+		f.define(t, job.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}})
+	}
+	f.define(t, job.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
+	at := time.Now().Truncate(time.Hour)
+	says := func(s job.Slot, want ...string) {
+		t.Helper()
+		out := f.run(t, "slot", "explain", s.ID()).stdout
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("it says\n%s\nwant %q in it", out, w)
+			}
+		}
+	}
+	load, extract, check := job.NewSlot("load", at), job.NewSlot("extract", at), job.NewSlot("check", at)
+	says(load, "comes after extract, check", "There is no record of "+extract.ID())
+	f.record(t, job.Record{Slot: extract, Queue: "default", Node: "w1", Finished: time.Now()}, job.Succeeded)
+	f.record(t, job.Record{Slot: check, Queue: "default", Node: "w1", Finished: time.Now(), Error: "boom"}, job.Failed)
+	says(load, extract.ID()+" succeeded", check.ID()+" failed, so this one has no turn: boom")
+	f.publish(t, "default", job.Message{Slot: load, Chained: true, Due: time.Now(), Node: "w1"})
+	says(load, "due: extract, check had succeeded", "published by w1, since what it comes after has succeeded")
+	says(job.Slot{Job: "load", Token: "x"}, "There is no record of extract:@x")
+}
