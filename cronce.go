@@ -17,6 +17,7 @@ import (
 	"github.com/cronce-io/cronce/internal/api"
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -193,6 +194,6 @@ func (s *Scheduler) config() replica.Config {
 		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
 		Queues:   queues, Produce: s.cfg.produce,
 		Concurrency: s.cfg.concurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
-		Observer: s.cfg.observer, Version: version(),
+		Observer: s.cfg.observer, Tracer: tracing.New(s.cfg.tracers, s.cfg.namespace, version()), Version: version(),
 	}
 }

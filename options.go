@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/cronce-io/cronce/internal/replica"
 	"github.com/cronce-io/cronce/job"
 )
@@ -25,6 +27,7 @@ type config struct {
 	settings      job.Settings
 	logger        *slog.Logger
 	observer      Observer
+	tracers       trace.TracerProvider
 }
 
 // WithNamespace separates applications that share an account: all names on the
@@ -137,6 +140,14 @@ type Observer = replica.Observer
 // default nothing is.
 func WithObserver(o Observer) Option {
 	return func(c *config) error { c.observer = o; return nil }
+}
+
+// WithTracerProvider has every slot traced: its publication, and the claim, the run
+// and the completion of each attempt are spans of one trace, which the handler's
+// context goes on. Pass otel.GetTracerProvider() for the global one. By default
+// nothing is traced, and nothing computed for it.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(c *config) error { c.tracers = p; return nil }
 }
 
 // version is the module's, as the build recorded it.

@@ -39,6 +39,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 	}
 	t.started(rec)
 	began := time.Now()
+	ctx, ended := t.trace(ctx, StepRun, rec)
 	conclude := func(err error) verdict {
 		c.cfg.Observer.Returned(c.cfg.Queue, time.Since(began))
 		t.place.returned()
@@ -47,6 +48,7 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 		if err != nil && cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
+		ended(err)
 		result := job.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String()}
 		if err != nil {
 			result.Backoff = delay(j.Retry, rec.Attempt)
@@ -119,19 +121,23 @@ func (t *task) complete(ctx context.Context, end job.Record, fence uint64) verdi
 	c := t.Consumer
 	end.Nonce = c.cfg.Table.nonce(c.cfg.Node.Name())
 	retry := newBackoff()
+	_, ended := t.trace(ctx, StepComplete, end)
 	for {
 		if ctx.Err() != nil {
+			ended(context.Cause(ctx))
 			return c.refused(end, fence, context.Cause(ctx))
 		}
 		revision, err := c.cfg.Ledger.Write(ctx, end, fence)
 		switch {
 		case err == nil:
+			ended(nil)
 			c.emit(end, revision)
 			if end.State == job.Retrying {
 				return after(end.RetryAt.Sub(c.cfg.Now()))
 			}
 			return t.finished(end, revision)
 		case errors.Is(err, job.ErrConflict):
+			ended(err)
 			return c.refused(end, fence, err)
 		}
 		// Unknown ends with the node's context. Anything else, a full bucket say,

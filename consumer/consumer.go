@@ -86,6 +86,11 @@ type Config struct {
 	// Emit tells an event. It must not block. Default: nobody is told.
 	Emit func(job.Event)
 
+	// Trace begins a step of a slot's way, StepClaim, StepRun or StepComplete, with
+	// the record that is written or stands: the step goes on in the returned
+	// context, and ended is told how it ended. Nil: nothing is traced.
+	Trace func(ctx context.Context, step string, d job.Delivery, rec job.Record) (_ context.Context, ended func(error))
+
 	// Observer measures. Default: nobody does.
 	Observer Observer
 

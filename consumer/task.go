@@ -210,7 +210,13 @@ func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
 		}
 	}
 	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	what := StepComplete
+	if step.Action == job.Start {
+		what = StepClaim
+	}
+	_, ended := t.trace(ctx, what, rec)
 	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Revision)
+	ended(err)
 	switch {
 	case errors.Is(err, job.ErrConflict):
 		return verdict{}, false

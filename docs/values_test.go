@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"reflect"
@@ -18,6 +19,7 @@ type nameCase struct {
 	At      time.Time `json:"at,omitzero"`
 	Token   string    `json:"token,omitempty"`
 	Range   bool      `json:"range,omitempty"`
+	TraceID string    `json:"trace_id,omitempty"`
 	Refused string    `json:"refused,omitempty"`
 }
 
@@ -35,7 +37,10 @@ func TestSlotNames(t *testing.T) {
 		if back, err := job.ParseSlotKey(slot.Key()); err != nil || back != slot {
 			t.Errorf("key %s reads %+v, %v", slot.Key(), back, err)
 		}
-		return nameCase{ID: slot.ID(), Key: slot.Key(), Job: slot.Job, At: slot.At, Token: slot.Token, Range: slot.Range}
+		trace := slot.TraceID(job.DefaultNamespace)
+		return nameCase{
+			ID: slot.ID(), Key: slot.Key(), Job: slot.Job, At: slot.At, Token: slot.Token, Range: slot.Range, TraceID: hex.EncodeToString(trace[:]),
+		}
 	})
 }
 
@@ -51,6 +56,7 @@ type messageCase struct {
 	Missed      int       `json:"missed,omitempty"`
 	MissedLast  time.Time `json:"missed_last,omitzero"`
 	Offer       int       `json:"offer,omitempty"`
+	Traceparent string    `json:"traceparent,omitempty"`
 
 	// Written says that the message is written with just these headers.
 	Written bool   `json:"written"`
@@ -66,7 +72,7 @@ func TestSlotMessages(t *testing.T) {
 		}
 		return messageCase{
 			Headers: c.Headers, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Backfill: m.Backfill,
-			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
+			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
 		}
 	})
 }

@@ -56,6 +56,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/clock":      {"internal/boot"},
 		"internal/node":       {"internal/boot", "job"},
 		"internal/registry":   {"job"},
+		"internal/tracing":    {"job"},
 		"internal/config":     {"internal/suggest", "job"},
 		"internal/migrate":    {"internal/config", "job"},
 		"internal/verify":     {"job"},
@@ -63,21 +64,21 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/control":    {"internal/suggest", "job", "kv"},
 		"internal/doctor":     {"internal/control", "job", "kv"},
 		"internal/api":        {"internal/config", "internal/control", "internal/node", "job", "kv"},
-		"internal/action":     {"job"},
+		"internal/action":     {"internal/tracing", "job"},
 		"internal/ready":      {"internal/action"},
 		"internal/httpaction": {"internal/action", "internal/config", "job"},
 		"internal/natsaction": {"internal/action", "internal/config", "job"},
 		"internal/reference":  {"internal/action", "internal/config", "job"},
-		"internal/execaction": {"internal/action", "internal/guard", "job"},
+		"internal/execaction": {"internal/action", "internal/guard", "internal/tracing", "job"},
 		"internal/alert":      {"internal/action", "internal/config", "internal/httpaction", "job"},
 		"internal/intake":     {"job"},
 		"internal/replica": {
-			"consumer", "internal/alert", "internal/intake", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "job", "kv", "producer",
+			"consumer", "internal/alert", "internal/intake", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "internal/tracing", "job", "kv", "producer",
 		},
 		"internal/bench":   {"internal/replica", "job", "kv"},
 		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},
 		"croncetest":       {"internal/clock", "internal/control", "internal/replica", "job", "kv"},
-		"":                 {"internal/api", "internal/control", "internal/replica", "job", "kv"},
+		"":                 {"internal/api", "internal/control", "internal/replica", "internal/tracing", "job", "kv"},
 		"metrics":          {"internal/replica", "job", "kv", "producer"},
 	}
 	packages := listPackages(t)
@@ -110,16 +111,20 @@ func TestJobIsPure(t *testing.T) {
 	}
 }
 
-// TestPrometheusComesOnlyWhenAskedFor: who embeds the scheduler gets its client by
-// importing package metrics, and not otherwise.
-func TestPrometheusComesOnlyWhenAskedFor(t *testing.T) {
+// TestPrometheusAndExportersComeOnlyWhenAskedFor: who embeds the scheduler gets the
+// client of Prometheus by importing package metrics, and not otherwise; of
+// OpenTelemetry no more than the API, since the SDK and its exporters are the
+// program's choice.
+func TestPrometheusAndExportersComeOnlyWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
-		if !ours(path) || path == module+"/metrics" || strings.HasPrefix(path, module+"/cmd/") {
+		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") {
 			continue
 		}
 		for _, dep := range p.Deps {
-			if strings.HasPrefix(dep, "github.com/prometheus/") {
+			client := strings.HasPrefix(dep, "github.com/prometheus/") && path != module+"/metrics"
+			if client || strings.HasPrefix(dep, "go.opentelemetry.io/otel/sdk") || strings.HasPrefix(dep, "go.opentelemetry.io/otel/exporters") ||
+				strings.HasPrefix(dep, "google.golang.org/grpc") {
 				t.Errorf("%s pulls in %s", path, dep)
 			}
 		}

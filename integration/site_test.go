@@ -35,8 +35,8 @@ type site struct {
 	url    string
 	server *process
 
-	// workerArgs are given to every worker.
-	workerArgs []string
+	// workerArgs are given to every worker, environment to every program.
+	workerArgs, environment []string
 
 	// as changes who the programs run as.
 	as *syscall.SysProcAttr
@@ -140,10 +140,10 @@ func (s *site) connect() {
 
 // env is all that a program of the site finds in its environment.
 func (s *site) env() []string {
-	return []string{
+	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir, "TMPDIR=" + os.TempDir(),
 		"XDG_DATA_HOME=" + s.path("data"), "XDG_CONFIG_HOME=" + s.path("config"),
-	}
+	}, s.environment...)
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }

@@ -21,6 +21,7 @@ const (
 	HeaderRefused     = "Cronce-Refused"
 	HeaderMissed      = "Cronce-Missed"
 	HeaderMissedLast  = "Cronce-Missed-Last"
+	HeaderTraceparent = "traceparent" // W3C
 )
 
 // Message is a slot as a producer publishes it and a worker receives it. The
@@ -63,6 +64,10 @@ type Message struct {
 	Missed     int
 	MissedLast time.Time
 
+	// Traceparent says, as W3C's header of this name does, which trace the slot
+	// belongs to and which span it was published in. Empty: it was not traced.
+	Traceparent string
+
 	// Offer is 0 for the copies of producers, whose message ID is the slot's, so
 	// that the stream folds them. A slot that is offered anew, because its
 	// message was lost, gets a message ID of its own: <slot ID>/r<Offer>.
@@ -91,6 +96,9 @@ func (m Message) Header() map[string][]string {
 	}
 	if m.Refused != "" {
 		h[HeaderRefused] = []string{m.Refused}
+	}
+	if m.Traceparent != "" {
+		h[HeaderTraceparent] = []string{m.Traceparent}
 	}
 	if m.Missed > 0 {
 		h[HeaderMissed] = []string{strconv.Itoa(m.Missed)}
@@ -136,6 +144,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		offer, _ := strconv.ParseUint(n, 10, strconv.IntSize-1)
 		m.Offer = int(offer)
 	}
+	m.Traceparent = get(HeaderTraceparent)
 	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
 	m.Refused = get(HeaderRefused)
 	number := func(name string, dst *uint64) {

@@ -19,6 +19,7 @@ import (
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/internal/ready"
 	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/metrics"
@@ -47,6 +48,9 @@ With no --server, no NATS_URL and no selected NATS context it joins the server o
 process that embeds dies, another one takes over.
 
 Without -f it is a producer for the jobs that others brought into the registry.
+
+Slots are traced when OTEL_EXPORTER_OTLP_ENDPOINT says where a collector of
+OpenTelemetry is, as in http://127.0.0.1:4318.
 
 The file is read again on SIGHUP. The commands of a file are run by the processes
 that read it, and by no others: the registry holds when and with which payload.
@@ -140,6 +144,11 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		<-ctx.Done()
 		return nil
 	}
+	provider, flush, err := a.tracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	hangups := make(chan os.Signal, 1) // from now on: one that comes early must not end the process
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -182,6 +191,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if f.metricsAddr != "" {
 		cfg.Observer = m
 	}
+	cfg.Tracer = tracing.New(provider, a.namespace, version())
 	r := replica.New(cfg)
 	h.set(healthOf(ctx, r))
 	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.namespace)

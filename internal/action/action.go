@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -31,9 +32,9 @@ const DefaultTimeout = time.Minute
 // Header is one name and value.
 type Header struct{ Name, Value string }
 
-// Headers tell a service about the slot that it is called for. Values hold no
-// line breaks, see job.ValidateToken.
-func Headers(run job.Run) []Header {
+// Headers tell a service about the slot that it is called for, and of the trace of
+// ctx, if it has one. Values hold no line breaks, see job.ValidateToken.
+func Headers(ctx context.Context, run job.Run) []Header {
 	headers := []Header{
 		{"Idempotency-Key", Key(run)},
 		{"Cronce-Job", run.Slot.Job},
@@ -50,6 +51,9 @@ func Headers(run job.Run) []Header {
 		headers = append(headers, Header{"Content-Type", "application/json"})
 	default: // a message of a stream may be anything
 		headers = append(headers, Header{"Content-Type", "application/octet-stream"})
+	}
+	for name, value := range tracing.Headers(ctx) {
+		headers = append(headers, Header{name, value})
 	}
 	return headers
 }

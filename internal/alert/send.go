@@ -84,7 +84,7 @@ func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, 
 	}
 	msg := nats.NewMsg(subject)
 	msg.Data = body
-	for _, h := range action.Headers(d.run(slot, e, body)) {
+	for _, h := range action.Headers(ctx, d.run(slot, e, body)) {
 		msg.Header.Set(h.Name, h.Value)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/guard"
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -32,7 +33,7 @@ func New(argv []string, g *guard.Guard) (job.Handler, error) {
 			return fmt.Errorf("command %q: %w", argv[0], err)
 		}
 		err = g.Run(ctx, guard.Command{
-			Path: path, Args: argv, Env: environ(os.Environ(), run),
+			Path: path, Args: argv, Env: environ(ctx, os.Environ(), run),
 			Input: run.Payload, Output: run.Output, Keep: run.OnLeaseLost == job.LeaseLostFinish,
 		})
 		if err == nil {
@@ -50,7 +51,8 @@ func New(argv []string, g *guard.Guard) (job.Handler, error) {
 // environ is base with what the command is told about its slot. Variables that
 // say nothing about this slot are taken out: the worker may itself be the
 // command of another one.
-func environ(base []string, run job.Run) []string {
+func environ(ctx context.Context, base []string, run job.Run) []string {
+	traced := tracing.Headers(ctx)
 	about := []struct{ name, value string }{
 		{"CRONCE_JOB", run.Slot.Job},
 		{"CRONCE_SLOT", action.Instant(run.Slot)},
@@ -62,6 +64,8 @@ func environ(base []string, run job.Run) []string {
 		{"CRONCE_NODE", run.Node},
 		{"CRONCE_QUEUE", run.Queue},
 		{"CRONCE_NAMESPACE", run.Namespace},
+		{"TRACEPARENT", traced["traceparent"]},
+		{"TRACESTATE", traced["tracestate"]},
 	}
 	env := slices.DeleteFunc(slices.Clone(base), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")

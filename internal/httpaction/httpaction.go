@@ -110,7 +110,7 @@ func (c *call) request(ctx context.Context, run job.Run, headers http.Header) (*
 	}
 	req.URL = c.URL
 	req.Header.Set("User-Agent", "cronce")
-	for _, h := range action.Headers(run) {
+	for _, h := range action.Headers(ctx, run) {
 		req.Header.Set(h.Name, h.Value)
 	}
 	if c.URL.User != nil {

@@ -56,7 +56,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) er
 	}
 	msg := nats.NewMsg(subject)
 	msg.Data = run.Payload
-	for _, h := range action.Headers(run) {
+	for _, h := range action.Headers(ctx, run) {
 		msg.Header.Set(h.Name, h.Value)
 	}
 	answer, err := nc.RequestMsgWithContext(ctx, msg)

@@ -160,11 +160,15 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 }
 
 func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, job.Message)) error {
-	p, err := producer.New(producer.Config{
+	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(),
 		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock, Stepped: r.clock.Stepped(),
 		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set,
-	})
+	}
+	if t := r.cfg.Tracer; t != nil {
+		cfg.Trace = t.Publish
+	}
+	p, err := producer.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -179,7 +183,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 	if r.cfg.Ready != nil {
 		ready = func() <-chan struct{} { return r.cfg.Ready(queue) }
 	}
-	return consumer.New(consumer.Config{
+	cfg := consumer.Config{
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
 		Ledger: r.ledger(), Observer: r.cfg.Observer, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
 		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, Sources: r.sources(queue),
@@ -197,7 +201,11 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		},
 		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
 		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
-	})
+	}
+	if t := r.cfg.Tracer; t != nil {
+		cfg.Trace = t.Step
+	}
+	return consumer.New(cfg)
 }
 
 func (r *Replica) intake(name string) *intake.Intake {

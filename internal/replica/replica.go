@@ -15,6 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/clock"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/internal/registry"
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats.go"
@@ -78,6 +79,9 @@ type Config struct {
 
 	// Observer measures. Nil: nobody does.
 	Observer Observer
+
+	// Tracer follows slots. Nil: nobody does.
+	Tracer *tracing.Tracer
 
 	Version string
 	Logger  *slog.Logger

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/cronce-io/cronce/internal/httpaction"
+)
+
+// flushFor is how long the last spans may take to be exported.
+const flushFor = 3 * time.Second
+
+// exports reports whether the environment asks for traces, by the variables that
+// OpenTelemetry gives every program. What it asks for and is not built in is an
+// error.
+func exports(getenv func(string) string) (bool, error) {
+	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") {
+		return false, nil
+	}
+	endpoint := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	switch exporter := getenv("OTEL_TRACES_EXPORTER"); {
+	case exporter == "none", exporter == "" && endpoint == "":
+		return false, nil
+	case exporter != "" && exporter != "otlp":
+		return false, fmt.Errorf("invalid OTEL_TRACES_EXPORTER %q: only otlp is built in, and none", exporter)
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		switch protocol := getenv(name); protocol {
+		case "":
+			continue
+		case "http/protobuf":
+			return true, nil
+		default:
+			return false, fmt.Errorf("invalid %s %q: only http/protobuf is built in; collectors take it on port 4318", name, protocol)
+		}
+	}
+	return true, nil
+}
+
+// tracing starts to export traces if the environment asks for it: where to, how and
+// which, is read from it as well. The provider is nil when it does not. stop sends
+// what is left.
+func (a *app) tracing(ctx context.Context) (provider trace.TracerProvider, stop func(), err error) {
+	on, err := exports(a.getenv)
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	if !on {
+		return nil, func() {}, nil
+	}
+	otel.SetErrorHandler(&traceErrors{a: a}) // the SDK has no other way to tell
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("export traces: %w", err)
+	}
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "cronce"), attribute.String("service.version", version())), resource.WithFromEnv())
+	if err != nil {
+		a.log.Warn("not all that the environment says of this service is understood", "error", err)
+	}
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
+	a.log.Info("exporting traces", "to", collector(a.getenv))
+	return p, func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+		defer cancel()
+		if err := p.Shutdown(last); err != nil {
+			a.log.Warn("the last traces were not exported", "error", err)
+		}
+	}, nil
+}
+
+// collector is where traces go, for the log: without what may be secret.
+func collector(getenv func(string) string) string {
+	at := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://localhost:4318")
+	u, err := url.Parse(at)
+	if err != nil {
+		return "where the environment says"
+	}
+	return httpaction.Show(u)
+}
+
+// traceErrors logs what the SDK reports: once a minute, since a collector that is
+// away is reported with every batch.
+type traceErrors struct {
+	a *app
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+// Handle is otel.ErrorHandler's.
+func (e *traceErrors) Handle(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Since(e.last) > time.Minute {
+		e.last = time.Now()
+		e.a.log.Warn("traces are not exported; slots are not affected", "error", err)
+	}
+}

@@ -1,0 +1,211 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// span is one that a collector was sent.
+type span struct {
+	name, id, parent, trace, slot string
+	failed                        bool
+	node                          string
+}
+
+// spans is an OpenTelemetry collector that keeps what it is sent.
+type spans struct {
+	mu  sync.Mutex
+	all []span
+}
+
+func newCollector(t *testing.T) (c *spans, url string) {
+	t.Helper()
+	c = &spans{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		data, err := io.ReadAll(r.Body)
+		var sent collector.ExportTraceServiceRequest
+		if err == nil {
+			err = proto.Unmarshal(data, &sent)
+		}
+		if err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		c.take(&sent)
+	}))
+	t.Cleanup(server.Close)
+	return c, server.URL
+}
+
+func (c *spans) take(sent *collector.ExportTraceServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range sent.GetResourceSpans() {
+		for _, scope := range resource.GetScopeSpans() {
+			for _, s := range scope.GetSpans() {
+				one := span{
+					name: s.GetName(), id: hex.EncodeToString(s.GetSpanId()), parent: hex.EncodeToString(s.GetParentSpanId()),
+					trace: hex.EncodeToString(s.GetTraceId()), failed: s.GetStatus().GetMessage() != "",
+				}
+				for _, a := range s.GetAttributes() {
+					switch a.GetKey() {
+					case "cronce.slot":
+						one.slot = a.GetValue().GetStringValue()
+					case "cronce.node":
+						one.node = a.GetValue().GetStringValue()
+					}
+				}
+				c.all = append(c.all, one)
+			}
+		}
+	}
+}
+
+// of are the spans of one slot, by name.
+func (c *spans) of(slot string) map[string][]span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[string][]span{}
+	for _, s := range c.all {
+		if s.slot == slot {
+			found[s.name] = append(found[s.name], s)
+		}
+	}
+	return found
+}
+
+// One process publishes, another one works, and a service and a program continue
+// what they began: one trace, whose ID the slot's name says.
+func TestASlotIsOneTraceAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	c, url := newCollector(t)
+	s := newServedSite(t)
+	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_BSP_SCHEDULE_DELAY=100", "TRACEPARENT=00-of-who-started-it"}
+	handed := make(chan string, 100) // what each action was told, in order of "action traceparent"
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handed <- "http " + r.Header.Get("traceparent")
+		if r.Header.Get("Cronce-Attempt") == "1" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer service.Close()
+	_, err := s.nc.Subscribe("svc.traced", func(m *nats.Msg) {
+		handed <- "nats " + m.Header.Get("traceparent")
+		_ = m.Respond(nil)
+	})
+	if err != nil || s.nc.Flush() != nil {
+		t.Fatal(err)
+	}
+	instant := soon()
+	file := s.write("jobs.yaml", fmt.Sprintf(`version: 1
+jobs:
+  - {name: http, %[1]s, retry: {backoff: 100ms}, action: {http: {url: %[2]q}}}
+  - {name: nats, %[1]s, action: {nats: {subject: svc.traced}}}
+  - {name: exec, %[1]s, action: {exec: [/bin/sh, -c, 'echo "exec $TRACEPARENT" >%[3]s']}}
+`, at(instant), service.URL, s.path("touched")))
+	worker := s.worker("worker", file, "--no-produce")
+	worker.says("exporting traces")
+	producer := s.worker("producer", file, "--no-work")
+	for _, name := range []string{"http", "nats", "exec"} {
+		s.ends(slotID(name, instant), "succeeded", 30*time.Second)
+	}
+	told := map[string][]string{}
+	for range 3 {
+		action, parent, _ := strings.Cut(<-handed, " ")
+		told[action] = append(told[action], parent)
+	}
+	told["exec"] = []string{strings.TrimPrefix(s.touched()[0], "exec ")}
+	term(worker) // what is left is sent at the end
+	term(producer)
+	for name, parents := range told {
+		attempts := 1
+		if name == "http" {
+			attempts = 2
+		}
+		checkTrace(t, c, job.NewSlot(name, instant), attempts, parents)
+	}
+}
+
+// checkTrace checks the spans of a slot, and what its attempts handed on.
+func checkTrace(t *testing.T, c *spans, slot job.Slot, attempts int, parents []string) {
+	t.Helper()
+	want, found := slot.TraceID("cronce"), c.of(slot.ID())
+	published := found["publish "+slot.Job]
+	if len(published) != 1 || published[0].parent != "" || !strings.HasPrefix(published[0].node, "producer-") {
+		t.Fatalf("%s: published in %+v", slot, published)
+	}
+	if got := published[0].trace; got != hex.EncodeToString(want[:]) {
+		t.Errorf("%s: trace %s, want %x", slot, got, want)
+	}
+	for _, step := range []string{"claim", "run", "complete"} {
+		steps := found[step+" "+slot.Job]
+		if len(steps) != attempts {
+			t.Errorf("%s: %d spans of %s, want %d", slot, len(steps), step, attempts)
+		}
+		for i, one := range steps {
+			if one.trace != published[0].trace || one.parent != published[0].id || !strings.HasPrefix(one.node, "worker-") {
+				t.Errorf("%s: %+v is no child of %+v", slot, one, published[0])
+			}
+			if failed := step == "run" && i < attempts-1; one.failed != failed {
+				t.Errorf("%s: %s of attempt %d failed is %v", slot, step, i+1, one.failed)
+			}
+		}
+	}
+	for i, run := range found["run "+slot.Job] {
+		if want := "00-" + run.trace + "-" + run.id + "-01"; i >= len(parents) || parents[i] != want {
+			t.Errorf("%s: attempt %d handed on %q, want %s", slot, i+1, parents, want)
+		}
+	}
+}
+
+func TestWithoutACollectorNothingIsTraced(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	instant := soon()
+	s.worker("w1", s.jobs(`echo "exec $TRACEPARENT" >>touched`, "name: work, "+at(instant)))
+	messages, err := s.nc.SubscribeSync("cronce.slot.>")
+	if err != nil || s.nc.Flush() != nil {
+		t.Fatal(err)
+	}
+	m, err := messages.NextMsg(20 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := m.Header.Values("traceparent"); len(h) > 0 {
+		t.Errorf("traceparent %q", h)
+	}
+	s.ends(slotID("work", instant), "succeeded", 20*time.Second)
+	if lines := s.touched(); len(lines) != 1 || lines[0] != "exec " {
+		t.Errorf("the action was told %q", lines)
+	}
+}
+
+// A collector that is away holds nothing up, and an exporter that is not built in is
+// refused at once.
+func TestACollectorThatIsAwayOrCannotBe(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + freeAddress(t), "OTEL_BSP_SCHEDULE_DELAY=100"}
+	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`))
+	eventually(t, 20*time.Second, "slots to run", func() bool { return count(s.touched(), "end ") >= 2 })
+	w.says("traces are not exported; slots are not affected")
+	term(w)
+	s.environment = []string{"OTEL_TRACES_EXPORTER=jaeger"}
+	refusal{status: 2, says: []string{"OTEL_TRACES_EXPORTER", `"jaeger"`, "otlp"}}.check(t, s.worker("w2", s.jobs("", goodJob)))
+	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}
+	refusal{status: 2, says: []string{"OTEL_EXPORTER_OTLP_PROTOCOL", `"grpc"`, "http/protobuf", "4318"}}.check(t, s.worker("w3", s.jobs("", goodJob)))
+}
