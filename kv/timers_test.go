@@ -236,7 +236,7 @@ func TestNoTimersWithoutMessageSchedules(t *testing.T) {
 	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
 	_, err = s.Timers().Queue(t.Context(), "default")
 	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
-	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 1 || !strings.Contains(changes[0], "created stream cronce_timers") {
+	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 2 || !strings.Contains(changes[0], "created stream cronce_timers") || !madeAlerts(changes[1]) {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
 	set(t, s, one, 0)
@@ -259,7 +259,7 @@ func TestTimersAreNotDroppedForSpace(t *testing.T) {
 	}
 	_, err = kv.Open(t.Context(), js, kv.Options{})
 	wantError(t, err, job.ErrMismatch, "stream cronce_timers has a size limit true, not false", "cronce setup")
-	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 1 {
+	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 2 || !strings.Contains(changes[0], "a size limit") || !madeAlerts(changes[1]) {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
 	set(t, s, timer("k", time.Now().Add(time.Hour)), 0)
