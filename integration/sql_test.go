@@ -76,9 +76,7 @@ func TestStatementWithSlotAndFencePaysOnceBesideAZombie(t *testing.T) {
 	for _, paysFirst := range []bool{false, true} {
 		t.Run(map[bool]string{false: "the zombie is first to write", true: "the new one is first to write"}[paysFirst], func(t *testing.T) {
 			s := newServedSite(t)
-			if code := s.start("setup", "setup", "--lease", lease.String()).exit(20 * time.Second); code != 0 {
-				t.Fatalf("setup: %d", code)
-			}
+			s.command(0, "setup", "--lease", lease.String())
 			before := balance(t, env)
 			instant := soon()
 			pay := func(name string) *process {

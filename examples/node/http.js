@@ -1,0 +1,35 @@
+// A Node.js service that knows nothing of NATS: Cronce beside it calls it over HTTP.
+//
+//   node http.js
+//   cronce run -f sidecar.yaml
+//
+// The Idempotency-Key is the same for every attempt of a slot. What is done stands in a
+// file, written before the answer: a service that was killed in between says 200 to the
+// next attempt, and does nothing.
+import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { createServer } from "node:http";
+
+const port = Number(process.env.PORT ?? 8080), file = process.env.DONE ?? "done.txt";
+const done = new Set(existsSync(file) ? readFileSync(file, "utf8").split("\n") : []);
+
+const server = createServer(async (request, response) => {
+  if (request.url === "/ready") return response.end("ready\n");
+  if (request.method !== "POST" || request.url !== "/jobs/report") {
+    response.statusCode = 404;
+    return response.end();
+  }
+  const key = request.headers["idempotency-key"];
+  let body = "";
+  for await (const chunk of request) body += chunk;
+  if (!done.has(key)) {
+    await new Promise((resolve) => setTimeout(resolve, 200)); // the work
+    if (!done.has(key)) {
+      done.add(key);
+      appendFileSync(file, `${key}\n`);
+    }
+  }
+  response.end(`report ${JSON.parse(body).format} of ${request.headers["cronce-slot"]} is done\n`);
+});
+
+server.listen(port, "127.0.0.1", () => console.error(`listening on ${port}`));
+process.on("SIGTERM", () => { server.close(); server.closeIdleConnections(); });
