@@ -12,6 +12,7 @@
 //	        writes its end at the revision of its claim
 //	lock    takes and leaves a place, for jobs that guard against overlap
 //	follow  sends what follows from an outcome
+//	trace   makes a span of each claim, run and completion, where that is wanted
 //	settle  answers the broker: ack, later, drop, or nothing at all
 //
 // # The invariants that live here

@@ -84,6 +84,10 @@ func TestBrokerAwayForFiveMinutes(t *testing.T) {
 				if n := len(b.take()); n > 1 {
 					t.Errorf("%d publications while there was no connection", n)
 				}
+				// Who asks whether the process lives must not take it for stuck.
+				if still := time.Since(p.Stats().Turned); still > 2*maxSleep {
+					t.Errorf("its loop stood still for %v without a broker", still)
+				}
 				want := merge(run(slots(t, j, start, gone)), judged(t, j, gone, tt.runs))
 				b.setAway(false)
 				advance(5 * time.Second)

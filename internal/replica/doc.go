@@ -22,6 +22,12 @@
 //     fences who falls silent; the others look up whom they have a question about,
 //     and their own stamps, so that what heartbeats cost grows with the nodes and
 //     not with their square.
+//   - A replica is measured from outside: it tells an Observer what happens, and
+//     Stats what is, and knows no metrics. What only the broker knows (the stored
+//     watermark, what waits in the queues) is asked of it every few seconds, and
+//     only when there is an observer: a scrape does not wait for the broker.
+//   - Live does not look at the broker, Ready does. A node that is restarted because
+//     the broker is away ends handlers that may finish, and finds no broker either.
 //   - A node says that it stopped only when it owes nothing any more. A handler
 //     that ignores its context holds its slot until the lease runs out.
 package replica

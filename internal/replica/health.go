@@ -18,9 +18,14 @@ const wedged = 3 * time.Minute
 // for it would end handlers that may finish, and bring no broker back. A lock
 // that is never set free shows as a Live that does not return.
 func (r *Replica) Live() error {
-	s := r.Stats()
-	if turned := s.Producer.Turned; s.Produces && !turned.IsZero() && time.Since(turned) > wedged {
-		return fmt.Errorf("the producer's loop has stood still for %v", time.Since(turned).Round(time.Second))
+	return stuck(r.Stats(), time.Now())
+}
+
+// stuck says what stands still that should not.
+func stuck(s Stats, now time.Time) error {
+	still := now.Sub(s.Producer.Turned)
+	if s.Produces && !s.Producer.Turned.IsZero() && still > wedged {
+		return fmt.Errorf("the producer's loop has stood still for %v", still.Round(time.Second))
 	}
 	return nil
 }

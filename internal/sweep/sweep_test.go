@@ -24,6 +24,7 @@ type site struct {
 	js      jetstream.JetStream
 	shift   time.Duration
 	sweeper *sweep.Sweeper
+	offered []job.Slot
 	after   []job.Entry // the jobs that come after report and check
 }
 
@@ -62,6 +63,7 @@ func (s *site) at(node string) *sweep.Sweeper {
 			return nil
 		},
 		Now: func() time.Time { return time.Now().Add(s.shift) }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
+		Offered: func(offered job.Slot) { s.offered = append(s.offered, offered) },
 	})
 }
 
@@ -146,6 +148,9 @@ func TestASlotThatShouldHaveMovedAndHasNoMessageIsOfferedOnce(t *testing.T) {
 			s.pass()
 			offered := fmt.Sprintf("%s/r%d %s", c.record.Slot.ID(), revision+2, c.body)
 			s.want(offered)
+			if !slices.Equal(s.offered, []job.Slot{c.record.Slot}) {
+				t.Errorf("it was told that %v were offered", s.offered)
+			}
 			s.pass()
 			s.want(offered)
 		})

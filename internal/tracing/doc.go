@@ -7,8 +7,8 @@
 // broker folds, one that is published again since its answer was lost, one that
 // the sweep offers weeks later: all belong to the trace, whichever of them was
 // stored, and a worker that finds no traceparent on a message (its producer does
-// not trace) needs none. All nodes that sample by trace ID decide alike. Nobody has
-// to store which trace a slot has, and "slot show" can tell it. Rejected: a random
+// not trace) needs none. All nodes that sample by trace ID decide alike. Nobody
+// has to store which trace a slot has. Rejected: a random
 // ID, as is usual. Of two copies one would be folded and its publication, a trace of
 // its own, would point nowhere.
 //

@@ -1,0 +1,26 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/producer"
+)
+
+func TestOnlyALoopThatStandsStillIsStuck(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		s    Stats
+		want bool
+	}{
+		"no producer runs":         {Stats{Producer: producer.Stats{Turned: now.Add(-time.Hour)}}, false},
+		"it has not begun":         {Stats{Produces: true}, false},
+		"it turns, without broker": {Stats{Produces: true, Producer: producer.Stats{Turned: now.Add(-time.Second)}}, false},
+		"it stands still":          {Stats{Produces: true, Producer: producer.Stats{Turned: now.Add(-wedged - time.Second)}}, true},
+	} {
+		if err := stuck(c.s, now); (err != nil) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
