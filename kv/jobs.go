@@ -86,7 +86,15 @@ func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
 // or the bucket is gone (an error). Of several writes in quick succession, or
 // while the broker is away, it may show the last only.
 func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
-	return j.s.watch(ctx, j.bucket(), func(c change) {
+	type read struct {
+		job.Entry
+		err error
+	}
+	decode := func(e entry) any {
+		d, err := j.decode(e)
+		return read{d, err}
+	}
+	return j.s.watch(ctx, j.bucket(), decode, func(c change) {
 		ev := job.RegistryEvent{Name: c.key, Revision: c.revision, Time: c.time}
 		switch c.kind {
 		case ready:
@@ -94,7 +102,10 @@ func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 		case removed:
 			ev.Deleted = true
 		default:
-			ev.Entry, ev.Err = j.decode(c.entry)
+			r := c.value.(read)
+			if ev.Entry, ev.Err = r.Entry, r.err; ev.Err == nil {
+				ev.Entry.Job.Name = c.key // the same, and one string
+			}
 		}
 		f(ev)
 	})

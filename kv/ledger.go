@@ -151,7 +151,15 @@ type decoded struct {
 // takes the time.
 func (l *Ledger) decodeAll(found []entry) []decoded {
 	found = slices.DeleteFunc(found, entry.gone)
-	all := make([]decoded, len(found))
+	return onAllCores(found, func(e entry) decoded {
+		r, err := l.decode(e)
+		return decoded{LedgerEntry{r, e.revision, e.time}, err}
+	})
+}
+
+// onAllCores is f of each entry.
+func onAllCores[T any](found []entry, f func(entry) T) []T {
+	all := make([]T, len(found))
 	var parts sync.WaitGroup
 	size := max(1, (len(found)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	for part := range slices.Chunk(all, size) {
@@ -159,8 +167,7 @@ func (l *Ledger) decodeAll(found []entry) []decoded {
 		found = found[len(part):]
 		parts.Go(func() {
 			for i, e := range entries {
-				r, err := l.decode(e)
-				part[i] = decoded{LedgerEntry{r, e.revision, e.time}, err}
+				part[i] = f(e)
 			}
 		})
 	}

@@ -63,14 +63,15 @@ func (n *Nodes) List(ctx context.Context) ([]job.NodeEvent, error) {
 // while the broker is away, it may show the last only; that a record was
 // collected comes as Gone.
 func (n *Nodes) Watch(ctx context.Context, f func(job.NodeEvent)) error {
-	return n.s.watch(ctx, n.bucket(), func(c change) {
+	decode := func(e entry) any { return n.event(e) }
+	return n.s.watch(ctx, n.bucket(), decode, func(c change) {
 		switch c.kind {
 		case ready:
 			f(job.NodeEvent{Ready: true, Revision: c.revision})
 		case removed:
 			f(job.NodeEvent{Name: c.key, Revision: c.revision, Time: c.time, Gone: true})
 		default:
-			f(n.event(c.entry))
+			f(c.value.(job.NodeEvent))
 		}
 	})
 }

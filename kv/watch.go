@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,8 +26,9 @@ const (
 // bucket that was seen, this change included.
 type change struct {
 	entry
-	kind changeKind
-	key  string
+	kind  changeKind
+	key   string
+	value any // of one that was written
 }
 
 const (
@@ -43,8 +47,9 @@ const (
 // watch tells f every change of the bucket until ctx ends (nil) or the bucket
 // is gone. A session lists the bucket and then follows it; anything that goes
 // wrong, or might have, ends the session, and the next one tells the differences.
-func (s *Store) watch(ctx context.Context, b bucket, f func(change)) error {
-	w := watcher{bucket: b, store: s, tell: f, seen: map[string]sighting{}}
+// decode makes of a value what f wants of it; of a listing it is called on all cores.
+func (s *Store) watch(ctx context.Context, b bucket, decode func(entry) any, f func(change)) error {
+	w := watcher{bucket: b, store: s, decode: decode, tell: f, seen: map[string]sighting{}}
 	pause := newPause()
 	for {
 		err := w.session(ctx, pause.Reset)
@@ -65,8 +70,9 @@ func (s *Store) watch(ctx context.Context, b bucket, f func(change)) error {
 // watcher is what a watch knows of its bucket.
 type watcher struct {
 	bucket
-	store *Store
-	tell  func(change)
+	store  *Store
+	decode func(entry) any
+	tell   func(change)
 
 	seen  map[string]sighting
 	last  uint64 // revision that was seen
@@ -104,7 +110,13 @@ func (w *watcher) session(ctx context.Context, listed func()) error {
 		case err := <-t.failed:
 			return err
 		case e := <-t.entries:
-			w.note(e)
+			switch {
+			case w.told(e):
+			case e.gone():
+				w.note(e, nil)
+			default:
+				w.note(e, w.decode(e))
+			}
 		case <-audit.C:
 			if complete, err := w.audit(ctx); err != nil || !complete {
 				return err
@@ -129,15 +141,31 @@ func (w *watcher) list(ctx context.Context) error {
 		}
 	}
 	there := make(map[string]bool, len(w.seen))
-	for e, err := range w.all(ctx, w.stream(), "", time.Time{}) {
+	again := len(w.seen) > 0
+	for found, err := range ahead(ctx, func(ctx context.Context) iter.Seq2[[]entry, error] {
+		return w.batches(ctx, w.stream(), "", time.Time{})
+	}) {
 		if err != nil {
 			return err
 		}
-		there[w.key(e.subject)] = true
-		w.note(e)
+		fresh := slices.DeleteFunc(found, func(e entry) bool {
+			if again {
+				there[w.key(e.subject)] = true
+			}
+			return w.told(e)
+		})
+		values := onAllCores(fresh, func(e entry) any {
+			if e.gone() {
+				return nil
+			}
+			return w.decode(e)
+		})
+		for i, e := range fresh {
+			w.note(e, values[i])
+		}
 	}
 	for key := range w.seen {
-		if there[key] {
+		if !again || there[key] {
 			continue
 		}
 		// A replica that lags may have been asked: the leader decides. What it
@@ -155,20 +183,23 @@ func (w *watcher) list(ctx context.Context) error {
 	return nil
 }
 
-// note tells e, unless it was told before. Markers are told once the first
-// listing is done, of unknown keys too: they carry the bucket's last revision.
-func (w *watcher) note(e entry) {
-	key := w.key(e.subject)
-	known, told := w.seen[key]
-	if told && e.revision <= known.revision {
-		return
-	}
+// told reports whether e, or what came after it, was told before.
+func (w *watcher) told(e entry) bool {
+	known, told := w.seen[w.key(e.subject)]
+	return told && e.revision <= known.revision
+}
+
+// note tells e. Markers are told once the first listing is done, of unknown keys
+// too: they carry the bucket's last revision.
+func (w *watcher) note(e entry, value any) {
+	// A copy: the subject is a piece of a whole answer, which it would keep.
+	key := strings.Clone(w.key(e.subject))
 	w.seen[key], w.last = sighting{e.revision, e.gone()}, max(w.last, e.revision)
 	switch {
 	case !e.gone():
-		w.tell(change{e, written, key})
+		w.tell(change{e, written, key, value})
 	case w.ready:
-		w.tell(change{e, removed, key})
+		w.tell(change{e, removed, key, nil})
 	}
 }
 
@@ -177,7 +208,7 @@ func (w *watcher) forget(key string) {
 	gone := w.seen[key].gone
 	delete(w.seen, key)
 	if !gone {
-		w.tell(change{entry{revision: w.last}, removed, key})
+		w.tell(change{entry{revision: w.last}, removed, key, nil})
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
-	"unique"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -38,6 +38,9 @@ type board struct {
 	groups    map[groupKey]*group
 	heap      groupHeap
 
+	// manners are those of all jobs, and of some that there were: they are few.
+	manners map[manner]*manner
+
 	// known is the registry's newest revision and timestamp seen, at changed;
 	// settled is what of that may be claimed (see settle).
 	known, settled position
@@ -66,16 +69,40 @@ type task struct {
 
 	// seen is the timestamp of the entry that the task was made from: stretches
 	// no newer than that have been on the board.
-	seen time.Time
+	seen stamp
 }
 
 // definition is what a slot's message says about its job. It is immutable: a
 // slot that waits keeps the one it was computed from.
 type definition struct {
-	name, queue string
-	payload     []byte
-	catchUp     job.CatchUp
-	revision    uint64
+	name     string
+	payload  string
+	revision uint64
+	*manner
+}
+
+// manner is what many jobs have alike. It is shared.
+type manner struct {
+	queue   string
+	catchUp job.CatchUp
+}
+
+// stamp is a broker's timestamp, in nanoseconds since 1970; zero: none. A board of a
+// million jobs has two million of them, and a time.Time is three times as large.
+type stamp int64
+
+func stampOf(t time.Time) stamp {
+	if t.IsZero() {
+		return 0
+	}
+	return stamp(t.UnixNano())
+}
+
+func (s stamp) time() time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(s)).UTC()
 }
 
 func newBoard(rules job.Lateness, base position, log *slog.Logger) *board {
@@ -84,6 +111,7 @@ func newBoard(rules job.Lateness, base position, log *slog.Logger) *board {
 		tasks:     map[string]*task{},
 		schedules: map[string]*schedule{},
 		groups:    map[groupKey]*group{},
+		manners:   map[manner]*manner{},
 		newer:     map[string]struct{}{},
 	}
 }
@@ -139,7 +167,7 @@ func (b *board) disable(ev job.RegistryEvent) {
 	b.log.Error("a job is disabled: its definition cannot be used", "job", ev.Name, "err", ev.Err)
 	b.end(t.lines, ev.Time)
 	b.digest -= t.digest
-	t = &task{def: &definition{name: ev.Name, revision: ev.Revision}, seen: t.seen}
+	t = &task{def: &definition{name: ev.Name, revision: ev.Revision, manner: &manner{}}, seen: t.seen}
 	b.tasks[ev.Name] = t
 	b.count(t, ev.Time, true)
 	delete(b.newer, ev.Name)
@@ -161,21 +189,31 @@ func (b *board) task(name string) *task {
 // put takes in a definition. Lines of plans that it still has go on as they are.
 func (b *board) put(e job.Entry) {
 	t := b.task(e.Job.Name)
-	if t.def != nil && t.def.revision == e.Revision && t.seen.Equal(e.Time) {
+	if t.def != nil && t.def.revision == e.Revision && t.seen == stampOf(e.Time) {
 		return
 	}
 	delete(b.newer, e.Job.Name)
 	j := e.Job.WithDefaults()
-	t.def = &definition{j.Name, unique.Make(j.Queue).Value(), j.Payload, j.CatchUp, e.Revision}
+	t.def = &definition{j.Name, string(j.Payload), e.Revision, b.manner(manner{j.Queue, j.CatchUp})}
 	old := t.lines
 	lines, broken := b.lines(t, old, e)
 	t.lines = lines
 	gone := slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(t.lines, l) })
 	b.end(gone, e.Since())
 	t.lines = append(slices.DeleteFunc(gone, func(l *line) bool { return l.group == nil }), t.lines...)
-	t.seen = e.Time
+	t.seen = stampOf(e.Time)
 	b.digest -= t.digest
 	b.count(t, e.Time, broken)
+}
+
+func (b *board) manner(m manner) *manner {
+	shared := b.manners[m]
+	if shared == nil {
+		m.queue = strings.Clone(m.queue) // it may be a piece of something large
+		shared = &m
+		b.manners[m] = shared
+	}
+	return shared
 }
 
 // count adds the task's part to the digest: the revision that it was made from,
@@ -222,9 +260,9 @@ func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken 
 func (b *board) start(t *task, l *line, revision uint64) time.Time {
 	covered := time.Time{}
 	switch {
-	case !l.since.After(t.seen):
+	case l.since <= t.seen:
 		covered = b.cursor
-	case b.base.knows(revision, l.since):
+	case b.base.knows(revision, l.since.time()):
 		covered = b.base.time
 	}
 	return later(l.after(), covered.Add(-l.schedule.Delay()))
@@ -263,7 +301,7 @@ func (b *board) skip(p position) {
 		next := g.schedule.Next(covered)
 		for _, l := range g.lines {
 			l.group = nil
-			if p.knows(l.task.def.revision, l.since) {
+			if p.knows(l.task.def.revision, l.since.time()) {
 				b.join(l, next)
 			} else {
 				b.join(l, g.next)

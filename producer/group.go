@@ -25,18 +25,18 @@ type line struct {
 	// since 1970; never: no end. since is when it came to be, by the broker's
 	// clock.
 	from, until int64
-	since       time.Time
-
-	// paused lines hold what fell due in a pause that has ended.
-	paused bool
-
-	// shards is how many parts each slot has, zero for one.
-	shards uint16
+	since       stamp
 
 	// group holds the line at its next slot; nil when no slot is to come. index
 	// is the line's place in it.
 	group *group
-	index int
+	index uint32
+
+	// shards is how many parts each slot has, zero for one.
+	shards uint16
+
+	// paused lines hold what fell due in a pause that has ended.
+	paused bool
 
 	// ended lines are of no job any more: they have what fell due before.
 	ended bool
@@ -104,13 +104,13 @@ func (b *board) schedule(name string, p job.Plan) (*schedule, error) {
 func (s *schedule) newLine(t *task, part job.Stretch) *line {
 	s.lines++
 	return &line{
-		task: t, schedule: s, from: bound(part.After), until: bound(part.Until), since: part.Since, paused: part.Paused,
+		task: t, schedule: s, from: bound(part.After), until: bound(part.Until), since: stampOf(part.Since), paused: part.Paused,
 	}
 }
 
 // is reports whether the line is that stretch, which may have got another end.
 func (l *line) is(s *schedule, part job.Stretch) bool {
-	return l.schedule == s && l.from == bound(part.After) && l.paused == part.Paused && l.since.Equal(part.Since)
+	return l.schedule == s && l.from == bound(part.After) && l.paused == part.Paused && l.since == stampOf(part.Since)
 }
 
 // place puts a line, which is in no group, before its first slot after the given
@@ -132,7 +132,7 @@ func (b *board) join(l *line, next time.Time) bool {
 		b.groups[key] = g
 		heap.Push(&b.heap, g)
 	}
-	l.group, l.index = g, len(g.lines)
+	l.group, l.index = g, uint32(len(g.lines))
 	g.lines = append(g.lines, l)
 	return true
 }

@@ -200,7 +200,7 @@ func (o *outbox) publish(it *item) {
 	if o.p.cfg.Trace != nil {
 		ended = o.p.cfg.Trace(it.def.queue, &m)
 	}
-	wait, err := o.p.cfg.Slots.Publish(it.def.queue, m, it.def.payload)
+	wait, err := o.p.cfg.Slots.Publish(it.def.queue, m, []byte(it.def.payload))
 	if err != nil {
 		if ended != nil {
 			ended(false, err)

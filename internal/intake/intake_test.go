@@ -45,7 +45,7 @@ func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs())}
+	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false })}
 }
 
 func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {

@@ -1,7 +1,12 @@
-// Package registry keeps a copy of the jobs' definitions in a process.
+// Package registry keeps what a process needs to know of the jobs' definitions.
 //
-// The copy is fed by a watch and is a hint: it may lag. Two answers must not come
-// from a lagging copy, since a slot would be cancelled for them: "deleted" is
+// The registry may hold a million jobs, of which a process has handlers for a few:
+// the View keeps those, the ones that something follows from (jobs that come after
+// others, that messages start, that have somebody told), and of the others those that
+// were asked for lately. What it does not keep, the registry's leader is asked for.
+//
+// What is kept is fed by a watch and is a hint: it may lag. Two answers must not
+// come from a lagging copy, since a slot would be cancelled for them: "deleted" is
 // asked of the registry's leader, and a definition older than the message it is
 // wanted for is not given.
 package registry
@@ -12,6 +17,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -21,23 +27,81 @@ type Reader interface {
 	Read(ctx context.Context, name string) (job.Entry, uint64, error)
 }
 
+const (
+	// maxGuests is how many definitions are kept that this process has no
+	// handlers for.
+	maxGuests = 1000
+
+	// guestTime is how long what was read, and of which the watch has told nothing
+	// since, is taken for the registry's: a leader that was deposed and does not
+	// know it may have told of an entry that the watch was told to be replaced.
+	guestTime = 10 * time.Second
+)
+
 // View is the copy. It is safe for concurrent use.
 type View struct {
 	reader Reader
+	wants  func(name string) bool
 
-	mu      sync.Mutex
-	entries map[string]job.Entry
-	broken  map[string]error
-	after   map[string][]string // the jobs that come after one
-	alerts  int                 // jobs that have somebody told
-	on      map[string]bool     // jobs that messages start, or once did
-	upTo    uint64
-	ready   chan struct{}
+	mu     sync.Mutex
+	kept   map[string]*kept
+	guests []string            // names that are kept without being wanted, oldest first
+	after  map[string][]string // the jobs that come after one
+	alerts int                 // jobs that have somebody told
+	on     map[string]bool     // jobs that messages start, or once did
+	upTo   uint64
+	ready  chan struct{}
+	done   bool // ready is closed
+	watch  int  // counts them
 }
 
-// NewView returns an empty copy; feed it with Apply.
-func NewView(r Reader) *View {
-	return &View{reader: r, entries: map[string]job.Entry{}, broken: map[string]error{}, after: map[string][]string{}, on: map[string]bool{}, ready: make(chan struct{})}
+// kept is a name of which the watch's events are taken in.
+type kept struct {
+	entry job.Entry
+	err   error // what is stored cannot be read
+
+	// told says that entry or err is the watch's, and by told of them; read is when
+	// the entry was otherwise read. Neither: the name is kept, and nothing known of it.
+	told bool
+	by   int
+	read time.Time
+}
+
+// known is the entry that the watch told; zero: none.
+func (k *kept) known() job.Entry {
+	if k == nil || !k.told || k.err != nil {
+		return job.Entry{}
+	}
+	return k.entry
+}
+
+// NewView returns an empty copy; feed it with Apply. wants says which jobs'
+// definitions are always kept; its answers may change.
+func NewView(r Reader, wants func(name string) bool) *View {
+	return &View{
+		reader: r, wants: wants, kept: map[string]*kept{}, after: map[string][]string{}, on: map[string]bool{}, ready: make(chan struct{}),
+	}
+}
+
+// Keep has the job's definition kept from the watch's next event of it on.
+func (v *View) Keep(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.kept[name] == nil {
+		v.kept[name] = &kept{}
+	}
+}
+
+// Restart says that a new watch begins, which does not tell what was deleted before
+// it. Until it has told all that is stored the View is not ready, and keeps what it
+// has: handlers of the time before may still ask what follows.
+func (v *View) Restart() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.watch++
+	if v.done {
+		v.done, v.ready = false, make(chan struct{})
+	}
 }
 
 // Apply takes in one event of the registry's watch.
@@ -45,25 +109,74 @@ func (v *View) Apply(e job.RegistryEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.upTo = max(v.upTo, e.Revision)
-	if !e.Ready {
-		v.relate(e)
+	if e.Ready {
+		v.listed()
+		return
 	}
-	switch {
-	case e.Ready:
-		select {
-		case <-v.ready:
-		default:
-			close(v.ready)
+	k := v.kept[e.Name]
+	if k == nil && (e.Deleted || !v.wants(e.Name) && !related(e.Entry)) {
+		return
+	}
+	if k == nil {
+		k = &kept{}
+		v.kept[e.Name] = k
+	}
+	v.unrelate(k.known())
+	*k = kept{}
+	if !e.Deleted {
+		*k = kept{entry: e.Entry, err: e.Err, told: true, by: v.watch}
+	}
+	v.relate(k.known())
+}
+
+// listed is told when the watch has told all that is stored: what it did not tell is
+// there no more. v.mu is held.
+func (v *View) listed() {
+	for _, k := range v.kept {
+		if k.told && k.by != v.watch {
+			v.unrelate(k.known())
+			*k = kept{}
 		}
-	case e.Deleted:
-		delete(v.entries, e.Name)
-		delete(v.broken, e.Name)
-	case e.Err != nil:
-		delete(v.entries, e.Name)
-		v.broken[e.Name] = e.Err
-	default:
-		v.entries[e.Name] = e.Entry
-		delete(v.broken, e.Name)
+	}
+	if !v.done {
+		v.done = true
+		close(v.ready)
+	}
+}
+
+// Of an entry the View answers questions that name no job, or another one.
+func alerting(e job.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil }
+
+func messaged(e job.Entry) bool {
+	return slices.ContainsFunc(e.Plans(), func(p job.PastPlan) bool { return !p.Plan.On.IsZero() })
+}
+
+func related(e job.Entry) bool { return len(e.Job.After) > 0 || alerting(e) || messaged(e) }
+
+// relate notes what follows from an entry, the zero one included; v.mu is held.
+func (v *View) relate(e job.Entry) {
+	if alerting(e) {
+		v.alerts++
+	}
+	if messaged(e) {
+		v.on[e.Job.Name] = true
+	}
+	for _, name := range e.Job.After {
+		v.after[name] = append(v.after[name], e.Job.Name)
+	}
+}
+
+// unrelate takes that back.
+func (v *View) unrelate(e job.Entry) {
+	if alerting(e) {
+		v.alerts--
+	}
+	delete(v.on, e.Job.Name)
+	for _, name := range e.Job.After {
+		v.after[name] = slices.DeleteFunc(v.after[name], func(n string) bool { return n == e.Job.Name })
+		if len(v.after[name]) == 0 {
+			delete(v.after, name)
+		}
 	}
 }
 
@@ -81,38 +194,9 @@ func (v *View) Messaged() []job.Entry {
 	defer v.mu.Unlock()
 	var entries []job.Entry
 	for name := range v.on {
-		entries = append(entries, v.entries[name])
+		entries = append(entries, v.kept[name].known())
 	}
 	return entries
-}
-
-// relate keeps what is asked about without a job's name. v.mu is held.
-func (v *View) relate(e job.RegistryEvent) {
-	for _, name := range v.entries[e.Name].Job.After {
-		v.after[name] = slices.DeleteFunc(v.after[name], func(n string) bool { return n == e.Name })
-		if len(v.after[name]) == 0 {
-			delete(v.after, name)
-		}
-	}
-	alerting := func(j job.Job) bool { return j.OnFailure != nil || j.OnMissed != nil }
-	if alerting(v.entries[e.Name].Job) {
-		v.alerts--
-	}
-	delete(v.on, e.Name)
-	if e.Deleted || e.Err != nil {
-		return
-	}
-	for _, p := range e.Entry.Plans() {
-		if !p.Plan.On.IsZero() {
-			v.on[e.Name] = true
-		}
-	}
-	if alerting(e.Entry.Job) {
-		v.alerts++
-	}
-	for _, name := range e.Entry.Job.After {
-		v.after[name] = append(v.after[name], e.Name)
-	}
 }
 
 // After returns the definitions of the jobs that come after the named one, as they
@@ -122,36 +206,43 @@ func (v *View) After(name string) []job.Entry {
 	defer v.mu.Unlock()
 	var entries []job.Entry
 	for _, n := range v.after[name] {
-		entries = append(entries, v.entries[n])
+		entries = append(entries, v.kept[n].known())
 	}
 	return entries
 }
 
-// Ready is closed when all that was stored has been seen once.
-func (v *View) Ready() <-chan struct{} { return v.ready }
+// Ready is closed when all that was stored has been seen: once, or since Restart.
+func (v *View) Ready() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.ready
+}
 
-// Entry is the job's definition as it is known here; false when none is.
+// Entry is the job's definition as the watch told it; false when none is kept.
 func (v *View) Entry(name string) (job.Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	e, ok := v.entries[name]
-	return e, ok
+	if k := v.kept[name]; k != nil && k.told && k.err == nil {
+		return k.entry, true
+	}
+	return job.Entry{}, false
 }
 
-// Lookup returns the job's definition as of registry revision atLeast or later.
-// job.ErrNotFound says that the leader has none; other errors, that it cannot be
-// said now, or that the stored definition is broken.
+// Lookup returns the job's definition as of registry revision atLeast or later,
+// which is that of an entry of the job. job.ErrNotFound says that the leader has
+// none; other errors, that it cannot be said now, or that the stored definition is
+// broken.
 func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
-	v.mu.Lock()
-	entry, known := v.entries[name]
-	broken, upTo := v.broken[name], v.upTo
-	v.mu.Unlock()
+	k, upTo, guest := v.look(name)
 	switch {
-	case known && upTo >= atLeast:
-		return entry, nil
-	case broken != nil:
-		return job.Entry{}, broken
+	case k.told && k.err != nil:
+		return job.Entry{}, k.err
+	case k.told && upTo >= atLeast:
+		return k.entry, nil
+	case !k.read.IsZero() && time.Since(k.read) < guestTime && k.entry.Revision >= atLeast:
+		return k.entry, nil
 	}
+	began := time.Now()
 	entry, _, err := v.reader.Read(ctx, name)
 	switch {
 	case errors.Is(err, job.ErrNotFound) && upTo < atLeast:
@@ -160,5 +251,35 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Ent
 	case err != nil:
 		return job.Entry{}, err
 	}
+	v.remember(guest, entry, began)
 	return entry, nil
+}
+
+// look is what is known of the job. From here on its name is kept, so that nothing
+// the watch tells of it while it is read is missed.
+func (v *View) look(name string) (known kept, upTo uint64, at *kept) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at = v.kept[name]
+	if at == nil {
+		if len(v.guests) == maxGuests {
+			if first := v.guests[0]; !related(v.kept[first].known()) {
+				delete(v.kept, first)
+			}
+			v.guests = v.guests[1:]
+		}
+		at = &kept{}
+		v.kept[name] = at
+		v.guests = append(v.guests, name)
+	}
+	return *at, v.upTo, at
+}
+
+// remember keeps what was read, unless the watch has told more meanwhile.
+func (v *View) remember(at *kept, entry job.Entry, began time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !at.told {
+		at.entry, at.read = entry, began
+	}
 }

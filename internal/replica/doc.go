@@ -16,6 +16,10 @@
 //     files that disagree the older one is most often the forgotten one. What is
 //     compared is the content, so that a pause, or a third writer of the same, is
 //     not told again.
+//   - The registry is watched once: what a producer's watch tells, the copy for the
+//     workers is told too (internal/registry, which keeps what this process needs).
+//     It may hold a million jobs that are none of ours, so at the start ours are
+//     asked for by name.
 //   - A replica that may not write the registry finds out by trying, with the first
 //     job that is to be written: no server tells a client what it may do before.
 //   - A replica whose producer takes part watches the heartbeats of the fleet, and

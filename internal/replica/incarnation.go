@@ -108,20 +108,33 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	defer context.AfterFunc(n.Context(), stop)()
 	group, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Produce {
+		r.view.Restart() // what happened since the last producer's watch, nobody has told it
+	}
+	// What asks the view waits for it: what follows from a job is not known before,
+	// and each slot's definition would be asked for.
+	informed := func(run func(context.Context) error) {
+		ready := r.view.Ready()
+		group.Go(func() error {
+			select {
+			case <-ready:
+				return run(ctx)
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
+	if r.cfg.Produce {
 		s := r.sweeper(n.Name())
-		group.Go(func() error { s.Run(ctx); return nil })
+		informed(func(ctx context.Context) error { s.Run(ctx); return nil })
+		informed(func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
 		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
 		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
 	}
-	if r.cfg.Produce {
-		group.Go(func() error { r.intake(n.Name()).Run(ctx); return nil })
-	}
 	if len(r.cfg.Queues) > 0 {
-		group.Go(func() error { r.alerts().Run(ctx); return nil })
+		informed(func(ctx context.Context) error { r.alerts().Run(ctx); return nil })
 	}
 	for _, queue := range r.cfg.Queues {
-		c := r.consumer(life, n, queue)
-		group.Go(func() error { return c.Run(ctx) })
+		informed(r.consumer(life, n, queue).Run)
 	}
 	return group.Wait()
 }
@@ -161,7 +174,7 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 
 func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, job.Message)) error {
 	cfg := producer.Config{
-		Node: n.Name(), Started: n.Started(), Registry: r.cfg.Store.Jobs(), Watermark: r.cfg.Store.Watermark(),
+		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
 		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock, Stepped: r.clock.Stepped(),
 		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set,
 	}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"sync"
 
 	"github.com/cronce-io/cronce/job"
@@ -64,6 +65,17 @@ func (o *own) removed(e job.RegistryEvent) bool {
 	defer o.mu.Unlock()
 	a, ok := o.jobs[e.Name]
 	return ok && e.Revision > a.revision
+}
+
+// followed is the registry as the producer watches it: what it is told, the view is
+// told too. A second watch of a million jobs would be as large as the first.
+type followed struct{ r *Replica }
+
+func (f followed) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
+	return f.r.cfg.Store.Jobs().Watch(ctx, func(e job.RegistryEvent) {
+		f.r.watched(e)
+		fn(e)
+	})
 }
 
 // watched takes in what the registry's watch tells.

@@ -77,6 +77,10 @@ type Config struct {
 	// Renewed is told the boot time until which the node trusts itself.
 	Renewed func(until time.Duration)
 
+	// Loaded is called when the registry has been read for the first time: what
+	// that took of memory is free again. Nil: nobody wants to know.
+	Loaded func()
+
 	// Observer measures. Nil: nobody does.
 	Observer Observer
 
@@ -144,7 +148,7 @@ func New(cfg Config) *Replica {
 			r.emit(job.Event{Kind: job.EventFenced, Node: by, Peer: dead})
 		},
 	})
-	r.view = registry.NewView(cfg.Store.Jobs())
+	r.view = registry.NewView(cfg.Store.Jobs(), func(name string) bool { return cfg.Handler != nil && cfg.Handler(name) != nil })
 	r.observer = cfg.Observer
 	if r.observer == nil {
 		r.observer = nobody{}
@@ -163,8 +167,21 @@ func (r *Replica) Run(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	group, life := errgroup.WithContext(life)
-	group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.watched) })
+	if !r.cfg.Produce { // else the producer's watch tells the view too
+		group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.watched) })
+	}
 	group.Go(func() error { return r.watchNodes(life) })
+	if r.cfg.Loaded != nil {
+		ready := r.view.Ready()
+		group.Go(func() error {
+			select {
+			case <-ready:
+				r.cfg.Loaded()
+			case <-life.Done():
+			}
+			return nil
+		})
+	}
 	if r.cfg.Observer != nil {
 		group.Go(func() error { r.sample(life); return nil })
 	}
@@ -200,11 +217,6 @@ func (r *Replica) work(ctx, life context.Context) error {
 			return nil // told to end before it began
 		}
 		return err
-	}
-	select {
-	case <-r.view.Ready():
-	case <-ctx.Done():
-		return nil
 	}
 	for ctx.Err() == nil {
 		if err := r.reachable(ctx); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,24 +22,13 @@ const complainAfter = 10 * time.Second
 // when somebody else's definition takes the place of one of these. It may be
 // called while Run runs, and waits for a broker that is away until ctx ends.
 func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
-	var entries []job.Entry
-	err := r.answered(ctx, "read the job registry", func(ctx context.Context) (err error) {
-		entries, err = r.cfg.Store.Jobs().List(ctx)
+	known, err := r.standing(ctx, jobs)
+	if err != nil {
 		return err
-	})
-	switch {
-	case unreadable(err):
-		r.log.Error("the registry holds definitions that cannot be read", "error", err)
-	case err != nil:
-		return err
-	}
-	known := map[string]*job.Entry{}
-	for i := range entries {
-		known[entries[i].Job.Name] = &entries[i]
 	}
 	a := applying{r, force, true}
-	for _, j := range jobs {
-		standing, revision, err := a.apply(ctx, known[j.Name], j)
+	for i, j := range jobs {
+		standing, revision, err := a.apply(ctx, known[i], j)
 		if unreadable(err) {
 			r.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", j.Name, "error", err)
 			continue
@@ -51,6 +42,36 @@ func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
 		}
 	}
 	return nil
+}
+
+// readers is how many definitions are read at once.
+const readers = 32
+
+// standing is what the registry has of each of the jobs; nil: nothing that can be
+// read. The registry may be a million jobs larger than what is ours, so it is asked
+// by name.
+func (r *Replica) standing(ctx context.Context, jobs []job.Job) ([]*job.Entry, error) {
+	known := make([]*job.Entry, len(jobs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i, j := range jobs {
+		r.view.Keep(j.Name)
+		group.Go(func() error {
+			var entry job.Entry
+			err := r.answered(ctx, "read job "+j.Name, func(ctx context.Context) (err error) {
+				entry, _, err = r.cfg.Store.Jobs().Read(ctx, j.Name)
+				return err
+			})
+			switch {
+			case err == nil:
+				known[i] = &entry
+			case !errors.Is(err, job.ErrNotFound) && !unreadable(err):
+				return err
+			}
+			return nil
+		})
+	}
+	return known, group.Wait()
 }
 
 // applying is one Apply.

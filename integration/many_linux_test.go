@@ -1,0 +1,153 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// manyJobs is how many jobs the registry is filled with, over a thousand
+// expressions. CRONCE_JOBS makes it more, as "task million" does.
+func manyJobs(t *testing.T) int {
+	text := os.Getenv("CRONCE_JOBS")
+	if text == "" {
+		return 20_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// enterMany fills the registry, with names of 24 bytes and payloads of 100, none
+// due before the next January.
+func enterMany(t *testing.T, js jetstream.JetStream, n int) {
+	t.Helper()
+	payload := json.RawMessage(`"` + strings.Repeat("x", 98) + `"`)
+	for i := range n {
+		d := job.Definition{Owner: job.OwnerCode, Node: "elsewhere-1-1763700000-abcdefgh", Nonce: strconv.Itoa(i), Job: job.Job{
+			Name: fmt.Sprintf("customer-report-%08d", i), Schedule: fmt.Sprintf("%d %d 1 1 *", i%50, i/50%20), Payload: payload,
+		}.WithDefaults()}
+		data, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.PublishMsgAsync(&nats.Msg{Subject: "$KV.cronce_jobs." + d.Job.Name, Data: data}, jetstream.WithStallWait(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-time.After(time.Minute):
+		t.Fatal("the registry is not written")
+	}
+}
+
+// usage is what a process has taken of the machine.
+type usage struct {
+	resident, peak int64 // bytes
+	cpu            time.Duration
+}
+
+func (p *process) usage() (u usage) {
+	p.t.Helper()
+	read := func(name string) string {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, name))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return string(data)
+	}
+	for line := range strings.Lines(read("status")) {
+		var kb int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kb); n == 1 {
+			u.resident = kb << 10
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kb); n == 1 {
+			u.peak = kb << 10
+		}
+	}
+	_, stat, _ := strings.Cut(read("stat"), ") ")
+	fields := strings.Fields(stat)
+	for _, ticks := range fields[11:13] { // user and system, in hundredths
+		n, err := strconv.ParseInt(ticks, 10, 64)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		u.cpu += time.Duration(n) * 10 * time.Millisecond
+	}
+	return u
+}
+
+// The watermark tells from outside which revision of the registry a producer has
+// taken in.
+func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
+	n := manyJobs(t)
+	for _, role := range []string{"producer", "producer and worker"} {
+		s := newForeignSite(t)
+		args := []string{"run", "--node", "small"}
+		if role != "producer" {
+			args = append(args, "-f", s.jobFile("jobs.yaml", "name: mine, schedule: 0 0 1 1 *"))
+		}
+		empty := s.start("empty", args...)
+		empty.says("node is up")
+		s.watermarkAt(0, 20*time.Second)
+		before := empty.usage()
+		empty.signal(15)
+		empty.exit(20 * time.Second)
+
+		js := natstest.JetStream(t, natstest.Connect(t, s.url))
+		began := time.Now()
+		enterMany(t, js, n)
+		t.Logf("%s: entered %d jobs in %v", role, n, time.Since(began).Round(time.Millisecond))
+		stream, err := js.Stream(t.Context(), "KV_cronce_jobs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := s.start("full", args...)
+		s.watermarkAt(stream.CachedInfo().State.LastSeq, 10*time.Minute)
+		loaded := time.Since(p.started)
+		at := p.usage()
+		natstest.Eventually(t, time.Minute, "a quiet process", func() bool {
+			a := p.usage().cpu
+			<-time.After(time.Second)
+			return p.usage().cpu-a <= 50*time.Millisecond
+		})
+		settled := p.usage()
+		const while = 5 * time.Second
+		<-time.After(while)
+		idle := p.usage().cpu - settled.cpu
+		each := (settled.resident - before.resident) / int64(n)
+		t.Logf("%s: %d jobs loaded in %v with %v of CPU, resident %d MB then (peak %d), %d MB settled, %d empty: %d bytes a job; idle %.2f %% of a core",
+			role, n, loaded.Round(time.Millisecond), at.cpu, at.resident>>20, at.peak>>20, settled.resident>>20, before.resident>>20, each,
+			100*idle.Seconds()/while.Seconds())
+		// With few jobs a process's own ups and downs count for much.
+		if limit := int64(500 + 30_000_000/n); each > limit {
+			t.Errorf("%s: %d bytes a job, want at most %d", role, each, limit)
+		}
+	}
+}
+
+// watermarkAt waits until the watermark was written under a registry revision.
+func (s *site) watermarkAt(revision uint64, limit time.Duration) {
+	s.t.Helper()
+	natstest.Eventually(s.t, limit, fmt.Sprint("a watermark at revision ", revision), func() bool {
+		e, err := s.bucket("state").Get(s.t.Context(), "watermark")
+		if err != nil {
+			return false
+		}
+		w, err := job.DecodeWatermark(e.Value())
+		return err == nil && w.Revision >= revision
+	})
+}
