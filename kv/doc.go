@@ -86,7 +86,11 @@
 // the settings that won. So racing creators end with the same settings, and a
 // creator that dies half-way is finished by the next. Setup is the one that
 // changes, and leaves to the operator what does not matter here (size limits,
-// placement, descriptions).
+// placement, descriptions). Examine takes the same look, and tells what Open would
+// refuse and Setup would change: for who looks for what is wrong.
+//
+// A fleet that is tested by a clock of its own has the broker's timestamps read by
+// that (Options.Stamp): here, where they come in, and nowhere else.
 //
 // # Access
 //

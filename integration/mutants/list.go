@@ -26,6 +26,14 @@ var mutants = []mutant{
 		test:   "TestWatermarkMovesOnlyAfterEverySlotUpToItIsStored",
 	},
 	{
+		name:   "watermark-over-its-reset",
+		breaks: "a producer writes its own position over a watermark that an operator has put back",
+		file:   "producer/keeper.go",
+		old:    "if err == nil && p.behind(k.stored) {",
+		new:    "if err == nil && false {",
+		test:   "TestAProducerDoesNotOverwriteAReset",
+	},
+	{
 		name:   "announcement-for-other-members",
 		breaks: "an announcement is believed although it was made for other members, and so for another share",
 		file:   "producer/fleet.go",

@@ -274,6 +274,10 @@ func TestEachFinding(t *testing.T) {
 			lock(f, 2)
 			f.Ended[f.Locks[0].Holders[0].Slot] = now.Add(-time.Minute)
 		}, "", ""},
+		"a lock that has seen the future": {func(f *Facts) {
+			lock(f, 0)
+			f.Locks[0].Newest = now.AddDate(10, 0, 0)
+		}, "lock error job report", "lock.report"},
 		"a lock of a slot that runs": {func(f *Facts) { lock(f, 2) }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -135,7 +135,7 @@ func (g gatherer) locks(ctx context.Context) error {
 		switch {
 		case err != nil && !unreadable(err):
 			return err
-		case err == nil && len(l.Holders) > 0:
+		case err == nil && (len(l.Holders) > 0 || l.Newest.After(g.f.Now)):
 			g.f.Locks = append(g.f.Locks, l)
 		}
 	}

@@ -130,6 +130,11 @@ func (c *check) stuck(o kv.LedgerEntry, nodes map[string]job.NodeEvent, timeout 
 // locks is about places that are held by slots which have long ended.
 func (c *check) locks() {
 	for _, l := range c.Locks {
+		if by := l.Newest.Sub(c.Now); by > time.Minute {
+			c.add(Error, "lock", "job "+l.Job, fmt.Sprintf("its lock has seen a slot of %s, %v ahead of the broker's clock", stamp(l.Newest), by.Round(time.Second)),
+				"its overlap policy lets only newer slots run: all until then are skipped",
+				c.cronce("job pause "+l.Job)+", wait until nothing of it runs, nats kv del "+c.Namespace+"_state lock."+l.Job+", "+c.cronce("job resume "+l.Job))
+		}
 		var over []string
 		for _, h := range l.Holders {
 			if at, ended := c.Ended[h.Slot]; ended && c.Now.Sub(latest(at, h.Since)) > patience {
