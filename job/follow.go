@@ -224,6 +224,25 @@ func CheckCycle(jobs []Job) error {
 	return nil
 }
 
+// Chained reports whether the job came after others at that time.
+func (e Entry) Chained(at time.Time) bool {
+	p, ok := e.PlanAt(at)
+	return ok && len(p.Plan.After) > 0
+}
+
+// OnSince is since when messages of the stream that starts the job now have done so,
+// edits of other things in between or not.
+func (e Entry) OnSince() time.Time {
+	since := e.Since()
+	for _, p := range slices.Backward(e.Past) {
+		if p.Plan.On.Stream != e.Job.On.Stream {
+			break
+		}
+		since = p.From
+	}
+	return since
+}
+
 // Chain is what follows from a slot that has succeeded, for one job, e's, that
 // comes after its job: the messages of that job's slot of the same instant or
 // token. before are the records of all the jobs that e's comes after, of that slot,
@@ -250,7 +269,7 @@ func Chain(e Entry, before []Record, d Delivery) []Message {
 		}
 		m.Due = latest(m.Due, r.Finished)
 	}
-	if !m.Due.After(e.Since()) {
+	if !e.Chained(m.Due) {
 		return nil
 	}
 	if e.Paused {

@@ -149,6 +149,35 @@ func TestWhatFollowsIsNamedAfterWhatItComesAfter(t *testing.T) {
 	}
 }
 
+// An edit of the job, a moment after what it comes after has succeeded, takes no turn
+// from it; and it has none from before it came after anything.
+func TestAnEditTakesNoTurn(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	j := Job{Name: "load", After: []string{"a"}}
+	old := j
+	old.Shards = 2
+	r := Record{Slot: NewSlot("a", at), State: Succeeded, Finished: at.Add(time.Second)}
+	d := Delivery{Message: Message{Slot: r.Slot}}
+	for name, c := range map[string]struct {
+		past Job
+		want int
+	}{"another number of shards": {old, 1}, "a schedule before": {Job{Name: "load", Schedule: "@hourly"}, 0}} {
+		e := Entry{Revision: 9, Time: at.Add(2 * time.Second), Definition: Definition{Job: j, Past: []PastPlan{{c.past.Plan(), at.Add(-time.Hour), at.Add(2 * time.Second)}}}}
+		if got := Chain(e, []Record{r}, d); len(got) != c.want {
+			t.Errorf("%s: %v follows, want %d messages", name, got, c.want)
+		}
+	}
+	on := Job{Name: "charge", On: On{"ORDERS", "a"}}
+	e := Entry{Time: at, Definition: Definition{Job: on, Past: []PastPlan{
+		{Job{Name: "charge", On: On{"BILLS", "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
+		{Job{Name: "charge", On: On{"ORDERS", "b"}, Shards: 2}.Plan(), at.Add(-2 * time.Hour), at},
+	}}}
+	if got := e.OnSince(); !got.Equal(at.Add(-2 * time.Hour)) {
+		t.Errorf("messages of ORDERS start it since %v, want since two hours before %v", got, at)
+	}
+}
+
 // A chained slot has another job's instant, and another's time as its due time.
 func TestAChainedSlotIsJudgedByTheJobAsItStands(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (s *Store) On(ctx context.Context, e job.Entry) (*Feed, error) {
 	if len(subjects) > 0 && !slices.ContainsFunc(subjects, func(s string) bool { return collide(s, on.Subject) }) {
 		return nil, fmt.Errorf("%w subject %s: stream %s has none of it, but %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
 	}
-	since := e.Since()
+	since := e.OnSince()
 	want := jetstream.ConsumerConfig{
 		Durable: OnConsumer(s.namespace, e.Job.Name), Description: fmt.Sprintf("starts cronce job %s of namespace %s", e.Job.Name, s.namespace),
 		FilterSubject: on.Subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,

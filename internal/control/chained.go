@@ -46,8 +46,8 @@ func (t *teller) unchained(ctx context.Context) error {
 	}
 	switch {
 	case waits:
-	case !last.Finished.After(e.Since()):
-		t.story.Why += fmt.Sprintf(" They had succeeded before it came into force, at %s.", stamp(e.Since()))
+	case !e.Chained(last.Finished):
+		t.story.Why += fmt.Sprintf(" They had succeeded before it came after them, which it does since %s.", stamp(e.Since()))
 	default:
 		t.story.Why += " They have succeeded, so it should be there: the fleet sees to it within two minutes of that."
 	}

@@ -25,7 +25,7 @@ func (s *Sweeper) chain(c kv.Change) {
 		return
 	}
 	for _, e := range s.cfg.After(c.Slot.Job) {
-		if c.Time.After(e.Since()) && len(s.follow) < maxHanded {
+		if e.Chained(c.Time) && len(s.follow) < maxHanded {
 			next := c.Slot
 			next.Job = e.Job.Name
 			s.follow[next] = follower{e, c.Slot, c.Time}
