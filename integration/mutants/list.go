@@ -198,4 +198,28 @@ var mutants = []mutant{
 `,
 		test: "TestLeavingALockFreesNobodyElsesPlace",
 	},
+	{
+		name:   "ack-before-what-follows",
+		breaks: "a slot is acked although what follows from it is not on the broker",
+		file:   "consumer/follow.go",
+		old:    "return t.postponed(fmt.Errorf(\"what follows",
+		new:    "_ = t.postponed(fmt.Errorf(\"what follows",
+		test:   "TestNoAckBeforeWhatFollowsIsOnTheBroker",
+	},
+	{
+		name:   "nothing-follows-again",
+		breaks: "what a crash kept from following from an outcome never does",
+		file:   "consumer/task.go",
+		old:    "return t.concluded(*t.view.Record, t.view.Revision), true",
+		new:    "return done(), true",
+		test:   "TestWhatFollowsIsSentWhenTheMessageComesAgain",
+	},
+	{
+		name:   "look-before-the-write",
+		breaks: "of two slots that succeed at once neither finds the other's record",
+		file:   "consumer/follow.go",
+		old:    "before = append(before, found...)",
+		new:    "_ = found",
+		test:   "TestOfTwoThatSucceedAtOnceAtLeastOnePublishes",
+	},
 }
