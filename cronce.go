@@ -159,6 +159,8 @@ func (s *Scheduler) current() *replica.Replica {
 // errors.ErrUnsupported. The handler gets payload, any JSON of at most
 // job.MaxPayload bytes, or the job's own when it is nil.
 //
+// With a tracer provider the run belongs to the trace of ctx, if it has one.
+//
 // job.ErrNotFound: no such job is in the registry, where Run brings it.
 // job.ErrUnknown: ctx ended before the broker had answered; the same call with the
 // same key settles it. It needs no Run, and is safe for concurrent use.
@@ -171,7 +173,11 @@ func (s *Scheduler) Trigger(ctx context.Context, name, key string, at time.Time,
 		Jobs: s.store.Jobs(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
 		Settings: s.store.Settings(), Now: s.store.Time, Who: host,
 	})
-	_, err := c.Trigger(ctx, control.Order{Job: name, Key: key, At: at, Payload: payload})
+	order := control.Order{Job: name, Key: key, At: at, Payload: payload}
+	if s.cfg.tracers != nil {
+		order.Traceparent = tracing.Headers(ctx)["traceparent"]
+	}
+	_, err := c.Trigger(ctx, order)
 	return err
 }
 

@@ -39,6 +39,10 @@ type Order struct {
 	// Payload is handed to the handler as it is: any JSON, at most
 	// job.MaxPayload bytes. Nil: the job's own.
 	Payload json.RawMessage
+
+	// Traceparent is of the span that orders it; empty: none does. The run is of
+	// its trace then.
+	Traceparent string
 }
 
 // Validate refuses, with an error that wraps job.ErrInvalid, what can be known to
@@ -188,7 +192,7 @@ func (c *Control) trigger(ctx context.Context, slot job.Slot, o Order, s sight) 
 	}
 	t := Triggered{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	for _, part := range all {
-		m := job.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Who, Due: o.At}
+		m := job.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Who, Due: o.At, Traceparent: o.Traceparent}
 		if o.At.After(s.now) {
 			_, err = c.cfg.Timers.Set(ctx, kv.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
 			if errors.Is(err, job.ErrConflict) && part != all[len(all)-1] {

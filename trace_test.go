@@ -1,0 +1,58 @@
+package cronce_test
+
+import (
+	"context"
+	"encoding/hex"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// A handler goes on with the trace of its slot, whichever that is: of a planned one
+// its name says it, of a run that was triggered it is that of who did, now and later.
+func TestAHandlersContextIsInTheTraceOfItsSlot(t *testing.T) {
+	t.Parallel()
+	provider := sdktrace.NewTracerProvider()
+	s, _ := scheduler(t, natstest.Run(t), cronce.WithTracerProvider(provider))
+	type ran struct {
+		slot  job.Slot
+		trace trace.SpanContext
+	}
+	runs := make(chan ran, 100)
+	for _, j := range []job.Job{everySecond("tick"), {Name: "invoice", Schedule: "@at 2100-01-01T00:00:00Z"}} {
+		err := s.Handle(j, func(ctx context.Context, run job.Run) error {
+			runs <- ran{run.Slot, trace.SpanContextFromContext(ctx)}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	running(t, s)
+	first := <-runs
+	if want := first.slot.TraceID("cronce"); first.trace.TraceID() != want || !first.trace.IsSampled() {
+		t.Errorf("%s ran in trace %s, want %s", first.slot, first.trace.TraceID(), hex.EncodeToString(want[:]))
+	}
+	for key, at := range map[string]time.Time{"now": {}, "later": time.Now().Add(time.Second)} {
+		ctx, span := provider.Tracer("test").Start(t.Context(), "order")
+		if err := s.Trigger(ctx, "invoice", key, at, nil); err != nil {
+			t.Fatal(err)
+		}
+		span.End()
+		for r := range runs {
+			if r.slot.Job != "invoice" {
+				continue
+			}
+			if r.slot.Token != key || r.trace.TraceID() != span.SpanContext().TraceID() {
+				t.Errorf("%s, triggered as %s, ran in trace %s, want %s", r.slot, key, r.trace.TraceID(), span.SpanContext().TraceID())
+			}
+			break
+		}
+	}
+}
