@@ -94,3 +94,20 @@ func natsServer() (url string, stop func()) {
 	}
 	return srv.ClientURL(), func() { srv.Shutdown(); srv.WaitForShutdown(); _ = os.RemoveAll(dir) }
 }
+
+// What the README shows: a job of a service that has a connection already.
+func Example_readme() {
+	sendReport := func(context.Context, time.Time) error { return nil }
+	_ = func(ctx context.Context, nc *nats.Conn) error {
+		s, err := cronce.New(ctx, nc) // nc is your *nats.Conn
+		if err != nil {
+			return err
+		}
+		err = s.Handle(job.Job{Name: "report", Schedule: "0 7 * * MON-FRI", Timezone: "Europe/Berlin"},
+			func(ctx context.Context, run job.Run) error { return sendReport(ctx, run.Slot.At) })
+		if err != nil {
+			return err
+		}
+		return s.Run(ctx) // until ctx ends; running handlers get their grace
+	}
+}
