@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -106,4 +108,37 @@ func shellWords(line string) []string {
 		words[i] = strings.Trim(w, `'"`)
 	}
 	return words
+}
+
+var inline = regexp.MustCompile("`(cronce [^`\n]+)`")
+
+// So is every command that a page names in a sentence: with a command and flags
+// that exist. Values may be placeholders.
+func TestCommandsNamedOnPagesExist(t *testing.T) {
+	t.Parallel()
+	named := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range inline.FindAllStringSubmatch(string(text), -1) {
+			named++
+			found, rest, ferr := newRootCommand(&app{}).Find(shellWords(m[1])[1:])
+			for _, word := range rest {
+				name, isFlag := strings.CutPrefix(word, "--")
+				name, _, _ = strings.Cut(name, "=")
+				if ferr == nil && isFlag && name != "help" && found.Flag(name) == nil {
+					ferr = fmt.Errorf("%s has no flag --%s", found.CommandPath(), name)
+				}
+			}
+			if ferr != nil {
+				t.Errorf("%s: `%s`: %v", path, m[1], ferr)
+			}
+		}
+		return err
+	})
+	if err != nil || named < 50 {
+		t.Errorf("%d commands, %v", named, err)
+	}
 }
