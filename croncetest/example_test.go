@@ -98,3 +98,19 @@ func ExampleFleet_Trigger() {
 	// Output:
 	// invoice:@order-7 with {"order":7}
 }
+
+// What the README shows: a week in which one night's half past two does not exist.
+func Example_week() {
+	t := &exampleT{} // t *testing.T
+	defer t.end()
+	nightly := func(context.Context, job.Run) error { return nil }
+
+	f := croncetest.New(t, croncetest.At("2026-03-26T00:00:00Z"))
+	f.Handle(job.Job{Name: "nightly", Schedule: "30 2 * * *", Timezone: "Europe/Berlin"}, nightly)
+	f.Start(2)
+	f.Advance(7 * 24 * time.Hour)
+	f.Once("nightly") // every slot has succeeded
+
+	fmt.Println(len(f.Slots("nightly")), "slots")
+	// Output: 7 slots
+}

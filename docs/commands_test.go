@@ -55,6 +55,8 @@ var commands = map[string]how{
 	"nats kv watch cronce_ledger":                                         natsCLI,
 	"nats sub 'cronce.event.>'":                                           natsCLI,
 
+	"printf %s cronce/report:2026-11-21T07:00:00Z | sha256sum | cut -c1-32": {shows: "^[0-9a-f]{32}\n$"},
+
 	"npm ci":   {by: "Taskfile.yml npm"},
 	"npm test": {by: "integration/node_test.go node --test"},
 	"node service.js --server nats://127.0.0.1:4222 --job report --queue default": {by: "integration/node_test.go service.js"},
