@@ -28,8 +28,19 @@ func needNode(t *testing.T) (node string) {
 // javascript starts a node of the fleet in JavaScript.
 func (s *site) javascript(name string, jobs ...string) *process {
 	s.t.Helper()
-	args := []string{nodeExample + "/service.js", "--server", s.url, "--name", name, "--file", s.path("touched"), "--work", "700"}
-	for _, j := range jobs {
+	return s.javascriptWorking(name, "700", jobs...)
+}
+
+// javascriptWorking is one whose attempts take so many milliseconds. Flags may follow
+// the jobs.
+func (s *site) javascriptWorking(name, work string, jobs ...string) *process {
+	s.t.Helper()
+	args := []string{nodeExample + "/service.js", "--server", s.url, "--name", name, "--file", s.path("touched"), "--work", work}
+	for i, j := range jobs {
+		if strings.HasPrefix(j, "--") {
+			args = append(args, jobs[i:]...)
+			break
+		}
 		args = append(args, "--job", j)
 	}
 	return start(s.t, name, s.env(), nil, needNode(s.t), args...)
@@ -93,13 +104,20 @@ echo "end $CRONCE_SLOT_ID $CRONCE_ATTEMPT $CRONCE_FENCE $CRONCE_NODE" >>touched
 	s.rounds("tick", 8, time.Minute)
 	s.checkPublished(alone.Add(time.Second), time.Now().Add(-2*time.Second), 2*time.Second)
 
-	// Go alone, after JavaScript has stopped as it should.
+	// The server is killed under both, and then Go is alone, after JavaScript has
+	// stopped as it should.
 	g1 = s.worker("go3", file)
 	g1.says("node is up")
+	s.restartServer((*process).kill)
+	s.rounds("tick", 3, time.Minute)
+	s.restartServer(func(server *process) { // away for longer than the lease
+		server.kill()
+		<-time.After(lease + time.Second)
+	})
+	eventually(t, 30*time.Second, "js1 to take part again", func() bool { return strings.Count(j1.stderr(), "takes part") == 2 })
+	s.rounds("tick", 3, time.Minute)
 	term(j1)
 	term(j2)
-	s.rounds("tick", 3, time.Minute)
-	s.restartServer((*process).kill)
 	s.rounds("tick", 3, time.Minute)
 	term(g1)
 
@@ -228,4 +246,59 @@ func (s *site) lastSlot() (last time.Time) {
 		}
 	}
 	return last
+}
+
+// Triggered runs, at once and by the server's timers, orders to cancel, pauses and an
+// error that no retry mends: a fleet of JavaScript alone obeys.
+func TestJavaScriptObeysOperators(t *testing.T) {
+	t.Parallel()
+	needNode(t)
+	s := newServedSite(t)
+	s.command(0, "setup", "--lease", lease.String())
+	s.command(0, "job", "apply", "-f", s.jobs("false",
+		`name: pay, schedule: "@at 2099-01-01T00:00:00Z", overlap: allow`,
+		`name: long, schedule: "@at 2099-01-01T00:00:00Z", queue: long`,
+		`name: newest, schedule: "*/5 * * * * *", overlap: replace, queue: long`,
+	))
+	s.javascriptWorking("quick", "100", "pay").says("takes part")
+	s.javascriptWorking("slow", "60000", "long", "newest", "--queue", "long").says("takes part")
+
+	outcome := func(id, state string) slotRow {
+		t.Helper()
+		var row slotRow
+		eventually(t, 40*time.Second, id+" to be "+state, func() bool {
+			for _, r := range s.slots() {
+				if r.ID == id {
+					row = r
+				}
+			}
+			return row.State == state
+		})
+		return row
+	}
+	later := time.Now().Add(3 * time.Second)
+	s.command(0, "job", "trigger", "pay", "--key", "later", "--at", later.UTC().Format(time.RFC3339), "--payload", `{"n": 1}`)
+	s.command(0, "job", "trigger", "pay", "--key", "now", "--payload", `{"n": 1.50}`)
+	s.command(0, "job", "trigger", "pay", "--key", "wrong", "--payload", `"no object"`)
+	s.command(0, "job", "trigger", "long", "--key", "order 1/2")
+	outcome("pay:@now", "succeeded")
+	if r := outcome("pay:@wrong", "failed"); r.Attempt != 1 || !strings.Contains(r.Error, "want an object") {
+		t.Errorf("a permanent error: %+v", r)
+	}
+	outcome("long:@order 1/2", "running")
+	s.command(0, "slot", "cancel", "long:@order 1/2")
+	if r := outcome("long:@order 1/2", "cancelled"); r.Attempt != 1 {
+		t.Errorf("cancelled: %+v", r)
+	}
+	if r := outcome("pay:@later", "succeeded"); r.Started.Before(later.Truncate(time.Second)) {
+		t.Errorf("it was to run at %v: %+v", later, r)
+	}
+	eventually(t, 40*time.Second, "a newer slot to replace an older one", func() bool {
+		for _, r := range s.slots("--job", "newest") {
+			if r.State == "cancelled" && strings.Contains(r.Error, "replaced by newest:") {
+				return true
+			}
+		}
+		return false
+	})
 }
