@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,6 +16,18 @@ func Remove(ctx context.Context, js jetstream.JetStream, namespace string) error
 	if err != nil {
 		return err
 	}
+	failed := s.removeAll(ctx)
+	// A request to create, whose asker was interrupted, may still have been under way.
+	if failed == nil && wait(ctx, settleFor) {
+		failed = s.removeAll(ctx)
+	}
+	return failed
+}
+
+// settleFor is how long a request may be under way to the broker whose asker is gone.
+const settleFor = 250 * time.Millisecond
+
+func (s *Store) removeAll(ctx context.Context) error {
 	var failed []error
 	for _, cfg := range layout(s.namespace, job.Settings{}, true) {
 		err := s.ask(ctx, "remove "+title(cfg.Name), s.api("STREAM.DELETE."+cfg.Name), func(ctx context.Context) error {

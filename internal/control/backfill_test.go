@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // twoPlans is report: every hour until noon, four hours ago, then every half hour.
@@ -62,6 +64,7 @@ func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 	all := s.waiting(t)[1:]
+	slices.SortFunc(all, func(a, b kv.WaitingSlot) int { return a.Slot.At.Compare(b.Slot.At) }) // several are published at once
 	for i, minutes := range []time.Duration{-120, 30, 60, 90} {
 		at := noon.Add(minutes * time.Minute)
 		m := job.Message{Slot: job.NewSlot("report", at), JobRevision: revision, Node: "alice@laptop", Due: at, Backfill: true}
