@@ -36,16 +36,16 @@ func checkMetricsAddr(addr string) error {
 
 // health is what a process says of itself; it knows more as it starts.
 type health struct {
-	checks atomic.Pointer[func() (live error, ready []replica.Check)]
+	checks atomic.Pointer[func() (ready []replica.Check, live error)]
 }
 
-func (h *health) set(checks func() (error, []replica.Check)) { h.checks.Store(&checks) }
+func (h *health) set(checks func() ([]replica.Check, error)) { h.checks.Store(&checks) }
 
-func (h *health) ask() (live error, ready []replica.Check) {
+func (h *health) ask() (ready []replica.Check, live error) {
 	if checks := h.checks.Load(); checks != nil {
 		return (*checks)()
 	}
-	return nil, []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS, or opening the namespace")}}
+	return []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS, or opening the namespace")}}, nil
 }
 
 // observe serves metrics and health until the returned function is called. It
@@ -70,11 +70,11 @@ func (a *app) observe(addr string, h *health, measures ...prometheus.Collector) 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		live, _ := h.ask()
+		_, live := h.ask()
 		answer(w, []replica.Check{{Name: "live", Err: live}})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		_, ready := h.ask()
+		ready, _ := h.ask()
 		answer(w, ready)
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
@@ -114,12 +114,12 @@ func answer(w http.ResponseWriter, checks []replica.Check) {
 }
 
 // healthOf is the health of a replica that is to run until ctx ends.
-func healthOf(ctx context.Context, r *replica.Replica) func() (error, []replica.Check) {
-	return func() (error, []replica.Check) {
+func healthOf(ctx context.Context, r *replica.Replica) func() ([]replica.Check, error) {
+	return func() ([]replica.Check, error) {
 		ready := r.Ready()
 		if ctx.Err() != nil {
 			ready = append(ready, replica.Check{Name: "work", Err: errors.New("told to stop: running slots have their grace")})
 		}
-		return r.Live(), ready
+		return ready, r.Live()
 	}
 }

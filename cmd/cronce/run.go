@@ -140,7 +140,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	}
 	defer unobserved()
 	if replica.Disabled(a.getenv) {
-		h.set(func() (error, []replica.Check) { return nil, []replica.Check{{Name: "disabled"}} })
+		h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "disabled"}}, nil })
 		a.log.Info("disabled by CRONCE_DISABLED; waiting for the end")
 		<-ctx.Done()
 		return nil

@@ -36,8 +36,8 @@ func (m serverMetrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(serverBytes, prometheus.GaugeValue, float64(s.Bytes))
 }
 
-func serverHealth(srv *embed.Server) func() (error, []replica.Check) {
-	return func() (error, []replica.Check) {
-		return nil, []replica.Check{{Name: "JetStream", Err: srv.Ready()}}
+func serverHealth(srv *embed.Server) func() ([]replica.Check, error) {
+	return func() ([]replica.Check, error) {
+		return []replica.Check{{Name: "JetStream", Err: srv.Ready()}}, nil
 	}
 }
