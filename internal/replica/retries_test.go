@@ -44,18 +44,23 @@ func TestTwentyThousandWaitingRetriesLeaveNewSlotsOnTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var waits []func(context.Context) (bool, error)
-	for i := range waiting {
-		m := job.Message{Slot: job.Slot{Job: "busy", Token: fmt.Sprint(i)}, JobRevision: revision}
-		wait, err := store.Slots().Publish("default", m, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		waits = append(waits, wait)
+	message := func(i int) job.Message {
+		return job.Message{Slot: job.Slot{Job: "busy", Token: fmt.Sprint(i)}, JobRevision: revision}
 	}
-	for _, wait := range waits {
-		if _, err := wait(t.Context()); err != nil {
-			t.Fatal(err)
+	const atOnce = 1000
+	for first := 0; first < waiting; first += atOnce {
+		waits := map[int]func(context.Context) (bool, error){}
+		for i := first; i < first+atOnce; i++ {
+			if waits[i], err = store.Slots().Publish("default", message(i), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, wait := range waits {
+			for _, err := wait(t.Context()); err != nil; _, err = wait(t.Context()) {
+				if wait, err = store.Slots().Publish("default", message(i), nil); err != nil { // the same again, until it is answered
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 	for range waiting {
