@@ -40,11 +40,12 @@ func TestARunningSlotIsCancelled(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
-				fence, cause := make(chan uint64, 1), make(chan error, 1)
+				fence, cause, asked := make(chan uint64, 1), make(chan error, 1), make(chan struct{})
 				b.handle(job.Job{Name: "report", Timeout: time.Hour}, func(ctx context.Context, run job.Run) error {
 					fence <- run.Fence
 					<-ctx.Done()
 					cause <- context.Cause(ctx)
+					<-asked
 					return c.returns(ctx)
 				})
 				stop := b.run()
@@ -62,6 +63,7 @@ func TestARunningSlotIsCancelled(t *testing.T) {
 						t.Error("not cancelled")
 					}
 				}
+				close(asked)
 				if got := <-cause; got.Error() != c.cause.Error() {
 					t.Errorf("cause %q, want %q", got, c.cause)
 				}
