@@ -73,9 +73,31 @@
 // Left out, where the promise itself has its edge: a handler that wakes after its
 // lease ends at once here, where a real one may act until its clock is looked at;
 // and one that ignores its context is not in the world. Not modelled either: time
-// for the rules (deadlines, horizon, backoff: retries are due at once), overlap,
-// shards, on_lease_lost: finish, the sweep, a broker that forgets, clocks that run
+// for the rules (deadlines, horizon, backoff: retries are due at once), shards, on_lease_lost: finish, the sweep, a broker that forgets, clocks that run
 // at different speeds.
+//
+// # Does the lock hold? (lock_test.go)
+//
+// Another small world, explored in the same way: two slots of one job that may not
+// run beside each other, its lock, and two workers, each of which may have both in
+// hand. Decisions are those of job.Decide, job.Complete, job.NewEntrant, Lock.Enter
+// and Lock.Leave. What the world above shows is taken for granted: the claim of a
+// live worker stands, and one that ends does so at once, with its handler. In it,
+//
+//   - a write of the lock, or of a record, lands at any time or never, also long
+//     after its writer ended; its answer comes at any later time, or not at all;
+//   - a worker asks the lock as it is, or as its own last write left it, which may
+//     be long ago; and may sleep between any two steps;
+//   - messages come at any time, as often as they like, looked up first or not; a
+//     parked slot looks again at any time, or is given back;
+//   - a worker crashes anywhere, also between the outcome and the lock.
+//
+// Checked in each state: a handler runs only while its slot has the one place, and
+// its claim; and, if nobody dies from here on, both slots can still have their
+// outcomes, whatever was left in the lock. Eight mutants each break one of these.
+// Overlap is queue, skip or latest; not modelled are replace, more places than one,
+// more than two slots, a lock that is full, edits, and wake-up calls (a parked slot
+// looks by itself).
 //
 // # Decisions
 //

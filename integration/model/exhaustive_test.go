@@ -24,7 +24,7 @@ func TestNoInterleavingBreaksAnInvariant(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d workers, %d attempts", world.workers, world.attempts), func(t *testing.T) {
 			t.Parallel()
-			f := explore(&machine{workers: world.workers, lease: lease, rules: newRules(world.attempts)}, world.depth)
+			f := explore[state](&machine{workers: world.workers, lease: lease, rules: newRules(world.attempts)}, world.depth)
 			t.Log(f)
 			if f.violated != "" {
 				t.Fatalf("%s:\n%s", f.violated, f.trace)
@@ -77,7 +77,7 @@ func TestEachMutantOfTheWorkerIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := explore(&machine{workers: 2, lease: lease, rules: newRules(test.attempts), mutation: test.mutation}, forever)
+			f := explore[state](&machine{workers: 2, lease: lease, rules: newRules(test.attempts), mutation: test.mutation}, forever)
 			t.Logf("%s: %v", f.violated, f)
 			if f.violated != test.breaks {
 				t.Errorf("found %q, want %q:\n%s", f.violated, test.breaks, f.trace)

@@ -14,11 +14,28 @@ type found struct {
 	trace                string // how the violation comes about
 }
 
+// world is what can be explored: states, the steps between them, and what must
+// hold of each.
+type world[S comparable] interface {
+	start() S
+	check(S)
+
+	// successors makes every step that can be next, by emit. live says that the
+	// step is one which goes on happening in a fleet where nobody dies any more.
+	successors(s S, emit func(label string, next S, live bool))
+
+	// ended says that all has come to its end.
+	ended(S) bool
+
+	violate(what string)
+	broken() string // the first violation; empty: none
+}
+
 // explore walks breadth-first through every state that can be reached in depth
 // steps, and checks each; it stops at the first violation, which so has a
 // shortest trace.
-func explore(m *machine, depth int) found {
-	g := &graph{index: map[state]int32{}}
+func explore[S comparable](m world[S], depth int) found {
+	g := &graph[S]{index: map[S]int32{}}
 	g.visit(m.start(), 0, "start")
 	f := found{whole: true, labels: map[string]int{}}
 	for level, end := 0, int32(1); ; level, end = level+1, int32(len(g.states)) {
@@ -31,44 +48,43 @@ func explore(m *machine, depth int) found {
 			break
 		}
 		for ; g.next < end; g.next++ {
-			if f.expand(m, g); m.violated != "" {
+			if expand(&f, m, g); m.broken() != "" {
 				f.whole = false
-				return f.end(m, g, g.next)
+				return conclude(f, m, g, g.next)
 			}
 		}
 	}
 	if f.whole {
-		if stuck := g.stuck(); stuck >= 0 {
+		if stuck := g.stuck(m.ended); stuck >= 0 {
 			m.violate(noWayOut)
-			return f.end(m, g, stuck)
+			return conclude(f, m, g, stuck)
 		}
 	}
-	return f.end(m, g, 0)
+	return conclude(f, m, g, 0)
 }
 
 // expand checks one state and makes its successors.
-func (f *found) expand(m *machine, g *graph) {
+func expand[S comparable](f *found, m world[S], g *graph[S]) {
 	s := g.states[g.next]
-	if m.check(s); m.violated != "" {
+	if m.check(s); m.broken() != "" {
 		return
 	}
-	m.emit = func(label string, next state, live bool) {
+	m.successors(s, func(label string, next S, live bool) {
 		f.steps++
 		f.labels[label]++
 		to := g.visit(next, g.next, label)
 		if live {
 			g.live = append(g.live, edge{g.next, to})
 		}
-		if m.violated != "" && f.trace == "" {
+		if m.broken() != "" && f.trace == "" {
 			f.trace = g.trace(to)
 		}
-	}
-	m.successors(s)
+	})
 }
 
-func (f found) end(m *machine, g *graph, at int32) found {
-	f.states, f.violated = len(g.states), m.violated
-	if m.violated != "" && f.trace == "" {
+func conclude[S comparable](f found, m world[S], g *graph[S], at int32) found {
+	f.states, f.violated = len(g.states), m.broken()
+	if f.violated != "" && f.trace == "" {
 		f.trace = g.trace(at)
 	}
 	return f
@@ -83,9 +99,9 @@ func (f found) String() string {
 }
 
 // graph is the states seen so far, in the order in which they were.
-type graph struct {
-	index  map[state]int32
-	states []state
+type graph[S comparable] struct {
+	index  map[S]int32
+	states []S
 	parent []int32
 	label  []string
 	live   []edge
@@ -94,7 +110,7 @@ type graph struct {
 
 type edge struct{ from, to int32 }
 
-func (g *graph) visit(s state, from int32, label string) int32 {
+func (g *graph[S]) visit(s S, from int32, label string) int32 {
 	if i, seen := g.index[s]; seen {
 		return i
 	}
@@ -104,9 +120,8 @@ func (g *graph) visit(s state, from int32, label string) int32 {
 	return i
 }
 
-// stuck is a state from which the live steps lead to no end (an outcome, and no
-// message left), or -1: walking back from the ends reaches all others.
-func (g *graph) stuck() int32 {
+// stuck is a state from which the live steps lead to no end, or -1: walking back from the ends reaches all others.
+func (g *graph[S]) stuck(ended func(S) bool) int32 {
 	into := make([][]int32, len(g.states))
 	for _, e := range g.live {
 		into[e.to] = append(into[e.to], e.from)
@@ -114,7 +129,7 @@ func (g *graph) stuck() int32 {
 	ends := make([]bool, len(g.states))
 	var queue []int32
 	for i, s := range g.states {
-		if s.slot.final() && !s.msg {
+		if ended(s) {
 			ends[i], queue = true, append(queue, int32(i))
 		}
 	}
@@ -135,7 +150,7 @@ func (g *graph) stuck() int32 {
 	return -1
 }
 
-func (g *graph) trace(i int32) string {
+func (g *graph[S]) trace(i int32) string {
 	var lines []string
 	for ; i > 0; i = g.parent[i] {
 		lines = append(lines, fmt.Sprintf("  %s\n    %v", g.label[i], g.states[i]))

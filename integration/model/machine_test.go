@@ -37,13 +37,20 @@ type machine struct {
 	*rules
 	mutation
 
-	// emit takes each successor. live says that the step is one which goes on
-	// happening in a fleet where nobody dies any more.
 	emit func(label string, next state, live bool)
-
-	// violated is the first invariant that a step, or a state, was found to break.
-	violated string
+	verdict
 }
+
+// verdict is the first invariant that a step, or a state, was found to break.
+type verdict string
+
+func (v *verdict) violate(what string) {
+	if *v == "" {
+		*v = verdict(what)
+	}
+}
+
+func (v *verdict) broken() string { return string(*v) }
 
 const margin = 1
 
@@ -52,12 +59,6 @@ func (m *machine) trust() uint8 {
 		return m.lease
 	}
 	return m.lease - margin
-}
-
-func (m *machine) violate(what string) {
-	if m.violated == "" {
-		m.violated = what
-	}
 }
 
 // start is the world with all workers up, and one message.
@@ -105,8 +106,11 @@ func (m *machine) then(label string, s state, live bool, change func(*state)) {
 	m.emit(label, s, live)
 }
 
-// successors makes every step that can be next.
-func (m *machine) successors(s state) {
+// ended: there is an outcome, and no message left.
+func (m *machine) ended(s state) bool { return s.slot.final() && !s.msg }
+
+func (m *machine) successors(s state, emit func(label string, next state, live bool)) {
+	m.emit = emit
 	if s.over() && !s.msg && !m.completeAnywhere {
 		return
 	}
