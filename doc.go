@@ -14,13 +14,32 @@
 //	if err != nil { ... }
 //	return s.Run(ctx)
 //
+// Every replica of the service does the same. Package croncetest runs it in tests,
+// with a clock that the test sets; package metrics measures it for Prometheus.
+//
+// # Handlers
+//
+// A handler returns nil when its work is done. [job.Permanent] ends the slot as
+// failed; [job.RetryAfter] says when to come again; any other error, and a panic,
+// is retried with backoff, up to the job's attempts. Its context ends when the node
+// can no longer prove that it is alive ([job.ErrLeaseLost]), at the job's timeout,
+// when an operator cancels the slot or a newer one replaces it, and when the
+// replica stops: [context.Cause] says which. A handler that ignores its context
+// cannot be stopped. [job.Run] has what it is told; Slot.At is the time that the
+// work is about, whenever it runs.
+//
+// # The promise, and its edge
+//
 // Every slot inside the horizon is published at least once, tried until it
 // succeeds or its attempts are spent, and recorded with exactly one outcome.
 // While its owner lives nobody else starts it. A handler may start twice for one
 // slot if its worker dies or stalls in the middle: pass Run.Fence and the slot ID
 // on to the place where the effect lands.
 //
-// The parts: package job says what and when, and is pure; producer turns due
-// slots into messages, consumer messages into outcomes; kv is the broker's
-// memory. See their doc.go for the design of each.
+// # The parts
+//
+// Package job says what and when, and is pure; producer turns due slots into
+// messages, consumer messages into outcomes; kv is the broker's memory. The
+// documentation of each gives its design. What stands on the broker is
+// docs/protocol.md, how it works as a whole docs/concepts.md.
 package cronce

@@ -1,7 +1,11 @@
 // Package consumer turns slot messages into outcomes: it takes them from one
 // queue, claims, runs, completes and settles.
 //
-// # The way of a slot
+// Programs get one from package cronce, or from "cronce run". [New] is for those that
+// bring a broker of their own: [Config] says what it needs of one. What a handler
+// may rely on, and what ends its context, is in the documentation of package cronce.
+//
+// # Design: the way of a slot
 //
 //	pull    asks for as many messages as there will be free places for
 //	held    marks each as in progress, every third of a lease
@@ -15,7 +19,7 @@
 //	trace   makes a span of each claim, run and completion, where that is wanted
 //	settle  answers the broker: ack, later, drop, or nothing at all
 //
-// # The invariants that live here
+// # Design: the invariants that live here
 //
 // (3) No handler starts without a won write. A read only suggests a revision to
 // write at; the answer to the write decides. An answer that does not come means
@@ -34,7 +38,7 @@
 // the message, and it would take the message from under the new owner. A worker
 // that lost its claim says nothing.
 //
-// # Ended from outside
+// # Design: ended from outside
 //
 // An operator, or a newer slot, ends a running slot by asking its owner
 // (Table.Cancel): the handler's context ends with that cause, and the owner writes
@@ -44,7 +48,7 @@
 // handler that returns nil has succeeded, asked or not: its effect has landed, and
 // to say otherwise would have somebody make it again.
 //
-// # Overlap
+// # Design: overlap
 //
 // A slot of a guarded job (job.Job.Guarded) takes a place in its job's lock before
 // its first claim and leaves it after its outcome is written: job.Lock has the rules,
@@ -61,7 +65,7 @@
 // slowly as that delay); running the next slot by whoever leaves the lock (its
 // message is in another's hand, with its payload and its retries).
 //
-// # What follows
+// # Design: what follows
 //
 // Jobs that come after the slot's, when it has succeeded, and an alert, when it has
 // not. Their messages are on the broker before its own is acked: a crash between the outcome and the ack brings that
@@ -79,7 +83,7 @@
 // without a question; of a job that this copy has not heard of yet the sweep finds
 // the turns that it missed (internal/sweep).
 //
-// # Decisions
+// # Design: decisions
 //
 // A fresh slot is claimed without a read: its record does not exist in all but
 // the rarest cases, and the write tells. Rejected: reading first (a request more
@@ -95,7 +99,7 @@
 // broker that syncs every write this is half of a short slot's time. How many
 // outcomes may wait to be recorded is bounded.
 //
-// # Asking
+// # Design: asking
 //
 // What is asked for is what will find a free place: the places that are free, and
 // those of the handlers that will have returned by the time a message has come and
@@ -144,7 +148,7 @@
 // lowest is served. One that has no place free does not ask, and its slots go to
 // the next.
 //
-// # More decisions
+// # Design: more decisions
 //
 // A worker that knows that a slot would fail takes none (Config.Ready): a claim
 // costs an attempt. It is asked before messages are asked for, and again before a

@@ -1,6 +1,18 @@
-// Package job says what is to run and when. It is pure: no clock, no NATS, no
-// goroutine, no randomness. Whatever nodes must agree on is computed here, from
-// arguments, so that any two nodes compute the same.
+// Package job says what is to run and when: jobs, schedules, slots, handlers and
+// the errors by which they steer.
+//
+// A program that schedules needs these:
+//
+//   - [Job], with its policies; only Name and Schedule have to be set.
+//   - [Handler] and [Run]: what runs a slot, and what it is told.
+//   - [Permanent] and [RetryAfter]: errors that say what is to become of a slot.
+//   - [ErrLeaseLost], [ErrTimeout], [ErrStopping], [ErrCancelled] and [ErrReplaced]:
+//     why a handler's context has ended, as its cause.
+//   - [ParseSchedule] and [Schedule]: which slots there are, without a broker.
+//
+// It is pure: no clock, no NATS, no goroutine, no randomness. Whatever nodes must
+// agree on is computed here, from arguments, so that any two nodes compute the
+// same.
 //
 // # What is in it
 //
@@ -12,19 +24,6 @@
 //     log field, idempotency key.
 //   - [Definition], [Record], [Node], [Watermark] and [Message] are what stands on
 //     the broker, as Go values and as JSON or headers.
-//
-// # From an expression to instants
-//
-// An expression describes what a clock on the wall shows; a slot is an instant.
-// The two are kept apart:
-//
-//	text --grammar--> sets of numbers --calendar--> wall times --spans--> instants
-//
-// The grammar (field.go, expression.go) checks the text, replaces names and H by
-// numbers, and only then lets robfig/cron make sets of them. The calendar
-// (calendar.go) is a set of wall times without those that are excluded
-// (exclude.go); it knows no zone. The spans (zone.go) are the stretches of time in which a zone's offset
-// is one; source.go walks them and maps wall times to instants.
 //
 // # Expressions
 //
@@ -81,7 +80,20 @@
 // so all nodes of one build compute the same slots; [TzdataVersion] names the
 // release, and stands in every node's record.
 //
-// # Claim rules
+// # Design: from an expression to instants
+//
+// An expression describes what a clock on the wall shows; a slot is an instant.
+// The two are kept apart:
+//
+//	text --grammar--> sets of numbers --calendar--> wall times --spans--> instants
+//
+// The grammar (field.go, expression.go) checks the text, replaces names and H by
+// numbers, and only then lets robfig/cron make sets of them. The calendar
+// (calendar.go) is a set of wall times without those that are excluded
+// (exclude.go); it knows no zone. The spans (zone.go) are the stretches of time in
+// which a zone's offset is one; source.go walks them and maps wall times to instants.
+//
+// # Design: claim rules
 //
 // [Decide] is all that a worker thinks about a delivered slot: what the ledger
 // says of it, whether the owner is proved dead, whether the slot is of the plan
@@ -94,7 +106,7 @@
 // have (an edit must not start an at-most-once slot twice), and from its first
 // claim on its plan is not asked about any more.
 //
-// # Decisions
+// # Design: decisions
 //
 // Zone data of our own. time/tzdata is only asked where the system has none, so
 // two hosts with the same binary could disagree for as long as an upgrade of

@@ -5,7 +5,23 @@
 // Revisions, error codes and retries stay in here: callers see the sentinels of
 // package job.
 //
-// # One primitive
+// # For programs
+//
+// The New of package cronce opens a namespace by itself. A program that only wants
+// to know what became of slots opens it so:
+//
+//	store, err := kv.Open(ctx, js, kv.Options{ReadOnly: true})
+//	if err != nil { ... }
+//	for e, err := range store.Ledger().List(ctx, kv.ListFilter{Job: "report"}) {
+//		if err != nil { ... }
+//		fmt.Println(e.Slot.ID(), e.State, e.Attempt, e.Error)
+//	}
+//
+// Everything is safe for concurrent use. Reads are hints (see below): what they say
+// may be overtaken already. Nobody but nodes should write to the ledger, the locks
+// and the watermark.
+//
+// # Design: one primitive
 //
 // Everything that decides something is a won write: a value stored on the
 // condition that a given revision is the last one of its key (0: that there is
@@ -60,7 +76,7 @@
 // attempt is given one second, so that a request that died with a leader is put
 // to the next one soon.
 //
-// # Reading
+// # Design: reading
 //
 // A read of one key is asked of the stream's leader ($JS.API.STREAM.MSG.GET);
 // replicas answered 60 % of the reads right after a write with the value before
@@ -77,7 +93,7 @@
 // no marker too. Revisions that went back mean a restored bucket: all is told
 // anew.
 //
-// # Opening
+// # Design: opening
 //
 // Open looks at everything before it creates anything, so that a foreign bucket
 // leaves nothing half made, and it updates nothing: an update that changed
@@ -92,7 +108,7 @@
 // A fleet that is tested by a clock of its own has the broker's timestamps read by
 // that (Options.Stamp): here, where they come in, and nowhere else.
 //
-// # Access
+// # Design: access
 //
 // access.go is the one table of which role uses which subjects, from which "cronce
 // auth" prints the permissions of a login. Who opens a namespace that is complete
@@ -100,7 +116,7 @@
 // checks what a client publishes to, and not where it asks the answer to be sent:
 // so these permissions guard against mistakes; see docs/threat-model.md.
 //
-// # Timers
+// # Design: timers
 //
 // A trigger in the future is a message with a schedule, which the server keeps,
 // counts down and turns into one for the queue: no process of ours has to be alive
@@ -119,7 +135,7 @@
 // works on that any more it waits, for all to see, and the same trigger again
 // moves it (package control).
 //
-// # Decisions
+// # Design: decisions
 //
 //   - The client library's KeyValue was not used. Its Create reads before it
 //     writes over a marker, which can be stale; it repeats nothing; it knows

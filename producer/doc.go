@@ -3,7 +3,13 @@
 // message ID is computed from the job and the instant alone, so what two of them
 // publish is one message in the stream, or, where the stream has forgotten, one
 // record in the ledger. Those that do hear of each other spare the broker the
-// copies (see "Standing by").
+// copies (see "Design: standing by").
+//
+// Programs get one from package cronce, or from "cronce run". [New] is for those that
+// bring a broker of their own: [Config] says what it needs of one, and [Stats] what
+// it did.
+//
+// # Design: the way of a slot
 //
 // A slot walks through four parts, all driven by one loop (shift):
 //
@@ -15,7 +21,7 @@
 // writes the watermark. Board and outbox belong to the loop's goroutine and have
 // no locks; only answers and registry events come from others, over channels.
 //
-// # Invariant 2: publish before the watermark moves; it never goes back
+// # Design: invariant 2: publish before the watermark moves; it never goes back
 //
 // The watermark (T, R, K) says: every slot due up to T has been published, of
 // the registry as it was at revision R, whose newest timestamp is K.
@@ -53,7 +59,7 @@
 // slots that we cannot compute, and whose producer may die. A definition that is
 // simply broken disables its job and holds nothing.
 //
-// # Standing by
+// # Design: standing by
 //
 // Of the producers that take part, each job has a first: the one whose name and
 // the job's hash together to the largest number. The first publishes the job's
@@ -105,7 +111,7 @@
 // seconds. A producer that cannot read a definition claims nothing and leaves the
 // field to those that can; alone it does what it can.
 //
-// # What a job newer than the watermark is owed
+// # Design: what a job newer than the watermark is owed
 //
 // All slots since its plan came into force, since whoever moved the watermark
 // may not have known of it. But an entry's revision grows with every edit, of
@@ -113,7 +119,7 @@
 // newer than R *and* the plan began after K. The older plans of an edited job go
 // on from T up to the edit, the new one begins at the edit, wherever T is.
 //
-// # Pauses and removals
+// # Design: pauses and removals
 //
 // A job's timeline is cut into stretches: at each edit of its plan, and at the
 // ends of its pauses ([job.Entry.Stretches]). A stretch is a line on the board. A
@@ -132,7 +138,7 @@
 // a right to its outcome. The exception: with all producers gone, nobody knows
 // any more of what had not been published of a job when it was removed.
 //
-// # Lateness
+// # Design: lateness
 //
 // A slot that is handed out more than Late (1 min) after its due time is judged
 // by its job's catch-up policy, all late slots of the job together (job.Due).
@@ -149,7 +155,7 @@
 // the shorter one; the slots between the two ends are those that the first
 // producer had published one by one before.
 //
-// # Decisions
+// # Design: decisions
 //
 //   - The due heap holds groups of (schedule, next slot), not jobs. A million
 //     jobs on a few hundred expressions are a few hundred entries, and a second
