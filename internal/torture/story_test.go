@@ -15,7 +15,6 @@ type story struct {
 	h    History
 	seq  uint64
 	last map[string]uint64 // revision of each key
-	mark job.Watermark
 }
 
 var storyBegan = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
