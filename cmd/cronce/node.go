@@ -81,8 +81,6 @@ type nodeRow struct {
 	Version     string        `json:"version,omitempty"`
 	FencedBy    string        `json:"fenced_by,omitempty"`
 	FencedAt    time.Time     `json:"fenced_at,omitzero"`
-
-	handlers []string
 }
 
 // warnOfZones tells when nodes that are alive have different time zone data, with
