@@ -152,9 +152,10 @@ func (t *task) enter(ctx context.Context) error {
 				return err
 			}
 			continue
-		case !next.Same(seen.Lock):
+		case !next.Same(seen.Lock), t.reenters(next):
 			err := t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
 			if errors.Is(err, job.ErrConflict) {
+				clear(ended) // one that had ended may have been reopened, and be who was faster
 				continue
 			}
 			if err != nil {
@@ -166,6 +167,13 @@ func (t *task) enter(ctx context.Context) error {
 	}
 	t.view.Place = job.Place{Kind: job.PlaceCrowded}
 	return nil
+}
+
+// reenters reports whether the slot may have been reopened, and has the place that it
+// did not leave when it ended: it writes the lock all the same, so that whoever has
+// found that it has ended, and is about to take its place, is refused.
+func (t *task) reenters(next job.Lock) bool {
+	return !t.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(t.d.Slot.Whole())
 }
 
 // learn finds out which of the slots have an outcome. Only a record says so, as

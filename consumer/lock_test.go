@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/memory"
 	"github.com/cronce-io/cronce/job"
 )
@@ -392,6 +393,70 @@ func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
 		_ = stop()
 		f.want(s, job.Succeeded, "")
 	})
+}
+
+// An operator gives a slot a new start, just when somebody has found that it has
+// ended: its old place, which nobody had taken from it, or a new one, is its own.
+func TestAReopenedSlotKeepsItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]bool{"it had not left": false, "it had left": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue}, 10*time.Second)
+				a, b := f.benches[0], f.benches[1]
+				s := job.NewSlot("report", time.Now().Add(-time.Minute))
+				ended := job.Record{Slot: s, State: job.Failed, Attempt: 1, MaxAttempts: 1, Attempts: []job.Attempt{{Number: 1}}, Nonce: "x"}
+				revision, err := a.ledger.Write(t.Context(), ended, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				locks := a.cfg.Locks
+				held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: s, At: s.At}}}
+				at, err := locks.Write(t.Context(), held, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				gate := &gatedLocks{Locks: locks, reached: make(chan struct{}), open: make(chan struct{})}
+				a.cfg.Locks = gate
+				b.queue = newQueue() // the reopened slot goes to b
+				stopA, stopB := a.run(), b.run()
+				newer := f.publish()
+				<-gate.reached // a has seen that s has ended, and sleeps before it takes the place
+				if left {
+					if _, err := locks.Write(t.Context(), job.Lock{Job: "report", Nonce: "y"}, at); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := a.ledger.Write(t.Context(), job.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
+					t.Fatal(err)
+				}
+				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+				time.Sleep(time.Second)
+				close(gate.open)
+				a.settled(1)
+				b.settled(1)
+				_, _ = stopA(), stopB()
+				f.want(s, job.Succeeded, "")
+				f.want(newer, job.Succeeded, "")
+				if most := f.runs.most["report"]; most != 1 {
+					t.Errorf("%d ran at once: %q", most, f.runs.said())
+				}
+			})
+		})
+	}
+}
+
+// gatedLocks stops before its first write.
+type gatedLocks struct {
+	consumer.Locks
+	once          sync.Once
+	reached, open chan struct{}
+}
+
+func (l *gatedLocks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+	l.once.Do(func() { close(l.reached); <-l.open })
+	return l.Locks.Write(ctx, lock, revision)
 }
 
 // The same, under a policy by which a slot that comes ends the one that runs.
