@@ -1,17 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 func newJobCommand(a *app) *cobra.Command {
@@ -42,131 +38,25 @@ revision are certain, and broken says why; it has no slots, and disables no othe
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.read(cmd.Context(), "job ls", func(ctx context.Context, r reader) error {
-				jobs, err := r.jobs(ctx)
+				now := a.now()
+				list, err := r.control().ListJobs(ctx, "", now)
 				if err != nil {
 					return err
 				}
-				now := a.now()
-				return printRows(a, jobs, "no jobs", "JOB\tSCHEDULE\tTIMEZONE\tQUEUE\tNEXT\tLAST\tSTATE\tHANDLERS", func(j jobRow) []string {
-					return j.cells(now)
+				r.leftOut(list.Unreadable)
+				return printRows(a, list.Jobs, "no jobs", "JOB\tSCHEDULE\tTIMEZONE\tQUEUE\tNEXT\tLAST\tSTATE\tHANDLERS", func(j control.ListedJob) []string {
+					return jobCells(j, now)
 				})
 			})
 		},
 	}
 }
 
-type jobRow struct {
-	Job       string    `json:"job"`
-	Schedule  string    `json:"schedule"`
-	After     []string  `json:"after,omitempty"`
-	On        job.On    `json:"on,omitzero"`
-	Timezone  string    `json:"timezone"`
-	Queue     string    `json:"queue"`
-	Revision  uint64    `json:"revision"`
-	Owner     string    `json:"owner,omitempty"`
-	Paused    bool      `json:"paused"`
-	Next      time.Time `json:"next,omitzero"`
-	Last      time.Time `json:"last,omitzero"`
-	LastState job.State `json:"last_state,omitempty"`
-	Handlers  int       `json:"handlers"`
-	Broken    string    `json:"broken,omitempty"`
-
-	start string // in words
-}
-
-func (r reader) jobs(ctx context.Context) ([]jobRow, error) {
-	entries, err := r.Jobs().List(ctx)
-	broken, err := control.Broken(err)
-	if err != nil {
-		return nil, err
-	}
-	r.alive()
-	now, err := r.Time(ctx)
-	if err != nil {
-		return nil, err
-	}
-	workers, err := r.control().Workers(ctx, now)
-	if err != nil {
-		return nil, err
-	}
-	newest, err := r.newest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]jobRow, 0, len(entries)+len(broken))
-	for _, e := range entries {
-		row, err := newJobRow(e, r.now())
-		if err != nil && !r.unreadable(err) {
-			return nil, err
-		}
-		row.Handlers = len(workers.Of(e.Job))
-		rows = append(rows, row)
-	}
-	for _, b := range broken {
-		rows = append(rows, jobRow{Job: b.Name, Revision: b.Revision, Broken: oneLine(b.Err).Error()})
-	}
-	for i := range rows {
-		last := newest[rows[i].Job]
-		rows[i].Last, rows[i].LastState = last.at, last.state
-	}
-	slices.SortFunc(rows, func(x, y jobRow) int { return cmp.Compare(x.Revision, y.Revision) })
-	return rows, nil
-}
-
-func newJobRow(e job.Entry, now time.Time) (jobRow, error) {
-	j := e.Job.WithDefaults()
-	row := jobRow{
-		Job: j.Name, Schedule: j.Schedule, After: j.After, On: j.On, Timezone: j.Timezone, Queue: j.Queue,
-		Revision: e.Revision, Owner: e.Owner, Paused: e.Paused, start: j.Plan().Start(),
-	}
-	if e.Paused {
-		return row, nil
-	}
-	s, err := job.ParseSchedule(j.Name, j.Plan())
-	if err == nil {
-		row.Next = s.Next(now)
-	}
-	return row, err
-}
-
-// lastSlot is a job's newest slot that has a record.
-type lastSlot struct {
-	at    time.Time
-	state job.State
-}
-
-// newest finds them in one pass over the ledger: it has no index by job.
-func (r reader) newest(ctx context.Context) (map[string]lastSlot, error) {
-	found := map[string]lastSlot{}
-	for e, err := range r.Ledger().List(ctx, kv.ListFilter{}) {
-		r.alive()
-		if err != nil {
-			if r.unreadable(err) {
-				continue
-			}
-			return nil, err
-		}
-		at := e.Slot.At
-		if e.Last.After(at) {
-			at = e.Last // a range of missed slots
-		}
-		if at.After(found[e.Slot.Job].at) {
-			found[e.Slot.Job] = lastSlot{at.UTC(), e.State}
-		}
-	}
-	return found, nil
-}
-
-// zone is of no meaning to a job without a schedule.
-func (j jobRow) zone() string {
+func jobCells(j control.ListedJob, now time.Time) []string {
+	next, last, zone := "-", "-", j.Timezone
 	if j.Schedule == "" {
-		return "-"
+		zone = "-" // it is of no meaning
 	}
-	return j.Timezone
-}
-
-func (j jobRow) cells(now time.Time) []string {
-	next, last := "-", "-"
 	switch {
 	case j.Broken != "":
 		return []string{j.Job, brief("broken: "+j.Broken, 24), "-", "-", "never", "-", dash(string(j.LastState)), "-"}
@@ -179,7 +69,7 @@ func (j jobRow) cells(now time.Time) []string {
 		last = relative(j.Last.Sub(now))
 	}
 	return []string{
-		j.Job, brief(j.start, 24), j.zone(), j.Queue,
+		j.Job, brief(j.Start, 24), zone, j.Queue,
 		next, last, dash(string(j.LastState)), strconv.Itoa(j.Handlers),
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-
-	"github.com/cronce-io/cronce/job"
 )
 
 func newJobNextCommand(a *app) *cobra.Command {
@@ -36,26 +34,25 @@ With -o json it prints a line for each slot:
 }
 
 func (r reader) nextOf(ctx context.Context, name string, f nextFlags) error {
-	e, _, err := r.Jobs().Read(ctx, name)
+	coming, err := r.control().Coming(ctx, name)
 	if err != nil {
 		return err
 	}
-	s, err := job.ParseSchedule(name, e.Job.Plan())
-	if err != nil {
-		return err
-	}
-	if e.Job.Schedule == "" {
-		r.log.Warn("the job has no slots of its own", "job", name, "starts", e.Job.Plan().Start())
-	}
-	now, err := r.Time(ctx)
-	if err != nil {
-		return err
+	if coming.Job.Schedule == "" {
+		r.log.Warn("the job has no slots of its own", "job", name, "starts", coming.Job.Plan().Start())
 	}
 	if f.from == "" {
-		f.after = now
+		f.after = coming.Now
 	}
-	if e.Paused {
-		r.log.Warn("the job is paused: these slots fall due only if it is resumed", "job", name, "since", pausedSince(e), "resume", "cronce job resume "+name)
+	if coming.Paused {
+		r.log.Warn("the job is paused: these slots fall due only if it is resumed", "job", name, "since", pausedSince(coming.Entry), "resume", "cronce job resume "+name)
 	}
-	return r.printNext(schedules{{"", s}}.slots(f), f, now)
+	slots := func(yield func(nextSlot) bool) {
+		for at := range coming.Slots(f.after, f.through, f.count) {
+			if !yield(nextSlot{Slot: at.UTC(), Local: at.In(coming.Location())}) {
+				return
+			}
+		}
+	}
+	return r.printNext(slots, f, coming.Now)
 }

@@ -86,19 +86,19 @@ func (r reader) show(ctx context.Context, name string) error {
 
 // showRow is the one line of output.
 type showRow struct {
-	Job        string      `json:"job"`
-	Revision   uint64      `json:"revision"`
-	Written    time.Time   `json:"written"`
-	Broken     string      `json:"broken,omitempty"`
-	Owner      string      `json:"owner,omitempty"`
-	Node       string      `json:"node,omitempty"`
-	Definition *job.Job    `json:"definition,omitempty"`
-	Plans      []showPlan  `json:"plans,omitempty"`
-	Paused     *showPause  `json:"paused,omitempty"`
-	Pauses     []showTimes `json:"pauses,omitempty"`
-	Handlers   []string    `json:"handlers,omitempty"`
-	Next       []time.Time `json:"next,omitempty"`
-	Last       []slotRow   `json:"last,omitempty"`
+	Job        string               `json:"job"`
+	Revision   uint64               `json:"revision"`
+	Written    time.Time            `json:"written"`
+	Broken     string               `json:"broken,omitempty"`
+	Owner      string               `json:"owner,omitempty"`
+	Node       string               `json:"node,omitempty"`
+	Definition *job.Job             `json:"definition,omitempty"`
+	Plans      []showPlan           `json:"plans,omitempty"`
+	Paused     *showPause           `json:"paused,omitempty"`
+	Pauses     []showTimes          `json:"pauses,omitempty"`
+	Handlers   []string             `json:"handlers,omitempty"`
+	Next       []time.Time          `json:"next,omitempty"`
+	Last       []control.ListedSlot `json:"last,omitempty"`
 }
 
 type showPlan struct {
@@ -120,7 +120,7 @@ type showPause struct {
 func newShowRow(d control.Details) showRow {
 	row := showRow{Job: d.Job.Name, Revision: d.Revision, Written: d.Time.UTC(), Handlers: d.Handlers, Next: d.Next}
 	for _, e := range d.Last {
-		slot := newSlotRow(e)
+		slot := control.RecordedSlot(e)
 		slot.Output = ""
 		row.Last = append(row.Last, slot)
 	}
@@ -186,11 +186,11 @@ func (r reader) printDetails(d control.Details) error {
 		return err
 	}
 	fmt.Fprintln(r.stdout)
-	rows := make([]slotRow, len(d.Last))
+	rows := make([]control.ListedSlot, len(d.Last))
 	for i, e := range d.Last {
-		rows[i] = newSlotRow(e)
+		rows[i] = control.RecordedSlot(e)
 	}
-	return printRows(r.app, rows, "", slotHeader, slotRow.cells)
+	return printRows(r.app, rows, "", slotHeader, slotCells)
 }
 
 func printHandlersAndNext(line func(name, format string, args ...any), d control.Details) {

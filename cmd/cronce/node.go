@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,43 +49,22 @@ milliseconds, and a fenced node has "fenced_by" and "fenced_at" too:
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.read(cmd.Context(), "node ls", func(ctx context.Context, r reader) error {
-				nodes, now, err := r.nodes(ctx)
+				list, err := r.control().ListNodes(ctx, "")
 				if err != nil {
 					return err
 				}
-				a.warnOfZones(nodes)
+				r.leftOut(list.Unreadable)
+				a.warnOfZones(list.Nodes)
 				header := "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tOFFSET\tTZDATA\tQUEUES"
-				return printRows(a, nodes, "no nodes", header, func(n nodeRow) []string { return n.cells(now) })
+				return printRows(a, list.Nodes, "no nodes", header, func(n control.ListedNode) []string { return nodeCells(n, list.Now) })
 			})
 		},
 	}
 }
 
-// nodeSilent is what a node is that has not been heard of for a lease. It is
-// nobody's record, only what an observer sees.
-const nodeSilent job.NodeState = "silent"
-
-type nodeRow struct {
-	Node        string        `json:"node"`
-	State       job.NodeState `json:"state"`
-	Started     time.Time     `json:"started,omitzero"`
-	Heartbeat   time.Time     `json:"heartbeat,omitzero"`
-	Lease       string        `json:"lease,omitempty"`
-	Producer    bool          `json:"producer"`
-	Worker      bool          `json:"worker"`
-	Queues      []string      `json:"queues,omitempty"`
-	Priority    int           `json:"priority,omitempty"`
-	Running     int           `json:"running"`
-	ClockOffset float64       `json:"clock_offset_ms"`
-	Tzdata      string        `json:"tzdata,omitempty"`
-	Version     string        `json:"version,omitempty"`
-	FencedBy    string        `json:"fenced_by,omitempty"`
-	FencedAt    time.Time     `json:"fenced_at,omitzero"`
-}
-
 // warnOfZones tells when nodes that are alive have different time zone data, with
 // one node for each.
-func (a *app) warnOfZones(nodes []nodeRow) {
+func (a *app) warnOfZones(nodes []control.ListedNode) {
 	first := map[string]string{}
 	for _, n := range nodes {
 		if _, known := first[n.Tzdata]; !known && n.State == job.NodeAlive && n.Tzdata != "" {
@@ -102,43 +81,7 @@ func (a *app) warnOfZones(nodes []nodeRow) {
 	a.log.Warn("nodes have different time zone data and may compute different slots; run one version everywhere", args...)
 }
 
-// nodes lists the nodes as of the broker's time now.
-func (r reader) nodes(ctx context.Context) (rows []nodeRow, now time.Time, err error) {
-	events, err := r.Nodes().List(ctx)
-	if err != nil {
-		return nil, now, err
-	}
-	r.alive()
-	if now, err = r.Time(ctx); err != nil {
-		return nil, now, err
-	}
-	for _, ev := range events {
-		if ev.Err == nil {
-			rows = append(rows, newNodeRow(ev.Node, ev.Time, now))
-		} else if !r.unreadable(ev.Err) {
-			return nil, now, ev.Err
-		}
-	}
-	slices.SortFunc(rows, func(x, y nodeRow) int {
-		return cmp.Or(x.Started.Compare(y.Started), strings.Compare(x.Node, y.Node))
-	})
-	return rows, now, nil
-}
-
-func newNodeRow(n job.Node, heartbeat, now time.Time) nodeRow {
-	state := n.State
-	if state == job.NodeAlive && now.Sub(heartbeat) > n.Lease {
-		state = nodeSilent
-	}
-	return nodeRow{
-		Node: n.Name, State: state, Started: n.Started.UTC(), Heartbeat: heartbeat.UTC(), Lease: n.Lease.String(),
-		Producer: n.Producer, Worker: n.Worker, Queues: n.Queues, Priority: n.Priority, Running: n.Running,
-		ClockOffset: float64(n.ClockOffset.Microseconds()) / 1000, Tzdata: n.Tzdata, Version: n.Version,
-		FencedBy: n.FencedBy, FencedAt: n.FencedAt,
-	}
-}
-
-func (n nodeRow) cells(now time.Time) []string {
+func nodeCells(n control.ListedNode, now time.Time) []string {
 	var roles []string
 	if n.Producer {
 		roles = append(roles, "producer")

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 func newSlotCommand(a *app) *cobra.Command {
@@ -19,10 +17,12 @@ func newSlotCommand(a *app) *cobra.Command {
 }
 
 // slotStates are all that "slot ls" may show.
-var slotStates = []string{
-	string(job.Pending), string(job.Running), string(job.Retrying), string(job.Succeeded), string(job.Failed),
-	string(job.Skipped), string(job.Missed), string(job.Expired), string(job.Cancelled),
-}
+var slotStates = func() (names []string) {
+	for _, state := range control.SlotStates() {
+		names = append(names, string(state))
+	}
+	return names
+}()
 
 type slotFlags struct {
 	job    string
@@ -57,11 +57,12 @@ that began:
 				return err
 			}
 			return a.read(cmd.Context(), "slot ls", func(ctx context.Context, r reader) error {
-				slots, err := r.slots(ctx, f)
+				list, err := r.control().ListSlots(ctx, f.filter(a.now()))
 				if err != nil {
 					return err
 				}
-				return printRows(a, slots, "no slots", slotHeader, slotRow.cells)
+				r.leftOut(list.Unreadable)
+				return printRows(a, list.Slots, "no slots", slotHeader, slotCells)
 			})
 		},
 	}
@@ -87,133 +88,20 @@ func (f slotFlags) check() error {
 	return nil
 }
 
-type slotRow struct {
-	ID        string    `json:"id"`
-	Job       string    `json:"job"`
-	Slot      time.Time `json:"slot,omitzero"`
-	State     job.State `json:"state"`
-	Attempt   int       `json:"attempt,omitempty"`
-	Fence     uint64    `json:"fence,omitempty"`
-	Node      string    `json:"node,omitempty"`
-	Queue     string    `json:"queue,omitempty"`
-	Due       time.Time `json:"due,omitzero"`
-	Published time.Time `json:"published,omitzero"`
-	Started   time.Time `json:"started,omitzero"`
-	Finished  time.Time `json:"finished,omitzero"`
-	Error     string    `json:"error,omitempty"`
-	Output    string    `json:"output,omitempty"`
-}
-
-// slots merges the ledger with what waits in the stream. The stream is read
-// first: a slot that is claimed, run and gone from it in between then shows by
-// its record, and no slot falls between the two readings.
-func (r reader) slots(ctx context.Context, f slotFlags) ([]slotRow, error) {
-	var cutoff time.Time
+func (f slotFlags) filter(now time.Time) control.SlotFilter {
+	filter := control.SlotFilter{Job: f.job}
+	for _, state := range f.states {
+		filter.States = append(filter.States, job.State(state))
+	}
 	if f.since > 0 {
-		cutoff = r.now().Add(-time.Duration(f.since))
+		filter.Since = now.Add(-time.Duration(f.since))
 	}
-	waiting, err := r.waiting(ctx, f.job)
-	if err != nil {
-		return nil, err
-	}
-	var rows []slotRow
-	add := func(row slotRow) {
-		if !row.when().Before(cutoff) && (len(f.states) == 0 || slices.Contains(f.states, string(row.State))) {
-			rows = append(rows, row)
-		}
-	}
-	err = r.recorded(ctx, f.job, cutoff, func(row slotRow) {
-		delete(waiting, row.ID)
-		add(row)
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range waiting {
-		add(row)
-	}
-	slices.SortFunc(rows, func(x, y slotRow) int {
-		return cmp.Or(x.when().Compare(y.when()), strings.Compare(x.ID, y.ID))
-	})
-	return rows, nil
-}
-
-func (r reader) waiting(ctx context.Context, name string) (map[string]slotRow, error) {
-	byID := map[string]slotRow{}
-	for w, err := range r.Waiting(ctx, kv.WaitingFilter{Job: name}) {
-		r.alive()
-		if err != nil {
-			if r.unreadable(err) {
-				continue
-			}
-			return nil, err
-		}
-		byID[w.Slot.ID()] = pendingRow(w)
-	}
-	return byID, nil
-}
-
-func pendingRow(w kv.WaitingSlot) slotRow {
-	row := slotRow{
-		ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
-		Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
-	}
-	if w.Timer {
-		row.Published = time.Time{} // not for workers, yet
-	}
-	return row
-}
-
-func (r reader) recorded(ctx context.Context, name string, cutoff time.Time, f func(slotRow)) error {
-	filter := kv.ListFilter{Job: name}
-	if !cutoff.IsZero() {
-		// A record is written after its slot's instant; the minute is for this
-		// machine's clock, which need not be the broker's.
-		filter.Since = cutoff.Add(-time.Minute)
-	}
-	for e, err := range r.Ledger().List(ctx, filter) {
-		r.alive()
-		if err != nil {
-			if r.unreadable(err) {
-				continue
-			}
-			return err
-		}
-		f(newSlotRow(e))
-	}
-	return nil
-}
-
-func newSlotRow(e kv.LedgerEntry) slotRow {
-	row := slotRow{
-		ID: e.Slot.ID(), Job: e.Slot.Job, Slot: e.Slot.At, State: e.State, Attempt: e.Attempt,
-		Node: e.Node, Queue: e.Queue, Due: e.Due.UTC(), Published: e.Published.UTC(),
-		Finished: e.Finished.UTC(), Error: e.Error, Output: e.Output,
-	}
-	if n := len(e.Attempts); n > 0 {
-		row.Fence, row.Started = e.Attempts[n-1].Fence, e.Attempts[n-1].Started.UTC()
-	}
-	if e.State == job.Running {
-		row.Fence = e.Revision // its claim is the record's last write
-	}
-	return row
-}
-
-// when is where the slot stands in time: its instant; a triggered run's
-// publication, or the time that it waits for.
-func (s slotRow) when() time.Time {
-	switch {
-	case !s.Slot.IsZero():
-		return s.Slot
-	case !s.Published.IsZero():
-		return s.Published
-	}
-	return s.Due
+	return filter
 }
 
 const slotHeader = "SLOT\tSTATE\tTRY\tLATE\tTOOK\tNODE OR ERROR"
 
-func (s slotRow) cells() []string {
+func slotCells(s control.ListedSlot) []string {
 	attempt, late, took, detail := "-", "-", "-", s.Node
 	if s.Attempt > 0 {
 		attempt = strconv.Itoa(s.Attempt)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -51,7 +52,7 @@ count and last are those of a range of missed slots.`,
 
 // slotDetail is a slot with its history.
 type slotDetail struct {
-	slotRow
+	control.ListedSlot
 	Publisher   string        `json:"publisher,omitempty"`
 	JobRevision uint64        `json:"job_revision,omitempty"`
 	MaxAttempts int           `json:"max_attempts,omitempty"`
@@ -67,12 +68,12 @@ func (r reader) detail(ctx context.Context, slot job.Slot) (slotDetail, error) {
 		return slotDetail{}, err
 	}
 	if w := found.Waiting; w != nil {
-		return slotDetail{slotRow: pendingRow(*w), Publisher: w.Node, JobRevision: w.JobRevision}, nil
+		return slotDetail{ListedSlot: control.PendingSlot(*w), Publisher: w.Node, JobRevision: w.JobRevision}, nil
 	}
 	rec := *found.Record
 	return slotDetail{
-		slotRow:   newSlotRow(kv.LedgerEntry{Record: rec, Revision: found.Revision}),
-		Publisher: rec.Publisher, JobRevision: rec.JobRevision, MaxAttempts: rec.MaxAttempts, RetryAt: rec.RetryAt.UTC(),
+		ListedSlot: control.RecordedSlot(kv.LedgerEntry{Record: rec, Revision: found.Revision}),
+		Publisher:  rec.Publisher, JobRevision: rec.JobRevision, MaxAttempts: rec.MaxAttempts, RetryAt: rec.RetryAt.UTC(),
 		Attempts: rec.Attempts, Count: rec.Count, Last: rec.Last.UTC(),
 	}, nil
 }

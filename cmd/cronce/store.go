@@ -76,3 +76,10 @@ func (r reader) unreadable(err error) bool {
 	}
 	return false
 }
+
+// leftOut tells what a listing could not read.
+func (r reader) leftOut(unreadable []error) {
+	for _, err := range unreadable {
+		r.unreadable(err)
+	}
+}

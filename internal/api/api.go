@@ -137,6 +137,9 @@ func (s *server) handler(o order) micro.Handler {
 
 func (s *server) answer(r micro.Request, value any, err error) {
 	var data []byte
+	if p, ok := value.(interface{ within(int64) (any, error) }); ok && err == nil {
+		value, err = p.within(s.conn.MaxPayload())
+	}
 	if err == nil {
 		data, err = json.Marshal(value)
 	}

@@ -138,6 +138,15 @@ func TestOrdersOverNATS(t *testing.T) {
 		{"job.apply", `{"file":{"version":1,"jobs":[{"name":"../etc","schedule":"* * * * *"}]}}`, "400", "../etc"},
 		{"job.apply", `{}`, "400", ""},
 		{"job.backfill", `{"job":"report"}`, "400", "beginning"},
+		{"job.ls", `{"after":"x"}`, "400", "place"},
+		{"job.ls", `{"limit":-1}`, "400", "limit"},
+		{"job.next", `{"job":"nosuch"}`, "404", "nosuch"},
+		{"job.next", `{"job":"report","count":-1}`, "400", "count"},
+		{"slot.ls", `{"job":"a.>"}`, "400", "a.>"},
+		{"slot.ls", `{"states":["done"]}`, "400", "done"},
+		{"slot.ls", `{"after":"report:@k"}`, "400", "place"},
+		{"slot.ls", `{"limit":-1}`, "400", "limit"},
+		{"node.ls", `{"after":"x"}`, "400", "place"},
 		{"slot.show", `{"id":"report:@nosuch"}`, "404", "no record"},
 		{"slot.retry", `{"id":"report:@k"}`, "409", "retried"},
 		{"slot.cancel", `{"id":"report"}`, "400", "report"},
@@ -194,7 +203,7 @@ func TestNodesAreServices(t *testing.T) {
 			}
 		}
 	}
-	if len(info.Endpoints) != 13 {
+	if len(info.Endpoints) != 17 {
 		t.Errorf("%d endpoints", len(info.Endpoints))
 	}
 	var node api.Node
@@ -272,6 +281,14 @@ func TestOnlyNodesWithTheRightsOfOperatorsOfferOrders(t *testing.T) {
 			}
 			if code, _ := ask(t, viewer, "job.show", `{"job":"report"}`, nil); code != "404" {
 				t.Errorf("a question of a viewer gives %s", code)
+			}
+			for _, list := range []string{"job.ls", "slot.ls", "node.ls"} {
+				if code, text := ask(t, operator, list, "", nil); text != `{"rows":[]}` {
+					t.Errorf("an operator is answered %s %s by %s", code, text, list)
+				}
+			}
+			if _, err := viewer.Request("cronce.api.slot.ls", nil, 300*time.Millisecond); err == nil {
+				t.Error("a viewer has a node read the ledger")
 			}
 			if _, err := viewer.Request("cronce.api.job.pause", []byte(`{"job":"report"}`), 300*time.Millisecond); err == nil {
 				t.Error("a viewer pauses a job")

@@ -4,8 +4,9 @@
 // same functions.
 //
 // The service is named as kv.ServiceName has it. Every node answers for itself under
-// NAMESPACE.api.node.NODE; the orders, NAMESPACE.api.job.* and NAMESPACE.api.slot.*,
-// are answered by any one node that offers them.
+// NAMESPACE.api.node.NODE; the orders, NAMESPACE.api.job.*, NAMESPACE.api.slot.* and
+// NAMESPACE.api.node.ls (no node is called "ls": its name has four parts), are
+// answered by any one node that offers them.
 //
 // # Decisions
 //
@@ -22,6 +23,11 @@
 //     for the default.
 //   - Who gives an order is what the request says ("by"): the server does not tell a
 //     service who its caller is. It is for people to read, and no proof.
+//   - A listing is answered in pages, each one message, so that any client that can
+//     ask can list. Rejected: many messages that end with an empty one, for which a
+//     client needs a subscription, an order and a way to tell a loss; and a cursor that
+//     the node keeps, since the next page is answered by any node. So each page reads
+//     the broker anew, and keeps no more rows than it may answer with.
 //   - What takes long ends with its request's time and says how far it came; the same
 //     again goes on. That is what every order of package control promises anyway.
 package api

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/config"
@@ -155,7 +156,7 @@ func orders() []order {
 	revised := func(e job.Entry, changed bool, err error) (Revised, error) {
 		return Revised{Job: e.Job.Name, Changed: changed, Revision: e.Revision}, err
 	}
-	return append([]order{
+	return slices.Concat([]order{
 		newOrder("job.show", "Tell what is known of a job.", show),
 		newOrder("job.apply", "Create and update jobs from a file.", apply),
 		newOrder("job.rm", "Remove a job.", func(ctx context.Context, c *control.Control, in Of) (Revised, error) {
@@ -173,7 +174,7 @@ func orders() []order {
 			return Triggered{t.Slot.ID(), t.State, t.New, t.Queue, t.Due}, err
 		}),
 		newOrder("job.backfill", "Run the slots of a range that have no outcome.", backfill),
-	}, slotOrders()...)
+	}, slotOrders(), listOrders())
 }
 
 func resume(ctx context.Context, c *control.Control, in Of) (Revised, error) {

@@ -58,6 +58,9 @@ func members(t reflect.Type) object {
 				continue
 			}
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			property := describe(f.Type)
 			if doc := f.Tag.Get("doc"); doc != "" {
 				property["description"] = doc

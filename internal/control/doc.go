@@ -37,6 +37,14 @@
 // stands, but for its queue: what waits on one that is no longer the job's is moved
 // by the next order of that key.
 //
+// # Listings
+//
+// ListJobs, ListSlots and ListNodes give the rows that the command line prints and
+// the endpoints of package api send, which is why those have names for JSON here.
+// A listing can go on after the place of a row (see [Place]): places are made of the
+// rows themselves, so nothing is remembered between two calls, and any node goes on
+// where another stopped.
+//
 // # Decisions
 //
 // No operation prints, asks or logs: it returns values, and what to say of them

@@ -21,6 +21,7 @@ type Slots interface {
 
 // Fleet is who is told and asked beside the buckets; *kv.Store is one.
 type Fleet interface {
+	Waiting(ctx context.Context, f kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error]
 	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
 	Tell(ctx context.Context, e job.Event) error
 	Emit(kind, job string, data []byte) error

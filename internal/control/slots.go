@@ -1,0 +1,251 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// SlotStates are all that a listing may show.
+func SlotStates() []job.State {
+	return []job.State{
+		job.Pending, job.Running, job.Retrying, job.Succeeded, job.Failed,
+		job.Skipped, job.Missed, job.Expired, job.Cancelled,
+	}
+}
+
+// SlotFilter narrows a listing of slots. Its zero value takes all.
+type SlotFilter struct {
+	// Job takes the slots of one job. Empty: of all.
+	Job string
+
+	// States takes the slots that are in one of them. Empty: in any.
+	States []job.State
+
+	// Since takes the slots that were planned at it or later. Zero: all.
+	Since time.Time
+
+	// After takes the slots after a place.
+	After Place
+
+	// Limit is how many rows are listed at most, and bounds the memory that it
+	// takes. 0: no limit.
+	Limit int
+}
+
+func (f SlotFilter) check() error {
+	if f.Job != "" {
+		if err := job.ValidateName("job", f.Job); err != nil {
+			return err
+		}
+	}
+	for _, state := range f.States {
+		if !slices.Contains(SlotStates(), state) {
+			return fmt.Errorf("%w state %.80q: want one of %v", job.ErrInvalid, string(state), SlotStates())
+		}
+	}
+	if f.Limit < 0 {
+		return fmt.Errorf("%w limit %d: at least 0", job.ErrInvalid, f.Limit)
+	}
+	return f.After.checkTime()
+}
+
+func (f SlotFilter) takes(s ListedSlot) bool {
+	return f.takesState(s.State) && !s.when().Before(f.Since) && (f.After == "" || s.Place() > f.After)
+}
+
+func (f SlotFilter) takesState(s job.State) bool {
+	return len(f.States) == 0 || slices.Contains(f.States, s)
+}
+
+// ListedSlot is a row of the listing of slots.
+type ListedSlot struct {
+	ID        string    `json:"id"`
+	Job       string    `json:"job"`
+	Slot      time.Time `json:"slot,omitzero"`
+	State     job.State `json:"state"`
+	Attempt   int       `json:"attempt,omitempty"`
+	Fence     uint64    `json:"fence,omitempty"`
+	Node      string    `json:"node,omitempty"`
+	Queue     string    `json:"queue,omitempty"`
+	Due       time.Time `json:"due,omitzero"`
+	Published time.Time `json:"published,omitzero"`
+	Started   time.Time `json:"started,omitzero"`
+	Finished  time.Time `json:"finished,omitzero"`
+	Error     string    `json:"error,omitempty"`
+	Output    string    `json:"output,omitempty"`
+}
+
+// when is where the slot stands in time: its instant; a triggered run's
+// publication, or the time that it waits for.
+func (s ListedSlot) when() time.Time {
+	switch {
+	case !s.Slot.IsZero():
+		return s.Slot
+	case !s.Published.IsZero():
+		return s.Published
+	}
+	return s.Due
+}
+
+// Place is where the slot stands: the oldest one comes first.
+func (s ListedSlot) Place() Place { return placeOf(s.when(), s.ID) }
+
+func compareSlots(x, y ListedSlot) int {
+	return cmp.Or(x.when().Compare(y.when()), strings.Compare(x.ID, y.ID))
+}
+
+// PendingSlot is the row of a slot that waits.
+func PendingSlot(w kv.WaitingSlot) ListedSlot {
+	row := ListedSlot{
+		ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
+		Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
+	}
+	if w.Timer {
+		row.Published = time.Time{} // not for workers, yet
+	}
+	return row
+}
+
+// RecordedSlot is the row of a slot that has a record.
+func RecordedSlot(e kv.LedgerEntry) ListedSlot {
+	row := ListedSlot{
+		ID: e.Slot.ID(), Job: e.Slot.Job, Slot: e.Slot.At, State: e.State, Attempt: e.Attempt,
+		Node: e.Node, Queue: e.Queue, Due: e.Due.UTC(), Published: e.Published.UTC(),
+		Finished: e.Finished.UTC(), Error: e.Error, Output: e.Output,
+	}
+	if n := len(e.Attempts); n > 0 {
+		row.Fence, row.Started = e.Attempts[n-1].Fence, e.Attempts[n-1].Started.UTC()
+	}
+	if e.State == job.Running {
+		row.Fence = e.Revision // its claim is the record's last write
+	}
+	return row
+}
+
+// SlotList is a listing of slots, oldest first.
+type SlotList struct {
+	Slots []ListedSlot
+
+	// Next is the place after which the limit left something out. Empty: nothing.
+	// There may be fewer rows than the limit, even none, and more to come.
+	Next Place
+
+	// Unreadable is why values were left out.
+	Unreadable []error
+}
+
+// ListSlots merges the ledger with what waits in the streams. The streams are read
+// first: a slot that is claimed, run and gone from them in between then shows by
+// its record, and no slot falls between the two readings.
+//
+// With a limit, neither is kept whole. Of what waits the earliest are, up to an
+// end, since each may turn out to have a record; so the rows are certain up to that
+// end, and the listing stops there.
+func (c *Control) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) {
+	var list SlotList
+	if err := f.check(); err != nil {
+		return list, err
+	}
+	waiting, end, err := c.waiting(ctx, f, &list)
+	if err != nil {
+		return list, err
+	}
+	cut := false
+	err = c.recorded(ctx, f, &list, func(row ListedSlot) {
+		delete(waiting, row.ID)
+		if !f.takes(row) {
+			return
+		}
+		if list.Slots = append(list.Slots, row); f.Limit > 0 && len(list.Slots) >= 2*f.Limit {
+			list.Slots, cut = earliest(list.Slots, f.Limit), true
+		}
+	})
+	if err != nil {
+		return list, err
+	}
+	list.Slots = slices.AppendSeq(list.Slots, maps.Values(waiting))
+	slices.SortFunc(list.Slots, compareSlots)
+	list.end(f.Limit, cut, end)
+	return list, nil
+}
+
+// end stops a sorted listing at the limit, or at the end of what is known of what
+// waits. cut says that it had been shortened to the limit before.
+func (l *SlotList) end(limit int, cut bool, end Place) {
+	if end != "" {
+		l.Slots = slices.DeleteFunc(l.Slots, func(s ListedSlot) bool { return s.Place() > end })
+		l.Next = end
+	}
+	if limit > 0 && (len(l.Slots) > limit || cut && len(l.Slots) == limit) {
+		l.Slots = l.Slots[:limit]
+		l.Next = l.Slots[limit-1].Place()
+	}
+}
+
+// earliest are the first n rows.
+func earliest(rows []ListedSlot, n int) []ListedSlot {
+	slices.SortFunc(rows, compareSlots)
+	clear(rows[n:]) // or their outputs stay in memory
+	return rows[:n]
+}
+
+// waiting finds what waits and is taken by the filter, by ID. With a limit, it is
+// complete only up to an end; none: it is.
+func (c *Control) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byID map[string]ListedSlot, end Place, err error) {
+	byID = map[string]ListedSlot{}
+	if !f.takesState(job.Pending) {
+		return byID, "", nil
+	}
+	for w, err := range c.cfg.Fleet.Waiting(ctx, kv.WaitingFilter{Job: f.Job}) {
+		c.cfg.Alive()
+		switch {
+		case err != nil && !unreadable(err):
+			return nil, "", err
+		case err != nil:
+			list.Unreadable = append(list.Unreadable, err)
+			continue
+		}
+		row := PendingSlot(w)
+		if !f.takes(row) || end != "" && row.Place() > end {
+			continue
+		}
+		if byID[row.ID] = row; f.Limit > 0 && len(byID) >= 2*f.Limit {
+			kept := earliest(slices.Collect(maps.Values(byID)), f.Limit)
+			end = kept[f.Limit-1].Place()
+			clear(byID)
+			for _, row := range kept {
+				byID[row.ID] = row
+			}
+		}
+	}
+	return byID, end, nil
+}
+
+func (c *Control) recorded(ctx context.Context, f SlotFilter, list *SlotList, found func(ListedSlot)) error {
+	filter := kv.ListFilter{Job: f.Job}
+	if !f.Since.IsZero() {
+		// A record is written after its slot's instant; the minute is for the
+		// caller's clock, which need not be the broker's.
+		filter.Since = f.Since.Add(-time.Minute)
+	}
+	for e, err := range c.cfg.Ledger.List(ctx, filter) {
+		c.cfg.Alive()
+		switch {
+		case err != nil && !unreadable(err):
+			return err
+		case err != nil:
+			list.Unreadable = append(list.Unreadable, err)
+		default:
+			found(RecordedSlot(e))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Pages of any size, one after the other, are the whole listing: with slots that wait
+// and have a record too, triggered ones that have no instant, and filters that leave
+// out what the other copy shows.
+func TestPagesOfSlotsAreTheWholeListing(t *testing.T) {
+	s := newShop(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 60 {
+		slot := job.NewSlot("report", s.at.Add(time.Duration(random.IntN(40))*time.Second))
+		if i%5 == 0 {
+			slot = job.Slot{Job: "report", Token: fmt.Sprint("token", i)}
+		}
+		if random.IntN(2) == 0 {
+			s.publish(job.Message{Slot: slot, Due: s.at, Node: "web1-1"}, "")
+		}
+		if random.IntN(2) == 0 {
+			s.record(slot, []job.State{job.Running, job.Succeeded, job.Failed}[random.IntN(3)], nil)
+		}
+	}
+	c := s.as("alice@a")
+	list := func(f control.SlotFilter) control.SlotList {
+		t.Helper()
+		l, err := c.ListSlots(t.Context(), f)
+		if err != nil || len(l.Unreadable) > 0 {
+			t.Fatal(err, l.Unreadable)
+		}
+		return l
+	}
+	ids := func(slots []control.ListedSlot) (all []string) {
+		for _, s := range slots {
+			all = append(all, s.ID)
+		}
+		return all
+	}
+	for _, f := range []control.SlotFilter{
+		{}, {Job: "report"}, {Since: s.at.Add(20 * time.Second)},
+		{States: []job.State{job.Pending}}, {States: []job.State{job.Failed, job.Running}}, {States: []job.State{job.Pending, job.Succeeded}},
+	} {
+		whole := list(f)
+		if whole.Next != "" || len(whole.Slots) < 3 {
+			t.Fatalf("%+v: %+v", f, whole)
+		}
+		for _, f.Limit = range []int{1, 2, 3, 7, len(whole.Slots), 1000} {
+			var got []string
+			for f.After = ""; ; {
+				l := list(f)
+				if len(l.Slots) > f.Limit || l.Next != "" && l.Next <= f.After {
+					t.Fatalf("%+v lists %d, and goes on at %q", f, len(l.Slots), l.Next)
+				}
+				got = append(got, ids(l.Slots)...)
+				if f.After = l.Next; f.After == "" {
+					break
+				}
+			}
+			if want := ids(whole.Slots); !slices.Equal(got, want) {
+				t.Errorf("%+v: pages list\n%q, want\n%q", f, got, want)
+			}
+		}
+	}
+}
+
+func TestListingsRefuseWhatIsWrong(t *testing.T) {
+	s := newShop(t)
+	c := s.as("alice@a")
+	for _, f := range []control.SlotFilter{{Job: "a.>"}, {States: []job.State{"done"}}, {Limit: -1}, {After: "x"}, {After: "2026-03-28T08:00:00Z x"}} {
+		if _, err := c.ListSlots(t.Context(), f); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+	for _, place := range []control.Place{"x", "17", "-0000000000000000001"} {
+		if _, err := c.ListJobs(t.Context(), place, time.Time{}); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("%q: %v", place, err)
+		}
+		if _, err := c.ListNodes(t.Context(), place); !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("%q: %v", place, err)
+		}
+	}
+}
