@@ -477,6 +477,14 @@ func BenchmarkParseSchedule(b *testing.B) {
 	}
 }
 
+func BenchmarkSlotID(b *testing.B) {
+	slot := job.NewSlot("report-for-customer-0001", at(b, "2026-03-28T12:00:00Z"))
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = slot.ID()
+	}
+}
+
 func BenchmarkLast(b *testing.B) {
 	s := parse(b, job.Plan{Schedule: "0 * * * *", Timezone: "Europe/Berlin"})
 	old, now := at(b, "1970-01-01T00:00:00Z"), at(b, "2026-11-21T07:00:00Z")

@@ -79,11 +79,19 @@ type watcher struct {
 	ready bool   // the first listing was told
 }
 
-// sighting is what stands under a key, as far as the watch knows.
-type sighting struct {
-	revision uint64
-	gone     bool // it is a marker
+// sighting is what stands under a key, as far as the watch knows: a revision, and in
+// the first bit that it is a marker. There may be a million of them.
+type sighting uint64
+
+func sightingOf(revision uint64, gone bool) sighting {
+	if gone {
+		return sighting(revision | 1<<63)
+	}
+	return sighting(revision)
 }
+
+func (s sighting) revision() uint64 { return uint64(s) &^ (1 << 63) }
+func (s sighting) gone() bool       { return s>>63 == 1 }
 
 // session lists, then follows from there, until something might be amiss.
 func (w *watcher) session(ctx context.Context, listed func()) error {
@@ -137,7 +145,7 @@ func (w *watcher) list(ctx context.Context) error {
 		w.store.log.Warn("revisions went back: was the bucket restored?", "bucket", w.name, "from", w.last, "to", state.LastSeq)
 		w.last = 0
 		for key, s := range w.seen {
-			w.seen[key] = sighting{0, s.gone}
+			w.seen[key] = sightingOf(0, s.gone())
 		}
 	}
 	there := make(map[string]bool, len(w.seen))
@@ -186,7 +194,7 @@ func (w *watcher) list(ctx context.Context) error {
 // told reports whether e, or what came after it, was told before.
 func (w *watcher) told(e entry) bool {
 	known, told := w.seen[w.key(e.subject)]
-	return told && e.revision <= known.revision
+	return told && e.revision <= known.revision()
 }
 
 // note tells e. Markers are told once the first listing is done, of unknown keys
@@ -194,7 +202,7 @@ func (w *watcher) told(e entry) bool {
 func (w *watcher) note(e entry, value any) {
 	// A copy: the subject is a piece of a whole answer, which it would keep.
 	key := strings.Clone(w.key(e.subject))
-	w.seen[key], w.last = sighting{e.revision, e.gone()}, max(w.last, e.revision)
+	w.seen[key], w.last = sightingOf(e.revision, e.gone()), max(w.last, e.revision)
 	switch {
 	case !e.gone():
 		w.tell(change{e, written, key, value})
@@ -205,7 +213,7 @@ func (w *watcher) note(e entry, value any) {
 
 // forget tells that what stood under key was collected, by age or a purge.
 func (w *watcher) forget(key string) {
-	gone := w.seen[key].gone
+	gone := w.seen[key].gone()
 	delete(w.seen, key)
 	if !gone {
 		w.tell(change{entry{revision: w.last}, removed, key, nil})
