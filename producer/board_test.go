@@ -123,8 +123,7 @@ func BenchmarkDueAmongAMillionJobs(b *testing.B) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	now, slots := epoch, 0
-	b.ResetTimer()
-	for range b.N {
+	for b.Loop() {
 		now = now.Add(time.Second)
 		for done := false; !done; {
 			var due []dueSlot
