@@ -1,0 +1,178 @@
+// Command bench has Cronce and others do the same work, one after the other on one
+// machine, and writes a table and a plot of it. run.sh installs and starts the
+// servers, and says which.
+//
+// The work: runs with a payload of 100 bytes and a handler that does nothing. First
+// they are entered while nobody works, and then drained by one worker process, which
+// is this one. Then some are entered for each of the coming seconds, and the handlers
+// note how late they start.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	postgres := flag.String("postgres", "", "`URL` of a database for River")
+	redis := flag.String("redis", "", "`host:port` of a Redis for asynq")
+	server := flag.String("nats", "", "`URL` of a nats-server with its default sync_interval")
+	synced := flag.String("nats-sync", "", "`URL` of a nats-server with sync_interval always")
+	n := flag.Int("n", 10_000, "how many runs are drained")
+	each := flag.Int("each", 100, "how many are due each second")
+	seconds := flag.Int("seconds", 10, "for how many seconds")
+	turns := flag.Int("turns", 2, "how often each has its turn; the best of each number counts")
+	limit := flag.Duration("limit", 5*time.Minute, "for one measurement")
+	about := flag.String("about", "", "`file` that says which machine, versions and commands")
+	docs := flag.String("docs", "", "write benchmarks.md and benchmarks.svg into this `dir`")
+	flag.Parse()
+	peers := []peer{
+		&croncePeer{url: *server, title: "Cronce", keeps: "sync_interval 2m (the default)"},
+		&croncePeer{url: *synced, title: "Cronce, synced", keeps: "sync_interval always"},
+		&riverPeer{url: *postgres},
+		&asynqPeer{addr: *redis},
+		&schedulesPeer{url: *server},
+	}
+	rows := make([]row, len(peers))
+	for turn := range *turns {
+		for i, p := range peers {
+			r, err := measure(ctx, p, *n, *each, *seconds, *limit)
+			if err != nil {
+				return err
+			}
+			rows[i] = best(rows[i], r)
+			line, err := json.Marshal(struct {
+				Turn int `json:"turn"`
+				row
+			}{turn + 1, r})
+			if err != nil {
+				return err
+			}
+			fmt.Println(string(line))
+		}
+	}
+	if *docs == "" {
+		return nil
+	}
+	text, err := os.ReadFile(*about)
+	if err != nil {
+		return err
+	}
+	return write(*docs, rows, string(text), *n, *each)
+}
+
+// measure takes one turn with a peer.
+func measure(ctx context.Context, p peer, n, each, seconds int, limit time.Duration) (row, error) {
+	r := row{Name: p.name(), Settings: p.settings()}
+	for _, m := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"drain", func(ctx context.Context) error { return drain(ctx, p, n, &r) }},
+		{"lateness", func(ctx context.Context) error { return lateness(ctx, p, each, seconds, &r) }},
+	} {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", p.name(), m.what)
+		limited, cancel := context.WithTimeout(ctx, limit)
+		err := m.do(limited)
+		cancel()
+		if err != nil {
+			return r, fmt.Errorf("%s: %s: %w", p.name(), m.what, err)
+		}
+	}
+	return r, nil
+}
+
+// best is the better of each number: what disturbs a measurement makes it worse.
+func best(a, b row) row {
+	if a.Name == "" {
+		return b
+	}
+	a.Entered, a.Worked = max(a.Entered, b.Entered), max(a.Worked, b.Worked)
+	a.P50, a.P99 = min(a.P50, b.P50), min(a.P99, b.P99)
+	return a
+}
+
+func write(dir string, rows []row, about string, n, each int) error {
+	var md strings.Builder
+	fmt.Fprintf(&md, `# Beside others
+
+The same work for each, by turns on one machine in one run: %d runs with a payload
+of 100 bytes and a handler that does nothing, entered and then drained by one worker process; then %d due each second,
+and how late their handlers start. Each has its turn more than once; the best of each number counts. Written by [integration/bench](../integration/bench/run.sh), which is a module of its own.
+
+| | entered a second | worked a second | late, half of them | late, 99 of 100 |
+|---|---|---|---|---|
+`, n, each)
+	for _, r := range rows {
+		fmt.Fprintf(&md, "| %s | %.0f | %.0f | %.1f ms | %.1f ms |\n", r.Name, r.Entered, r.Worked, r.P50, r.P99)
+	}
+	md.WriteString("\n![worked a second](benchmarks.svg)\n\n## How each is set up\n\n")
+	for _, r := range rows {
+		fmt.Fprintf(&md, "- **%s**: %s.\n", r.Name, r.Settings)
+	}
+	fmt.Fprintf(&md, `
+## What to make of it
+
+- They do not keep the same promises. River's row and its outcome survive a power cut, since PostgreSQL syncs each commit, of
+  many at once; of NATS with its default and of Redis that is true of what is older than the sync interval. "Cronce, synced" is
+  the row to hold beside River's, and River is ahead of it: nats-server on one machine syncs write by write, and a cluster of
+  three groups them.
+- In our favour: the servers and the worker are on one machine, with no network between them. asynq's other durability settings
+  are weaker, and faster.
+- Not in our favour: Cronce enters one by one, since a trigger is known by its key, and River in batches, as its
+  documentation advises. Cronce and River record each outcome; asynq keeps none of what succeeded, and nats-server's schedules know of none.
+  Cronce runs with its default of 16 handlers at once, River with 2,000 and asynq with 100.
+- Lateness is of single runs, triggered for a time. Those of a schedule are published by a producer, and not by the server's
+  timers: "cronce bench" measures them.
+- The load of the machine stands below. With a high one, only what is far apart is apart.
+
+## Machine, versions and commands
+
+%s
+`, about)
+	if err := os.WriteFile(dir+"/benchmarks.md", []byte(md.String()), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(dir+"/benchmarks.svg", plot(rows), 0o644)
+}
+
+// plot is a bar for each peer, as long as it is fast.
+func plot(rows []row) []byte {
+	const left, width, bar, gap = 170, 420, 22, 10
+	most := 1.0
+	for _, r := range rows {
+		most = max(most, r.Worked)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="13">`+"\n", left+width+90, gap+len(rows)*(bar+gap))
+	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
+	for i, r := range rows {
+		y := gap + i*(bar+gap)
+		w := r.Worked / most * width
+		colour := "#8a9ba8"
+		if strings.HasPrefix(r.Name, "Cronce") {
+			colour = "#2b6cb0"
+		}
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, left-8, y+16, r.Name)
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.0f" height="%d" fill="%s"/>`, left, y, w, bar, colour)
+		fmt.Fprintf(&b, `<text x="%.0f" y="%d">%.0f/s</text>`+"\n", left+w+6, y+16, r.Worked)
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
