@@ -143,6 +143,10 @@ func (t *task) enter(ctx context.Context) error {
 			return fmt.Errorf("read the lock of job %s: %w", name, err)
 		}
 		next, place, ask := seen.Enter(job.NewEntrant(t.d, t.view), ended)
+		renewed := t.reenters(next)
+		if renewed {
+			next = next.Renewed(t.d.Slot.Whole(), t.cfg.Now())
+		}
 		switch {
 		case len(ask) > 0 && remembered:
 			t.locks.forget(name)
@@ -152,7 +156,7 @@ func (t *task) enter(ctx context.Context) error {
 				return err
 			}
 			continue
-		case !next.Same(seen.Lock), t.reenters(next):
+		case !next.Same(seen.Lock), renewed:
 			err := t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
 			if errors.Is(err, job.ErrConflict) {
 				clear(ended) // one that had ended may have been reopened, and be who was faster
@@ -162,16 +166,20 @@ func (t *task) enter(ctx context.Context) error {
 				return fmt.Errorf("write the lock of job %s: %w", name, err)
 			}
 		}
-		t.view.Place, t.entered = place, t.entered || next.Has(t.d.Slot.Whole())
+		t.view.Place = place
+		if stay, in := next.Stay(t.d.Slot.Whole()); in {
+			t.entered, t.since = true, stay.Since
+		}
 		return nil
 	}
 	t.view.Place = job.Place{Kind: job.PlaceCrowded}
 	return nil
 }
 
-// reenters reports whether the slot may have been reopened, and has the place that it
-// did not leave when it ended: it writes the lock all the same, so that whoever has
-// found that it has ended, and is about to take its place, is refused.
+// reenters reports whether the slot may have been reopened, and stands in the lock
+// from before it ended: it begins a stay of its own. Whoever has found that it has
+// ended, and is about to take its place, is refused by that write; and who wrote its
+// outcome, and has not left yet, does not leave for it.
 func (t *task) reenters(next job.Lock) bool {
 	return !t.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(t.d.Slot.Whole())
 }
@@ -218,10 +226,10 @@ func (t *task) leave() {
 	for range maxTurns {
 		seen, _, err := t.locks.get(ctx, t.d.Slot.Job)
 		if err == nil {
-			next, woken := seen.Leave(t.d.Slot.Whole(), places)
-			if next.Same(seen.Lock) {
+			if stay, in := seen.Stay(t.d.Slot.Whole()); !in || !stay.Since.Equal(t.since) {
 				return
 			}
+			next, woken := seen.Leave(t.d.Slot.Whole(), places)
 			if err = t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name())); err == nil {
 				for _, s := range woken {
 					t.cfg.Wake(s)

@@ -447,6 +447,46 @@ func TestAReopenedSlotKeepsItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 	}
 }
 
+// The same, when its worker has written its end and is slow to leave the lock.
+func TestWhoIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue, Retry: job.Retry{Attempts: 1}}, 10*time.Second)
+		a, b := f.benches[0], f.benches[1]
+		failed, leave := make(chan job.Record, 1), make(chan struct{})
+		a.handlers["report"] = func(context.Context, job.Run) error { return errors.New("torn") }
+		a.ledger.after = func(r job.Record) {
+			if r.State == job.Failed {
+				failed <- r
+				<-leave
+			}
+		}
+		b.queue = newQueue() // the reopened slot, and the next, go to b
+		stopA, stopB := a.run(), b.run()
+		s := f.publish()
+		_, revision, err := a.ledger.Read(t.Context(), (<-failed).Slot)
+		time.Sleep(time.Millisecond) // nobody is as quick as this clock
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.ledger.Write(t.Context(), job.Reopen(a.record(s), "alice", 1, time.Now()), revision); err != nil {
+			t.Fatal(err)
+		}
+		b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+		time.Sleep(time.Second)
+		newer := b.publish("report")
+		time.Sleep(time.Second)
+		close(leave)
+		b.settled(2)
+		_, _ = stopA(), stopB()
+		f.want(s, job.Succeeded, "")
+		f.want(newer, job.Succeeded, "")
+		if most := f.runs.most["report"]; most != 1 {
+			t.Errorf("%d ran at once: %q", most, f.runs.said())
+		}
+	})
+}
+
 // gatedLocks stops before its first write.
 type gatedLocks struct {
 	consumer.Locks

@@ -95,7 +95,7 @@ func (t *task) concludeWhole() verdict {
 	if err != nil {
 		return t.postponed(err)
 	}
-	t.final, t.entered = end != nil, true
+	t.final = end != nil
 	if end == nil {
 		return done()
 	}

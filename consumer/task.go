@@ -29,8 +29,9 @@ type task struct {
 	undefined bool
 
 	// entered says that the job's lock has the slot, as far as is known here, and
-	// final that its outcome was written here: then it leaves the lock.
+	// since when, and final that its outcome was written here: then it leaves.
 	entered, final bool
+	since          time.Time
 
 	// parked says that it has waited for its turn.
 	parked bool

@@ -48,7 +48,8 @@ type LockSlot struct {
 	// it by its job's policy.
 	OnTime bool
 
-	// Since is when it came in, by the corrected clock of who wrote it.
+	// Since is when it came in, by the corrected clock of who wrote it. A slot that is
+	// reopened may come in again: the two stays are told apart by this.
 	Since time.Time
 }
 
@@ -202,6 +203,28 @@ func (l Lock) Holds(s Slot) bool { return find(l.Holders, s) >= 0 }
 
 // Has reports whether the slot holds a place or waits for one.
 func (l Lock) Has(s Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waiting, s) >= 0 }
+
+// Stay is the slot as it stands in the lock; false when it does not.
+func (l Lock) Stay(s Slot) (LockSlot, bool) {
+	for _, in := range slices.Concat(l.Holders, l.Waiting) {
+		if in.Slot == s {
+			return in, true
+		}
+	}
+	return LockSlot{}, false
+}
+
+// Renewed is the lock with the slot, if it is there, in a stay that began at the
+// given time: what was found out about an earlier one does not hold of it.
+func (l Lock) Renewed(s Slot, since time.Time) Lock {
+	l = l.without(func(LockSlot) bool { return false })
+	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
+		if i := find(slots, s); i >= 0 {
+			slots[i].Since = since.UTC()
+		}
+	}
+	return l
+}
 
 // Same reports whether two locks say the same, whoever wrote them.
 func (l Lock) Same(o Lock) bool {
