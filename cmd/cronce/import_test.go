@@ -23,7 +23,7 @@ func TestImport(t *testing.T) {
 		if r.code != exitFound {
 			t.Errorf("%s: exit status %d, want 3: something is not carried over", name, r.code)
 		}
-		golden(t, "import/"+name+".out", r.stdout)
+		golden(t, "import/"+name+".txt", r.stdout)
 		golden(t, "import/"+name+".err", r.stderr)
 		if !strings.HasSuffix(name, "_json") {
 			if check := (cli{stdin: r.stdout}).run(t, "check", "-"); check.code != exitDone {
