@@ -1,0 +1,285 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Slots that have ended, or never will, and stand in their job's lock all the same;
+// and those that come again.
+
+// Its worker dies between the record and the lock.
+func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
+		b := f.benches[0]
+		gone := job.NewSlot("report", time.Now().Add(-time.Minute))
+		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: gone, At: gone.At}}}
+		if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.run()
+		s := f.publish()
+		b.settled(1)
+		_ = stop()
+		f.want(s, job.Succeeded, "")
+		if l, _, err := b.cfg.Locks.Read(t.Context(), "report"); err != nil || len(l.Holders) != 0 {
+			t.Errorf("the lock is %+v, %v, want it free", l, err)
+		}
+	})
+}
+
+// The stream was purged while they had a place and no record: nobody will ever run
+// them, and no record ever says so.
+func TestASlotThatIsTooOldToRunHoldsNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		slot func(at time.Time) job.Slot
+		age  time.Duration
+		want job.State
+	}{
+		"a slot":                      {func(at time.Time) job.Slot { return job.NewSlot("report", at) }, horizon + lease + time.Second, job.Succeeded},
+		"a triggered run":             {func(time.Time) job.Slot { return job.Slot{Job: "report", Token: "x"} }, horizon + lease + time.Second, job.Succeeded},
+		"one that may be claimed yet": {func(at time.Time) job.Slot { return job.NewSlot("report", at) }, horizon + lease/2, job.Skipped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
+				b, at := f.benches[0], time.Now().Add(-c.age)
+				held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: c.slot(at), At: at}}}
+				if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
+					t.Fatal(err)
+				}
+				stop := b.run()
+				s := f.publish()
+				b.settled(1)
+				_ = stop()
+				f.want(s, c.want, "")
+			})
+		})
+	}
+}
+
+// A slot that ends gives on the places that its job has by then, not those that it
+// had when the slot began.
+func TestPlacesThatAnEditTookAreNotGivenOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapQueue, Concurrency: 2}, 20*time.Second)
+		b := f.benches[0]
+		registry := &editedRegistry{fakeRegistry: b.registry}
+		b.cfg.Registry = registry
+		stop := b.run()
+		for range 5 {
+			f.publish()
+			time.Sleep(time.Second)
+		}
+		before := len(f.runs.said())
+		registry.edit("report", func(j *job.Job) { j.Concurrency = 1 })
+		b.settled(5)
+		_ = stop()
+		running := 0
+		for i, said := range f.runs.said() {
+			if strings.HasPrefix(said, "end") {
+				running--
+				continue
+			}
+			if running++; i >= before && running > 1 {
+				t.Errorf("%d run at once after the edit, at %q of %q", running, said, f.runs.said())
+			}
+		}
+	})
+}
+
+// editedRegistry is one that changes while it is read.
+type editedRegistry struct {
+	mu sync.Mutex
+	fakeRegistry
+}
+
+func (r *editedRegistry) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fakeRegistry.Lookup(ctx, name, atLeast)
+}
+
+func (r *editedRegistry) edit(name string, how func(*job.Job)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.fakeRegistry[name]
+	how(&e.Job)
+	e.Revision++
+	r.fakeRegistry[name] = e
+}
+
+// After a restart the stream has forgotten what it folded: a slot that has ended
+// comes again, takes a free place, and is in hand until its claim is refused.
+func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
+		b := f.benches[0]
+		gone := job.NewSlot("report", time.Now().Add(-time.Minute))
+		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		claiming, answer := make(chan struct{}), make(chan struct{})
+		b.ledger.before = func(r job.Record, _ uint64) error {
+			if r.Slot == gone {
+				close(claiming)
+				<-answer
+			}
+			return nil
+		}
+		stop := b.run()
+		b.queue.add(job.Message{Slot: gone, JobRevision: 1, Due: gone.At})
+		<-claiming
+		s := f.publish()
+		b.settled(1)
+		close(answer)
+		b.settled(2)
+		_ = stop()
+		f.want(s, job.Succeeded, "")
+	})
+}
+
+// An operator gives a slot a new start, just when somebody has found that it has
+// ended: its old place, which nobody had taken from it, or a new one, is its own.
+func TestAReopenedSlotKeepsItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]bool{"it had not left": false, "it had left": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue}, 10*time.Second)
+				a, b := f.benches[0], f.benches[1]
+				s := job.NewSlot("report", time.Now().Add(-time.Minute))
+				ended := job.Record{Slot: s, State: job.Failed, Attempt: 1, MaxAttempts: 1, Attempts: []job.Attempt{{Number: 1}}, Nonce: "x"}
+				revision, err := a.ledger.Write(t.Context(), ended, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				locks := a.cfg.Locks
+				held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: s, At: s.At}}}
+				at, err := locks.Write(t.Context(), held, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				gate := &gatedLocks{Locks: locks, reached: make(chan struct{}), open: make(chan struct{})}
+				a.cfg.Locks = gate
+				b.queue = newQueue() // the reopened slot goes to b
+				stopA, stopB := a.run(), b.run()
+				newer := f.publish()
+				<-gate.reached // a has seen that s has ended, and sleeps before it takes the place
+				if left {
+					if _, err := locks.Write(t.Context(), job.Lock{Job: "report", Nonce: "y"}, at); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := a.ledger.Write(t.Context(), job.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
+					t.Fatal(err)
+				}
+				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+				time.Sleep(time.Second)
+				close(gate.open)
+				a.settled(1)
+				b.settled(1)
+				_, _ = stopA(), stopB()
+				f.want(s, job.Succeeded, "")
+				f.want(newer, job.Succeeded, "")
+				if most := f.runs.most["report"]; most != 1 {
+					t.Errorf("%d ran at once: %q", most, f.runs.said())
+				}
+			})
+		})
+	}
+}
+
+// The same, when its worker has written its end and is slow to leave the lock.
+func TestWhoIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue, Retry: job.Retry{Attempts: 1}}, 10*time.Second)
+		a, b := f.benches[0], f.benches[1]
+		failed, leave := make(chan job.Record, 1), make(chan struct{})
+		a.handlers["report"] = func(context.Context, job.Run) error { return errors.New("torn") }
+		a.ledger.after = func(r job.Record) {
+			if r.State == job.Failed {
+				failed <- r
+				<-leave
+			}
+		}
+		b.queue = newQueue() // the reopened slot, and the next, go to b
+		stopA, stopB := a.run(), b.run()
+		s := f.publish()
+		_, revision, err := a.ledger.Read(t.Context(), (<-failed).Slot)
+		time.Sleep(time.Millisecond) // nobody is as quick as this clock
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.ledger.Write(t.Context(), job.Reopen(a.record(s), "alice", 1, time.Now()), revision); err != nil {
+			t.Fatal(err)
+		}
+		b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+		time.Sleep(time.Second)
+		newer := b.publish("report")
+		time.Sleep(time.Second)
+		close(leave)
+		b.settled(2)
+		_, _ = stopA(), stopB()
+		f.want(s, job.Succeeded, "")
+		f.want(newer, job.Succeeded, "")
+		if most := f.runs.most["report"]; most != 1 {
+			t.Errorf("%d ran at once: %q", most, f.runs.said())
+		}
+	})
+}
+
+// gatedLocks stops before its first write.
+type gatedLocks struct {
+	consumer.Locks
+	once          sync.Once
+	reached, open chan struct{}
+}
+
+func (l *gatedLocks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+	l.once.Do(func() { close(l.reached); <-l.open })
+	return l.Locks.Write(ctx, lock, revision)
+}
+
+// The same, under a policy by which a slot that comes ends the one that runs.
+func TestASecondCopyOfAnEndedSlotReplacesNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapReplace}, 3*time.Second)
+		b := f.benches[0]
+		ended := job.NewSlot("report", time.Now())
+		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: ended, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.run()
+		triggered := job.Slot{Job: "report", Token: "x"}
+		b.queue.add(job.Message{Slot: triggered, JobRevision: 1})
+		time.Sleep(time.Second)
+		b.queue.add(job.Message{Slot: ended, JobRevision: 1, Due: ended.At})
+		b.settled(2)
+		_ = stop()
+		f.want(triggered, job.Succeeded, "")
+		if n := len(f.runs.said()); n != 2 {
+			t.Errorf("ran %q, want one run", f.runs.said())
+		}
+	})
+}
