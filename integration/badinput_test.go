@@ -65,7 +65,6 @@ func TestBadFilesAreUsageErrors(t *testing.T) {
 		"unknown field":  {"version: 1\njobs:\n  - name: a\n    schedule: \"* * * * *\"\n    timeuot: 3s\n    action: {exec: [/bin/true]}\n", []string{"bad.yaml:5:5", "timeuot", "timeout"}},
 		"bad expression": {"version: 1\njobs:\n  - name: a\n    schedule: \"61 * * * *\"\n    action: {exec: [/bin/true]}\n", []string{"bad.yaml:4:", "61"}},
 		"never fires":    {"version: 1\njobs:\n  - name: a\n    schedule: \"0 0 30 2 *\"\n    action: {exec: [/bin/true]}\n", []string{"bad.yaml:4:", "0 0 30 2 *"}},
-		"not supported":  {"version: 1\njobs:\n  - name: a\n    schedule: \"* * * * *\"\n    on_failure: {nats: {subject: a}}\n    action: {exec: [/bin/true]}\n", []string{"bad.yaml:5:", "not supported yet"}},
 		"empty":          {"", []string{"bad.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
