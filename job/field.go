@@ -84,12 +84,16 @@ func (f cronField) resolveHash(job, item, base string, step int, stepped bool) (
 		}
 	}
 	if !stepped {
-		return strconv.Itoa(low + stableHash(job, f.name, high-low+1)), nil
+		n := low + stableHash(job, f.name, high-low+1)
+		if n > f.max {
+			n = f.min // Sunday as the seventh day
+		}
+		return strconv.Itoa(n), nil
 	}
 	if step > high-low+1 {
 		return "", fmt.Errorf("%s %s: step %d is longer than the range %d-%d", f.title, quote(item), step, low, high)
 	}
-	return fmt.Sprintf("%d-%d/%d", low+stableHash(job, f.name, step), high, step), nil
+	return f.numbers(low+stableHash(job, f.name, step), high, step), nil
 }
 
 func (f cronField) resolveRange(item, base string, step int, stepped bool) (string, error) {
@@ -111,15 +115,20 @@ func (f cronField) resolveRange(item, base string, step int, stepped bool) (stri
 	if err != nil {
 		return "", err
 	}
+	return f.numbers(low, high, step), nil
+}
+
+// numbers is a range with a step as the parser reads it: Sunday as the seventh day it
+// does not know.
+func (f cronField) numbers(low, high, step int) string {
 	if high <= f.max {
-		return fmt.Sprintf("%d-%d/%d", low, high, step), nil
+		return fmt.Sprintf("%d-%d/%d", low, high, step)
 	}
-	// Sunday as the seventh day, which the parser does not know.
 	var days []string
 	for day := low; day <= high; day += step {
 		days = append(days, strconv.Itoa(day%7))
 	}
-	return strings.Join(days, ","), nil
+	return strings.Join(days, ",")
 }
 
 func (f cronField) bounds(item, from, to string) (low, high int, err error) {

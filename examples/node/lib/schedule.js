@@ -30,22 +30,23 @@ export function parseSchedule(job, plan) {
   if (!plan.schedule && plan.after?.length) return { next: () => undefined, includes: () => false, delay: 0 };
   const zone = checkZone(plan.timezone ?? "UTC");
   const source = parseSource(job, plan, zone);
-  const excluded = parseExclusions(job, plan.exclude ?? []);
+  const excluded = parseExclusions(plan.exclude ?? []);
   const from = plan.from === undefined ? undefined : ceilSeconds(parseInstant(plan.from));
   const until = plan.until === undefined ? end : ceilSeconds(parseInstant(plan.until));
   function next(after) {
     if (from !== undefined && after < from) after = from - 1;
     let passed = 0;
     for (const at of source(after)) {
-      if (at >= until) return undefined;
+      // The calendar repeats itself after 400 years.
+      if (at >= until || at > after + 400 * 366 * day) return undefined;
       if (!excluded(at, zone)) return at;
-      if (++passed > 1_000_000) throw new Invalid(`schedule ${plan.schedule}: a million slots in a row are excluded`);
+      if (++passed > 100_000) throw new Invalid(`schedule ${plan.schedule}: a hundred thousand slots in a row are excluded`);
     }
     return undefined;
   }
   const spread = plan.spread ? parseDuration(plan.spread) / 1000 : 0;
   const schedule = { next, includes: (at) => next(at - 1) === at, delay: spread ? hashOf(job, "spread", spread) : 0 };
-  if (next(Date.UTC(1, 0, 1) / 1000) === undefined) throw new Invalid(`schedule ${plan.schedule}: has no slot at any time`);
+  if (next(-1) === undefined) throw new Invalid(`schedule ${plan.schedule}: has no slot at any time`);
   return schedule;
 }
 
@@ -92,8 +93,8 @@ function* instants(clock, zone, after, gap, overlap) {
   }
 }
 
-// parseExpression makes {next(local), elapsed}: next is the first matching wall
-// time at or after local.
+// parseExpression makes {next(local), matches(local), elapsed} for a job's name, or
+// undefined for an exclusion: next is the first matching wall time at or after local.
 function parseExpression(job, text) {
   let parts = (macros[text] ?? text).trim().split(/\s+/);
   if (parts.length === 5) parts = ["0", ...parts];
@@ -124,7 +125,7 @@ function parseExpression(job, text) {
     return undefined;
   };
   return {
-    next, elapsed: parts[2].startsWith("*"),
+    next, elapsed: /^[*?]/.test(parts[2]),
     matches: (local) => onDay(Math.floor(local / day) * day) && hours.has(of(local, 3600, 24)) && minutes.has(of(local, 60, 60)) && seconds.has(of(local, 1, 60)),
   };
 }
@@ -150,12 +151,14 @@ function parseField(job, field, text) {
     if (item[0] === "*" || item[0] === "?") {
       [low, high] = [field.low, top];
     } else if (item[0] === "H") {
+      if (job === undefined) throw wrong("an exclusion has no H");
       [low, high] = m[2] === undefined ? [field.low, field.hashHigh ?? field.high] : [number(m[2]), number(m[3])];
       if (low > high) throw wrong("a range that ends before it begins");
       low += hashOf(job, field.name, step ?? high - low + 1);
       if (step === undefined) high = low;
     } else {
       low = number(m[4]);
+      if (field.name === "dow" && low === 7 && m[5] === undefined) low = 0;
       high = m[5] === undefined ? (step === undefined ? low : top) : number(m[5]);
       if (field.name === "dow" && m[5]?.toUpperCase() === "SUN" && low > 0) high = 7;
       if (low > high) throw wrong("a range that ends before it begins");
@@ -166,14 +169,14 @@ function parseField(job, field, text) {
   return set;
 }
 
-function parseExclusions(job, list) {
+function parseExclusions(list) {
   const dates = new Set(), clocks = [];
   for (const text of list) {
     if (/^\d{4}-\d\d-\d\d$/.test(text)) {
       dates.add(text);
     } else {
       const minutes = (macros[text] ?? text).trim().split(/\s+/).length === 5;
-      clocks.push({ clock: parseExpression(job, text), minutes });
+      clocks.push({ clock: parseExpression(undefined, text), minutes });
     }
   }
   if (list.length === 0) return () => false;

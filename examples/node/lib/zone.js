@@ -3,6 +3,7 @@
 import { Invalid } from "./names.js";
 
 const zones = new Map();
+const year1973 = Date.UTC(1973, 0, 1) / 1000;
 
 export function checkZone(name) {
   if (!zones.has(name)) zones.set(name, name === "UTC" ? { offset: () => 0, fixed: true } : load(name));
@@ -20,15 +21,27 @@ function load(name) {
   } catch {
     throw new Invalid(`timezone ${JSON.stringify(name)}: this program does not know it`);
   }
-  return {
+  const quarters = new Map();
+  const zone = {
+    spans: [], // stretches without a change, as far as they are known
     offset(at) {
-      const p = Object.fromEntries(format.formatToParts(at * 1000).map(({ type, value }) => [type, value]));
-      const local = new Date(0);
-      local.setUTCFullYear(p.era === "BC" ? 1 - p.year : Number(p.year), p.month - 1, p.day);
-      local.setUTCHours(p.hour, p.minute, p.second);
-      return local.getTime() / 1000 - at;
+      // Since 1973 clocks change at full quarters of an hour only.
+      if (at < year1973) return offset(at);
+      const quarter = Math.floor(at / 900);
+      if (quarters.size > 100_000) quarters.clear();
+      if (!quarters.has(quarter)) quarters.set(quarter, offset(at));
+      return quarters.get(quarter);
     },
   };
+  return zone;
+
+  function offset(at) {
+    const p = Object.fromEntries(format.formatToParts(at * 1000).map(({ type, value }) => [type, value]));
+    const local = new Date(0);
+    local.setUTCFullYear(p.era === "BC" ? 1 - p.year : Number(p.year), p.month - 1, p.day);
+    local.setUTCHours(p.hour, p.minute, p.second);
+    return local.getTime() / 1000 - at;
+  }
 }
 
 const probe = 86400;
@@ -55,6 +68,14 @@ export function* spansFrom(zone, after) {
 // change is the first instant with another offset. Rules repeat within a year: who
 // has no change for ten will have none.
 function change(zone, start, offset) {
+  const known = zone.spans.find((s) => s.start <= start && start < s.end);
+  if (known) return known.end;
+  const end = findChange(zone, start, offset);
+  zone.spans.push({ start, end });
+  return end;
+}
+
+function findChange(zone, start, offset) {
   for (let at = start; at < Math.min(start + 3660 * probe, forever); at += probe) {
     if (zone.offset(at + probe) === offset) continue;
     let low = at, high = at + probe; // low has the offset, high another
