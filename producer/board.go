@@ -238,6 +238,7 @@ func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken 
 			broken = true
 			continue
 		}
+		s.lines++ // ours, as long as the loop below lasts: its first lines may end at once
 		for _, part := range e.Stretches(p, s.Schedule) {
 			if i := slices.IndexFunc(old, func(l *line) bool { return !l.ended && l.is(s, part) }); i >= 0 {
 				b.shorten(old[i], bound(part.Until))
@@ -249,9 +250,10 @@ func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken 
 			if b.place(l, b.start(t, l, e.Revision)) {
 				lines = append(lines, l)
 			} else {
-				b.release(l)
+				b.release(l.schedule)
 			}
 		}
+		b.release(s)
 	}
 	return lines, broken
 }
@@ -275,15 +277,17 @@ func (b *board) end(lines []*line, at time.Time) {
 		b.shorten(l, min(l.until, at.Add(-l.schedule.Delay()).Unix()))
 		if !l.ended {
 			l.ended = true
-			b.release(l)
+			b.release(l.schedule)
 		}
 	}
 }
 
-// release gives up a line's share in its schedule.
-func (b *board) release(l *line) {
-	if l.schedule.lines--; l.schedule.lines == 0 {
-		delete(b.schedules, l.schedule.key)
+// release gives up a share in a schedule. Two schedules of one key would be two
+// plans: the lines of one would end, and their slots with them, where the other is
+// put again.
+func (b *board) release(s *schedule) {
+	if s.lines--; s.lines == 0 {
+		delete(b.schedules, s.key)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -135,4 +136,33 @@ func BenchmarkDueAmongAMillionJobs(b *testing.B) {
 	b.ReportMetric(loaded.Seconds(), "s-to-load")
 	b.ReportMetric(float64(slots)/float64(b.N), "slots/op")
 	runtime.KeepAlive(bd)
+}
+
+// The pause that ends is a stretch without slots, the first of the plan's lines: the
+// plan outlives it, and what fell due before the board heard of it all is handed out
+// even when another edit comes at its heels.
+func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
+	t.Parallel()
+	b := testBoard(position{})
+	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
+	put := func(revision uint64, s float64, to time.Time) {
+		e := job.Entry{Revision: revision, Time: at(s)}
+		e.Job = job.Job{Name: "j", Schedule: "*/10 * * * * *"}
+		e.Definition.Since, e.Paused = epoch, to.IsZero()
+		e.Pauses = []job.Window{{From: at(.1), To: to}}
+		b.apply(job.RegistryEvent{Name: "j", Revision: revision, Entry: e}, at(s))
+	}
+	put(1, 1, time.Time{})
+	b.apply(job.RegistryEvent{Ready: true, Revision: 1}, at(1))
+	b.due(at(33), 10)
+	put(2, 8, at(8)) // heard of late, as the next
+	put(3, 23, at(8))
+	slots, _ := b.due(at(33), 10)
+	var due []string
+	for _, s := range slots {
+		due = append(due, s.At.Sub(epoch).String())
+	}
+	if want := []string{"10s", "20s", "30s"}; !slices.Equal(due, want) {
+		t.Errorf("handed out: %v, want %v", due, want)
+	}
 }
