@@ -67,14 +67,23 @@ func (p *process) metrics() map[string]float64 {
 	return values
 }
 
-// measured checks what a process says against what happened.
+// measured checks what a process says against what happened. It is asked again for a
+// while: a slot's outcome is in the ledger before its worker has counted it.
 func (p *process) measured(want map[string]float64) {
 	p.t.Helper()
-	got := p.metrics()
-	for name, value := range want {
-		if got[name] != value {
-			p.t.Errorf("%s: %s is %v, want %v", p.name, name, got[name], value)
+	var wrong []string
+	deadline, tick := time.Now().Add(5*time.Second), time.Tick(20*time.Millisecond)
+	for again := true; again; again = len(wrong) > 0 && (<-tick).Before(deadline) {
+		got := p.metrics()
+		wrong = nil
+		for name, value := range want {
+			if got[name] != value {
+				wrong = append(wrong, fmt.Sprintf("%s: %s is %v, want %v", p.name, name, got[name], value))
+			}
 		}
+	}
+	for _, w := range wrong {
+		p.t.Error(w)
 	}
 }
 

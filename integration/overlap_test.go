@@ -111,8 +111,10 @@ func TestTheLockOfACrashedRunFreesItself(t *testing.T) {
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")
 	s.connect()
-	file := s.jobs(`echo "start $CRONCE_SLOT_ID" >>touched
-if [ "$CRONCE_ATTEMPT" = 1 ] && [ ! -e died ]; then touch died; sleep 60; fi
+	// The mark is left before the line that has the worker killed.
+	file := s.jobs(`if [ "$CRONCE_ATTEMPT" = 1 ] && mkdir died; then hang=60; fi
+echo "start $CRONCE_SLOT_ID" >>touched
+sleep ${hang:-0}
 echo "end $CRONCE_SLOT_ID" >>touched`, "name: tick, schedule: '*/2 * * * * *', overlap: skip")
 	first := s.worker("w1", file, "--lease", lease.String())
 	eventually(t, 20*time.Second, "the first run", func() bool { return len(s.touched()) > 0 })

@@ -399,10 +399,12 @@ func (v *view) Publish(queue string, m job.Message, payload []byte) (func(contex
 		b.stored[id], b.storedAt[id] = m, time.Now()
 	}
 	return func(ctx context.Context) (bool, error) {
-		select {
-		case <-time.After(time.Until(answered)):
-		case <-ctx.Done():
-			return false, ctx.Err()
+		// A bubble's timer channel that is due already, read by two goroutines at once,
+		// crashes the race detector (golang/go#78156).
+		if d := time.Until(answered); d > 0 {
+			if err := sleep(ctx, d); err != nil {
+				return false, err
+			}
 		}
 		switch f {
 		case fine:
