@@ -45,6 +45,9 @@ func Headers(ctx context.Context, run job.Run) []Header {
 	if at := Instant(run.Slot); at != "" {
 		headers = append(headers, Header{"Cronce-Slot", at})
 	}
+	if run.Shards > 0 {
+		headers = append(headers, Header{"Cronce-Shard", strconv.Itoa(run.Shard)}, Header{"Cronce-Shards", strconv.Itoa(run.Shards)})
+	}
 	switch {
 	case len(run.Payload) == 0:
 	case json.Valid(run.Payload):

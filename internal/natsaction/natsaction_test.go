@@ -63,7 +63,9 @@ func TestTheServiceHearsOfTheSlotAndItsAnswerIsKept(t *testing.T) {
 		_ = r.Respond(append([]byte("got "), r.Data()...))
 	})
 	var out bytes.Buffer
-	if err := natsaction.New(config.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(&out)); err != nil {
+	run := newRun(&out)
+	run.Slot, run.Shard, run.Shards = run.Slot.Part(3, 8), 3, 8
+	if err := natsaction.New(config.NATS{Subject: "svc.report"}, nc)(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); got != `got {"format":"pdf"}` {
@@ -71,7 +73,7 @@ func TestTheServiceHearsOfTheSlotAndItsAnswerIsKept(t *testing.T) {
 	}
 	h := <-heard
 	for name, want := range map[string]string{
-		"Idempotency-Key": "shop/report:2026-11-21T07:00:00Z", "Cronce-Slot-Id": "report:2026-11-21T07:00:00Z", "Cronce-Slot": "2026-11-21T07:00:00Z",
+		"Idempotency-Key": "shop/report:2026-11-21T07:00:00Z#3of8", "Cronce-Slot-Id": "report:2026-11-21T07:00:00Z#3of8", "Cronce-Shard": "3", "Cronce-Shards": "8", "Cronce-Slot": "2026-11-21T07:00:00Z",
 		"Cronce-Job": "report", "Cronce-Attempt": "2", "Cronce-Fence": "41", "Content-Type": "application/json",
 	} {
 		if h.Get(name) != want {
