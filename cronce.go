@@ -26,9 +26,10 @@ import (
 // jobs of its namespace, and runs those it has handlers for. Any number of
 // replicas may do so at once.
 type Scheduler struct {
-	conn  *nats.Conn
-	store *kv.Store
-	cfg   config
+	conn   *nats.Conn
+	store  *kv.Store
+	tracer *tracing.Tracer // nil: nobody follows slots
+	cfg    config
 
 	mu       sync.Mutex
 	jobs     []job.Job
@@ -58,14 +59,15 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 	if err != nil {
 		return nil, err
 	}
-	store, err := kv.Open(ctx, js, kv.Options{Namespace: cfg.namespace, Want: cfg.settings, Logger: cfg.logger})
+	tracer := tracing.New(cfg.tracers, cfg.namespace, version())
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: cfg.namespace, Want: cfg.settings, Logger: cfg.logger, Trace: tracer.Publish})
 	if err != nil {
 		return nil, err
 	}
 	if err := store.CheckPriority(cfg.priority); err != nil {
 		return nil, err
 	}
-	return &Scheduler{conn: nc, store: store, cfg: cfg, handlers: map[string]job.Handler{}}, nil
+	return &Scheduler{conn: nc, store: store, tracer: tracer, cfg: cfg, handlers: map[string]job.Handler{}}, nil
 }
 
 // Handle adds a job and what runs its slots. Every replica should add the same;
@@ -174,8 +176,8 @@ func (s *Scheduler) Trigger(ctx context.Context, name, key string, at time.Time,
 		Settings: s.store.Settings(), Now: s.store.Time, Who: host,
 	})
 	order := control.Order{Job: name, Key: key, At: at, Payload: payload}
-	if s.cfg.tracers != nil {
-		order.Traceparent = tracing.Headers(ctx)["traceparent"]
+	if s.tracer != nil {
+		order.Traceparent = tracing.Traceparent(ctx)
 	}
 	_, err := c.Trigger(ctx, order)
 	return err
@@ -200,6 +202,6 @@ func (s *Scheduler) config() replica.Config {
 		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
 		Queues:   queues, Produce: s.cfg.produce,
 		Concurrency: s.cfg.concurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
-		Observer: s.cfg.observer, Tracer: tracing.New(s.cfg.tracers, s.cfg.namespace, version()), Version: version(),
+		Observer: s.cfg.observer, Tracer: s.tracer, Version: version(),
 	}
 }

@@ -142,7 +142,7 @@ func WithObserver(o Observer) Option {
 	return func(c *config) error { c.observer = o; return nil }
 }
 
-// WithTracerProvider has every slot traced: its publication, and the claim, the run
+// WithTracerProvider has every slot traced: its publication, whatever the reason, and the claim, the run
 // and the completion of each attempt are spans of one trace, which the handler's
 // context goes on. Pass otel.GetTracerProvider() for the global one. By default
 // nothing is traced, and nothing computed for it.

@@ -63,7 +63,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/sweep":      {"job", "kv"},
 		"internal/control":    {"internal/suggest", "job", "kv"},
 		"internal/doctor":     {"internal/control", "job", "kv"},
-		"internal/api":        {"internal/config", "internal/control", "internal/node", "job", "kv"},
+		"internal/api":        {"internal/config", "internal/control", "internal/node", "internal/tracing", "job", "kv"},
 		"internal/action":     {"internal/tracing", "job"},
 		"internal/ready":      {"internal/action"},
 		"internal/httpaction": {"internal/action", "internal/config", "job"},
@@ -71,7 +71,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/reference":  {"internal/action", "internal/config", "job"},
 		"internal/execaction": {"internal/action", "internal/guard", "internal/tracing", "job"},
 		"internal/alert":      {"internal/action", "internal/config", "internal/httpaction", "job"},
-		"internal/intake":     {"job"},
+		"internal/intake":     {"internal/tracing", "job"},
 		"internal/replica": {
 			"consumer", "internal/alert", "internal/intake", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "internal/tracing", "job", "kv", "producer",
 		},

@@ -50,12 +50,16 @@ func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(
 	if err := job.ValidateName("queue", queue); err != nil {
 		return nil, err
 	}
+	ended := l.s.traced(queue, &m)
 	msg := &nats.Msg{Subject: l.subject(queue, m.Slot.Job), Header: m.Header(), Data: payload}
 	future, err := l.s.async.PublishMsgAsync(msg, jetstream.WithExpectStream(l.s.slotStream()), jetstream.WithStallWait(publishTimeout))
 	if err != nil {
-		return nil, l.failed(msg.Subject, m.Slot, err)
+		err = l.failed(msg.Subject, m.Slot, err)
+		ended(false, err)
+		return nil, err
 	}
-	return func(ctx context.Context) (bool, error) {
+	return func(ctx context.Context) (duplicate bool, err error) {
+		defer func() { ended(duplicate, err) }()
 		select {
 		case ack := <-future.Ok():
 			if err := l.s.misplaced(msg, ack.Domain); err != nil {
@@ -68,6 +72,17 @@ func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(
 			return false, l.failed(msg.Subject, m.Slot, context.Cause(ctx))
 		}
 	}, nil
+}
+
+// traced begins the trace of a publication.
+func (s *Store) traced(queue string, m *job.Message) (ended func(duplicate bool, err error)) {
+	if s.trace != nil {
+		ended = s.trace(queue, m)
+	}
+	if ended == nil {
+		return func(bool, error) {}
+	}
+	return ended
 }
 
 // Put publishes a slot's message as Publish does, and again until it is answered:

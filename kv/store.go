@@ -37,6 +37,11 @@ type Options struct {
 	// their order. Nil: they are read as they are.
 	Stamp func(time.Time) time.Time
 
+	// Trace begins the trace of a publication, of whichever reason: it may set the
+	// message's Traceparent, and returns what is to be told how it ended, if anything
+	// is. Nil: nothing is traced.
+	Trace func(queue string, m *job.Message) (ended func(duplicate bool, err error))
+
 	// Logger takes what goes on without a caller to tell. Nil: nothing is
 	// logged.
 	Logger *slog.Logger
@@ -51,6 +56,7 @@ type Store struct {
 	settings  job.Settings
 	audit     time.Duration // of watches
 	readOnly  bool
+	trace     func(queue string, m *job.Message) (ended func(duplicate bool, err error))
 	log       *slog.Logger
 }
 
@@ -76,7 +82,7 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jetstream client: %w", err)
 	}
-	return &Store{wire: w, async: async, namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, log: o.Logger}, nil
+	return &Store{wire: w, async: async, namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, trace: o.Trace, log: o.Logger}, nil
 }
 
 // atLeast reports whether the server's version is major.minor or newer. One that

@@ -116,8 +116,6 @@ type flight struct {
 	*item
 	sent time.Time
 	wait func(context.Context) (bool, error)
-
-	ended func(duplicate bool, err error) // of its trace; nil: it has none
 }
 
 type answer struct {
@@ -144,9 +142,6 @@ func (o *outbox) collect(ctx context.Context) error {
 			wait, cancel := context.WithDeadline(ctx, f.sent.Add(answerTimeout))
 			duplicate, err := f.wait(wait)
 			cancel()
-			if f.ended != nil {
-				f.ended(duplicate, err)
-			}
 			o.answers <- answer{f.item, f.sent, duplicate, err} // has room for all that fly
 		}
 	}
@@ -196,15 +191,8 @@ func (o *outbox) publish(it *item) {
 		return
 	}
 	it.state = inFlight
-	m, ended := it.message(o.p.cfg.Node), (func(bool, error))(nil)
-	if o.p.cfg.Trace != nil {
-		ended = o.p.cfg.Trace(it.def.queue, &m)
-	}
-	wait, err := o.p.cfg.Slots.Publish(it.def.queue, m, []byte(it.def.payload))
+	wait, err := o.p.cfg.Slots.Publish(it.def.queue, it.message(o.p.cfg.Node), []byte(it.def.payload))
 	if err != nil {
-		if ended != nil {
-			ended(false, err)
-		}
 		o.again(it, err)
 		return
 	}
@@ -213,7 +201,7 @@ func (o *outbox) publish(it *item) {
 		o.oldest = now
 	}
 	o.flying++
-	o.flights <- flight{it, now, wait, ended} // has room: flying is bounded
+	o.flights <- flight{it, now, wait} // has room: flying is bounded
 }
 
 func (it *item) message(node string) job.Message {

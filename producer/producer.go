@@ -105,11 +105,6 @@ type Config struct {
 	// published it. It must not block. Nil: nobody is told.
 	Handed func(queue string, m job.Message)
 
-	// Trace begins the trace of a publication: it may set the message's
-	// Traceparent, and returns what is to be told how it ended, if anything is.
-	// Nil: nothing is traced.
-	Trace func(queue string, m *job.Message) (ended func(duplicate bool, err error))
-
 	// TakesPart is told whether this producer is one of those that take part,
 	// whenever that changes; at first it does not. It must not block. Nil: nobody
 	// is told.

@@ -63,7 +63,7 @@ folded those that turned out to be in the stream already:
 			if err := b.Validate(); err != nil {
 				return usage(err)
 			}
-			return a.read(cmd.Context(), "job backfill", func(ctx context.Context, r reader) error {
+			return a.publish(cmd.Context(), "job backfill", func(ctx context.Context, r reader) error {
 				return r.backfill(ctx, b)
 			})
 		},

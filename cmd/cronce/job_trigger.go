@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -32,6 +33,9 @@ A run that waits for its time is kept by the NATS server, which needs version 2.
 or newer for it. It goes to the queue that the job has now: after an edit of the
 queue, give the same command again to move it.
 
+When traces are exported (see cronce run), the run is of the trace that TRACEPARENT in
+the environment names, if it does: a script that an exec action runs goes on with its own.
+
 With -o json, one line. state is pending while the run waits; new says that this
 command made it; moved_from is the queue it waited on before:
 
@@ -47,7 +51,7 @@ command made it; moved_from is the queue it waited on before:
 			if err != nil {
 				return usage(err)
 			}
-			return a.read(cmd.Context(), "job trigger", func(ctx context.Context, r reader) error {
+			return a.publish(cmd.Context(), "job trigger", func(ctx context.Context, r reader) error {
 				return r.trigger(ctx, order)
 			})
 		},
@@ -101,6 +105,7 @@ type triggerRow struct {
 }
 
 func (r reader) trigger(ctx context.Context, o control.Order) error {
+	o.Traceparent = tracing.Traceparent(ctx)
 	t, err := r.control().Trigger(ctx, o)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):

@@ -150,6 +150,10 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 		return err
 	}
 	defer flush()
+	if provider != nil {
+		a.log.Info("exporting traces", "to", collector(a.getenv))
+	}
+	tracer := tracing.New(provider, a.namespace, version())
 	hangups := make(chan os.Signal, 1) // from now on: one that comes early must not end the process
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -162,7 +166,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	store, err := kv.Open(ctx, js, kv.Options{Namespace: a.namespace, Want: job.Settings{Lease: f.lease}, Logger: a.log})
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: a.namespace, Want: job.Settings{Lease: f.lease}, Logger: a.log, Trace: tracer.Publish})
 	if err != nil {
 		return err
 	}
@@ -192,7 +196,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	if f.metricsAddr != "" {
 		cfg.Observer = m
 	}
-	cfg.Tracer = tracing.New(provider, a.namespace, version())
+	cfg.Tracer = tracer
 	r := replica.New(cfg)
 	h.set(healthOf(ctx, r))
 	a.log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.namespace)

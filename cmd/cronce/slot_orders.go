@@ -59,7 +59,7 @@ With -o json, one line:
 			if err != nil {
 				return err
 			}
-			return a.read(cmd.Context(), "slot retry", func(ctx context.Context, r reader) error {
+			return a.publish(cmd.Context(), "slot retry", func(ctx context.Context, r reader) error {
 				done, err := r.control().Reopen(ctx, slot)
 				if err != nil {
 					return r.ofSlot(ctx, slot, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -33,8 +34,28 @@ type reader struct {
 // read opens the namespace and hands it to f. ctx ends when the broker is silent
 // for readPatience.
 func (a *app) read(ctx context.Context, as string, f func(ctx context.Context, r reader) error) error {
+	return a.open(ctx, as, nil, f)
+}
+
+// publish is read for a command that publishes slots: those are traced, if the
+// environment asks for it, and ctx is in the trace that it names. What it asks for and
+// cannot be had ends no command that would do without.
+func (a *app) publish(ctx context.Context, as string, f func(ctx context.Context, r reader) error) error {
+	provider, flush, err := a.tracing(ctx)
+	if err != nil {
+		a.log.Warn("nothing of this is traced", "error", err)
+		return a.read(ctx, as, f)
+	}
+	defer flush()
+	if provider != nil {
+		ctx = tracing.Continue(ctx, map[string][]string{job.HeaderTraceparent: {a.getenv("TRACEPARENT")}})
+	}
+	return a.open(ctx, as, tracing.New(provider, a.namespace, version()), f)
+}
+
+func (a *app) open(ctx context.Context, as string, tracer *tracing.Tracer, f func(ctx context.Context, r reader) error) error {
 	return a.withJetStream(ctx, as, readPatience, func(ctx context.Context, js jetstream.JetStream, alive func()) error {
-		store, err := kv.Open(ctx, js, kv.Options{Namespace: a.namespace, ReadOnly: true, Logger: a.log})
+		store, err := kv.Open(ctx, js, kv.Options{Namespace: a.namespace, ReadOnly: true, Logger: a.log, Trace: tracer.Publish})
 		if err != nil {
 			return err
 		}

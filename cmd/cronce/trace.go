@@ -71,7 +71,6 @@ func (a *app) tracing(ctx context.Context) (provider trace.TracerProvider, stop 
 		a.log.Warn("not all that the environment says of this service is understood", "error", err)
 	}
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
-	a.log.Info("exporting traces", "to", collector(a.getenv))
 	return p, func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 		defer cancel()

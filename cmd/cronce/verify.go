@@ -77,7 +77,11 @@ le_ms and above the one before, the last has no bound:
 			if err := f.check(); err != nil {
 				return try(usage(err), "cronce verify --help")
 			}
-			return a.read(cmd.Context(), "verify", func(ctx context.Context, r reader) error {
+			open := a.read
+			if f.repair {
+				open = a.publish
+			}
+			return open(cmd.Context(), "verify", func(ctx context.Context, r reader) error {
 				v := verifier{reader: r, flags: f, node: "verify-" + rand.Text()[:8], began: time.Now()}
 				return v.run(ctx)
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -129,7 +130,7 @@ func (s *server) handler(o order) micro.Handler {
 			defer func() { <-s.places }()
 			ctx, cancel := context.WithTimeout(s.ctx, patience)
 			defer cancel()
-			value, err := o.run(ctx, s, r.Data())
+			value, err := o.run(tracing.Continue(ctx, r.Headers()), s, r.Data())
 			s.answer(r, value, err)
 		})
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -170,7 +171,7 @@ func orders() []order {
 			return revised(c.Release(ctx, in.Job))
 		}),
 		newOrder("job.trigger", "Run a job, now or later.", func(ctx context.Context, c *control.Control, in Triggering) (Triggered, error) {
-			t, err := c.Trigger(ctx, control.Order{Job: in.Job, Key: in.Key, At: in.At, Payload: in.Payload})
+			t, err := c.Trigger(ctx, control.Order{Job: in.Job, Key: in.Key, At: in.At, Payload: in.Payload, Traceparent: tracing.Traceparent(ctx)})
 			return Triggered{t.Slot.ID(), t.State, t.New, t.Queue, t.Due}, err
 		}),
 		newOrder("job.backfill", "Run the slots of a range that have no outcome.", backfill),

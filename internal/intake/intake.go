@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -212,8 +213,9 @@ func (i *Intake) one(ctx context.Context, e job.Entry, m jetstream.Msg, log *slo
 	if err != nil {
 		return
 	}
+	parent := tracing.Traceparent(tracing.Continue(ctx, m.Headers()))
 	for _, s := range job.Started(e, m.Headers().Get(jetstream.MsgIDHeader), meta.Sequence.Stream, meta.Timestamp, len(m.Data())) {
-		s.Node = i.cfg.Node
+		s.Node, s.Traceparent = i.cfg.Node, parent
 		payload := m.Data()
 		if s.Refused != "" {
 			log.Error("a message cannot be handed on: its run is recorded as failed", "slot", s.Slot.ID(), "reason", s.Refused)

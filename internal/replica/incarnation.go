@@ -178,9 +178,6 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock, Stepped: r.clock.Stepped(),
 		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set,
 	}
-	if t := r.cfg.Tracer; t != nil {
-		cfg.Trace = t.Publish
-	}
 	p, err := producer.New(cfg)
 	if err != nil {
 		return err
@@ -213,10 +210,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
 		},
 		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
-		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
-	}
-	if t := r.cfg.Tracer; t != nil {
-		cfg.Trace = t.Step
+		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Trace: r.cfg.Tracer.Step, Logger: r.log,
 	}
 	return consumer.New(cfg)
 }

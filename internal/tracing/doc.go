@@ -18,8 +18,13 @@
 // for every root. An SDK that does otherwise makes up an ID, and the header carries
 // that one on.
 //
-// A traceparent on a message is believed, whatever trace it names: a program that
-// triggers a run may continue its own.
+// A traceparent on a message is believed, whatever trace it names, and one that a
+// publication has already is its parent: a program that triggers a run, or sends a
+// message that starts one, may continue its own.
+//
+// Publications are traced where all of them pass, in kv.Slots, and not by each of
+// those that have a reason to publish: a producer, a worker that follows up an
+// outcome, the sweep, an operator.
 //
 // Slots that are only recorded as missed have no trace: after an outage there are
 // thousands of them, and nothing to see.

@@ -3,6 +3,7 @@ package tracing
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -15,7 +16,8 @@ import (
 // scope names who makes the spans.
 const scope = "github.com/cronce-io/cronce"
 
-// Tracer makes the spans of slots. It is safe for concurrent use.
+// Tracer makes the spans of slots. It is safe for concurrent use. A nil one makes
+// none.
 type Tracer struct {
 	tracer    trace.Tracer
 	namespace string
@@ -29,15 +31,16 @@ func New(provider trace.TracerProvider, namespace, version string) *Tracer {
 	return &Tracer{provider.Tracer(scope, trace.WithInstrumentationVersion(version)), namespace}
 }
 
-// Publish begins the publication of a message, and enters in it where the trace
-// goes on. ended, which may be nil, is to be told how it ended.
+// Publish begins the publication of a message, in the trace that it names or in its
+// slot's, and enters in it where that goes on. ended, which may be nil, is to be told
+// how it ended.
 func (t *Tracer) Publish(queue string, m *job.Message) (ended func(duplicate bool, err error)) {
-	if m.Missed > 0 {
+	if t == nil || m.Missed > 0 {
 		return nil
 	}
-	ctx, span := t.tracer.Start(t.root(m.Slot), "publish "+m.Slot.Job, trace.WithSpanKind(trace.SpanKindProducer),
+	ctx, span := t.tracer.Start(t.parent(context.Background(), *m), "publish "+m.Slot.Job, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(append(about(queue, m.Slot), attribute.String("cronce.node", m.Node))...))
-	m.Traceparent = Headers(ctx)["traceparent"]
+	m.Traceparent = Traceparent(ctx)
 	return func(duplicate bool, err error) {
 		span.SetAttributes(attribute.Bool("cronce.folded", duplicate))
 		end(span, err)
@@ -47,7 +50,7 @@ func (t *Tracer) Publish(queue string, m *job.Message) (ended func(duplicate boo
 // Step begins a step of an attempt ("claim", "run", "complete") at a delivered slot,
 // whose record is as given or about to be. ended is to be told how it ended.
 func (t *Tracer) Step(ctx context.Context, step string, d job.Delivery, rec job.Record) (_ context.Context, ended func(error)) {
-	if d.Missed > 0 {
+	if t == nil || d.Missed > 0 {
 		return ctx, func(error) {}
 	}
 	kind := trace.SpanKindInternal
@@ -62,26 +65,40 @@ func (t *Tracer) Step(ctx context.Context, step string, d job.Delivery, rec job.
 	return ctx, func(err error) { end(span, err) }
 }
 
-// root is a context in which a span has no parent, and the slot's trace.
-func (t *Tracer) root(s job.Slot) context.Context {
-	return t.of(context.Background(), s)
-}
-
-func (t *Tracer) of(ctx context.Context, s job.Slot) context.Context {
-	id := trace.SpanContextConfig{TraceID: s.TraceID(t.namespace)}
+// parent is ctx in the trace of the message; a span that begins in its slot's own has
+// no parent.
+func (t *Tracer) parent(ctx context.Context, m job.Message) context.Context {
+	if ctx, ok := within(ctx, m.Traceparent); ok {
+		return ctx
+	}
+	id := trace.SpanContextConfig{TraceID: m.Slot.TraceID(t.namespace)}
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(id))
 }
 
-// parent is ctx in the trace of the message.
-func (t *Tracer) parent(ctx context.Context, m job.Message) context.Context {
-	if m.Traceparent != "" {
-		carrier := propagation.MapCarrier{"traceparent": m.Traceparent}
-		if ctx := (propagation.TraceContext{}).Extract(ctx, carrier); trace.SpanContextFromContext(ctx).IsRemote() {
-			return ctx
+// within is ctx in the trace that a traceparent names, if it names one.
+func within(ctx context.Context, traceparent string) (_ context.Context, ok bool) {
+	if traceparent == "" {
+		return ctx, false
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{job.HeaderTraceparent: traceparent})
+	return ctx, trace.SpanContextFromContext(ctx).IsRemote()
+}
+
+// Continue is ctx in the trace that the headers of somebody else's message or request
+// name, if they do. Their names may be written in any case.
+func Continue(ctx context.Context, headers map[string][]string) context.Context {
+	for name, values := range headers {
+		if len(values) == 1 && strings.EqualFold(name, job.HeaderTraceparent) {
+			if ctx, ok := within(ctx, values[0]); ok {
+				return ctx
+			}
 		}
 	}
-	return t.of(ctx, m.Slot)
+	return ctx
 }
+
+// Traceparent is the one by which the trace of ctx goes on; empty without a trace.
+func Traceparent(ctx context.Context) string { return Headers(ctx)[job.HeaderTraceparent] }
 
 func about(queue string, s job.Slot) []attribute.KeyValue {
 	return []attribute.KeyValue{

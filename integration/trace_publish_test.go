@@ -1,0 +1,136 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/job"
+)
+
+// callers is a traceparent of somebody else's trace, numbered.
+func callers(n int) (traceparent, trace, parent string) {
+	trace, parent = fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e47%02d", n), fmt.Sprintf("00f067aa0ba902%02d", n)
+	return "00-" + trace + "-" + parent + "-01", trace, parent
+}
+
+// Whoever publishes a slot, a plan, a command, a request, a message, an outcome
+// before it, its publication and what becomes of it are one trace: the caller's, if
+// it has one, or the slot's own.
+func TestASlotIsOneTraceWhoeverPublishesIt(t *testing.T) {
+	t.Parallel()
+	c, url := newCollector(t)
+	s := newServedSite(t)
+	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_BSP_SCHEDULE_DELAY=100"}
+	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	paused := soon()
+	file := s.jobs(`echo "$CRONCE_SLOT_ID $TRACEPARENT" >>touched; [ $CRONCE_JOB != broken ] || [ -e mended ]`,
+		`name: extract, schedule: "@yearly"`, `name: load, after: [extract]`, `name: paused, `+at(paused),
+		`name: broken, schedule: "@yearly", retry: {attempts: 1}`, `name: order, "on": {stream: ORDERS, subject: orders.new}`)
+	w := s.worker("w1", file)
+	w.says("node is up")
+	s.command(0, "job", "pause", "paused")
+	w.says("each message starts the job")
+
+	// want is, by slot, the trace and the parent of its publication.
+	type origin struct{ trace, parent string }
+	want := map[string]origin{}
+	of := func(slot job.Slot) string { id := slot.TraceID("cronce"); return hex.EncodeToString(id[:]) }
+	run := func(job_, key string) job.Slot { return job.Slot{Job: job_, Token: key} }
+	own := func(slot job.Slot) { want[slot.ID()] = origin{of(slot), ""} }
+
+	s.command(0, "job", "trigger", "extract", "--key", "own")
+	own(run("extract", "own"))
+	own(run("load", "own")) // it follows
+	s.command(0, "job", "trigger", "extract", "--key", "timer", "--at", time.Now().Add(2*time.Second).UTC().Format(time.RFC3339))
+	own(run("extract", "timer"))
+	own(run("load", "timer"))
+
+	within := *s
+	parent, trace, span := callers(1)
+	within.environment = append([]string{"TRACEPARENT=" + parent}, s.environment...)
+	within.command(0, "job", "trigger", "extract", "--key", "script")
+	want[run("extract", "script").ID()] = origin{trace, span}
+	own(run("load", "script"))
+
+	parent, trace, span = callers(2)
+	request := &nats.Msg{Subject: "cronce.api.job.trigger", Data: []byte(`{"job":"extract","key":"api"}`), Header: nats.Header{"Traceparent": {parent}}}
+	answer, err := s.nc.RequestMsg(request, 20*time.Second)
+	var triggered api.Triggered
+	if err != nil || json.Unmarshal(answer.Data, &triggered) != nil || !triggered.New {
+		t.Fatalf("%v: %+v", err, answer)
+	}
+	want[triggered.ID] = origin{trace, span}
+
+	parent, trace, span = callers(3)
+	for id, h := range map[string]nats.Header{"o1": {"Traceparent": {parent}}, "o2": {"traceparent": {"garbage"}}, "o3": nil} {
+		m := &nats.Msg{Subject: "orders.new", Header: h, Data: []byte(`{}`)}
+		if _, err := s.js.PublishMsg(t.Context(), m, jetstream.WithMsgID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want[run("order", "o1").ID()] = origin{trace, span}
+	own(run("order", "o2"))
+	own(run("order", "o3"))
+
+	s.command(0, "job", "trigger", "broken", "--key", "again")
+	broken := run("broken", "again")
+	eventually(t, 20*time.Second, "a failure", func() bool { return s.states("broken")["@again"] == "failed" })
+	s.write("mended", "")
+	s.command(0, "slot", "retry", broken.ID())
+
+	eventually(t, 20*time.Second, "the paused slot's time", func() bool { return time.Now().After(paused.Add(time.Second)) })
+	s.command(0, "job", "backfill", "paused", "--from", paused.UTC().Format(time.RFC3339), "--to", paused.Add(time.Second).UTC().Format(time.RFC3339))
+	own(job.NewSlot("paused", paused))
+
+	eventually(t, 30*time.Second, "all to succeed", func() bool {
+		done := map[string]bool{}
+		for _, r := range s.slots("--state", "succeeded") {
+			done[r.ID] = true
+		}
+		for id := range want {
+			if !done[id] {
+				return false
+			}
+		}
+		return done[broken.ID()]
+	})
+	term(w) // what is left is sent at the end
+	told := map[string]string{}
+	for _, line := range s.touched() {
+		id, parent, _ := strings.Cut(line, " ")
+		told[id] = parent
+	}
+	// One publication by who triggered, one by who had it retried.
+	if p := c.of(broken.ID())["publish broken"]; len(p) != 2 || p[0].trace != of(broken) || p[1].trace != p[0].trace {
+		t.Errorf("published in %+v", p)
+	}
+	for id, o := range want {
+		found := c.of(id)
+		name, _, _ := strings.Cut(id, ":")
+		published := found["publish "+name]
+		if len(published) != 1 || published[0].trace != o.trace || published[0].parent != o.parent {
+			t.Errorf("%s: published in %+v, want %+v", id, published, o)
+			continue
+		}
+		for _, step := range []string{"claim", "run", "complete"} {
+			steps := found[step+" "+name]
+			if len(steps) != 1 || steps[0].trace != o.trace || steps[0].parent != published[0].id {
+				t.Errorf("%s: %s in %+v, which is no child of %+v", id, step, steps, published[0])
+			} else if handed := "00-" + o.trace + "-" + steps[0].id + "-01"; step == "run" && told[id] != handed {
+				t.Errorf("%s: the action was told %q, want %s", id, told[id], handed)
+			}
+		}
+	}
+}
