@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -61,25 +62,94 @@ const (
 	changesIdle   = 30 * time.Second
 )
 
-// Changes passes over the last writes of all slots whose revision is from or
-// later, in their order, as of the time when the pass began. Only headers are read. Like List it is
-// a hint; it stops at the first error.
-func (l *Ledger) Changes(ctx context.Context, from uint64) iter.Seq2[Change, error] {
+// Cursor is how far a reader has come in the writes of a bucket. Its zero value is
+// the beginning. One that was removed and made again, or restored from an older
+// copy, is read from its beginning: its revisions say something else now. (A copy
+// that has already been written past the cursor when it is looked at is not told
+// from the one before, unless it was made anew.)
+type Cursor struct {
+	next    uint64
+	created time.Time // of the bucket
+}
+
+// Changes passes over the last writes of all slots that at has not passed yet, in
+// their order, as of the time when the pass began, and moves it. Only headers are
+// read. Like List it is a hint; it stops at the first error.
+func (l *Ledger) Changes(ctx context.Context, at *Cursor) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		c, err := l.b.changes(ctx, max(from, 1))
+		for e, err := range l.b.changes(ctx, at, true) {
+			if err != nil {
+				yield(Change{}, err)
+				return
+			}
+			if change, ok := l.change(e); ok && !yield(change, nil) {
+				return
+			}
+		}
+	}
+}
+
+// LockChange is the last write of one job's lock.
+type LockChange struct {
+	job.Lock
+
+	// Time is the broker's timestamp.
+	Time time.Time
+}
+
+// Changes is as that of the ledger, of the locks. One that cannot be read is left
+// out.
+func (l *Locks) Changes(ctx context.Context, at *Cursor) iter.Seq2[LockChange, error] {
+	return func(yield func(LockChange, error) bool) {
+		b := l.bucket()
+		for e, err := range b.changes(ctx, at, false) {
+			if err != nil {
+				yield(LockChange{}, err)
+				return
+			}
+			name, is := strings.CutPrefix(b.key(e.subject), lockKey(""))
+			if !is {
+				continue
+			}
+			lock, err := job.DecodeLock(e.data)
+			if e.gone() {
+				lock, err = job.Lock{Job: name}, nil
+			}
+			if err == nil && !yield(LockChange{lock, e.time}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// changes passes over the last writes of the bucket's keys from the cursor on, and
+// moves it.
+func (b bucket) changes(ctx context.Context, at *Cursor, headersOnly bool) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		failed := func(err error) { yield(entry{}, fmt.Errorf("follow %s: %w", b.name, err)) }
+		if err := b.resume(ctx, at); err != nil {
+			failed(err)
+			return
+		}
+		c, err := b.follow(ctx, at.next, headersOnly)
 		if err != nil {
-			yield(Change{}, fmt.Errorf("follow %s: %w", l.b.name, err))
+			failed(err)
 			return
 		}
 		defer func() {
 			forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 			defer cancel()
-			_ = l.b.js.DeleteConsumer(forget, l.b.stream(), c.CachedInfo().Name) // else the broker does
+			_ = b.js.DeleteConsumer(forget, b.stream(), c.CachedInfo().Name) // else the broker does
 		}()
 		for left := c.CachedInfo().NumPending; left > 0; {
-			var goOn bool
-			if left, goOn, err = l.some(ctx, c, int(min(left, changesAtOnce)), yield); err != nil {
-				yield(Change{}, fmt.Errorf("follow %s: %w", l.b.name, err))
+			goOn := true
+			left, err = b.some(ctx, c, int(min(left, changesAtOnce)), func(e entry) bool {
+				at.next = e.revision + 1
+				goOn = yield(e, nil)
+				return goOn
+			})
+			if err != nil {
+				failed(err)
 			}
 			if err != nil || !goOn {
 				return
@@ -88,41 +158,58 @@ func (l *Ledger) Changes(ctx context.Context, from uint64) iter.Seq2[Change, err
 	}
 }
 
-// some hands on the next n changes, and says how many are left. There may be fewer
-// than were counted: records expire meanwhile.
-func (l *Ledger) some(ctx context.Context, c jetstream.Consumer, n int, yield func(Change, error) bool) (left uint64, goOn bool, err error) {
+// resume puts the cursor at the beginning if the bucket is not the one that it was
+// in.
+func (b bucket) resume(ctx context.Context, at *Cursor) error {
+	var info *jetstream.StreamInfo
+	err := repeat(ctx, func(ctx context.Context) error {
+		stream, err := b.js.Stream(ctx, b.stream())
+		if err == nil {
+			info = stream.CachedInfo()
+		}
+		return err
+	})
+	if err == nil && (at.next == 0 || !info.Created.Equal(at.created) || info.State.LastSeq < at.next-1) {
+		*at = Cursor{next: 1, created: info.Created}
+	}
+	return err
+}
+
+// some hands on the next n changes while found wants them, and says how many are
+// left. There may be fewer than were counted: records expire meanwhile.
+func (b bucket) some(ctx context.Context, c jetstream.Consumer, n int, found func(entry) bool) (left uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changesWait)
 	defer cancel()
 	batch, err := c.Fetch(n, jetstream.FetchContext(ctx))
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	came := 0
 	for m := range batch.Messages() {
 		meta, err := m.Metadata()
 		if err != nil {
-			return 0, false, err
+			return 0, err
 		}
 		came, left = came+1, meta.NumPending
-		if change, ok := l.change(m, meta); ok && !yield(change, nil) {
-			return 0, false, nil
+		if !found(entry{m.Subject(), meta.Sequence.Stream, b.stamped(meta.Timestamp), m.Headers(), m.Data()}) {
+			return 0, nil
 		}
 	}
 	if came > 0 {
-		return left, true, nil
+		return left, nil
 	}
 	info, err := c.Info(context.WithoutCancel(ctx))
 	if err == nil && info.NumPending > 0 {
 		err = fmt.Errorf("%w: %w", job.ErrUnknown, cmp.Or(batch.Error(), context.DeadlineExceeded))
 	}
-	return 0, true, err
+	return 0, err
 }
 
-func (b bucket) changes(ctx context.Context, from uint64) (c jetstream.Consumer, err error) {
+func (b bucket) follow(ctx context.Context, from uint64, headersOnly bool) (c jetstream.Consumer, err error) {
 	err = repeat(ctx, func(ctx context.Context) error {
 		c, err = b.js.CreateConsumer(ctx, b.stream(), jetstream.ConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
-			HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: changesIdle,
+			HeadersOnly: headersOnly, MemoryStorage: true, Replicas: 1, InactiveThreshold: changesIdle,
 		})
 		return err
 	})
@@ -143,16 +230,15 @@ func repeat(ctx context.Context, ask func(context.Context) error) error {
 }
 
 // change reads the headers of a record; false for a key that is none of ours.
-func (l *Ledger) change(m jetstream.Msg, meta *jetstream.MsgMetadata) (Change, bool) {
-	slot, err := job.ParseSlotKey(l.b.key(m.Subject()))
+func (l *Ledger) change(e entry) (Change, bool) {
+	slot, err := job.ParseSlotKey(l.b.key(e.subject))
 	if err != nil {
 		return Change{}, false
 	}
-	h := m.Headers()
 	c := Change{
-		Slot: slot, Revision: meta.Sequence.Stream, Time: l.b.stamped(meta.Timestamp), Gone: entry{header: h}.gone(),
-		State: job.State(h.Get(HeaderState)), Node: h.Get(HeaderOwner),
+		Slot: slot, Revision: e.revision, Time: e.time, Gone: e.gone(),
+		State: job.State(e.header.Get(HeaderState)), Node: e.header.Get(HeaderOwner),
 	}
-	c.RetryAt, _ = time.Parse(time.RFC3339Nano, h.Get(HeaderRetryAt))
+	c.RetryAt, _ = time.Parse(time.RFC3339Nano, e.header.Get(HeaderRetryAt))
 	return c, true
 }

@@ -125,6 +125,11 @@ type WaitingFilter struct {
 	// Fired leaves out the timers whose time has not come: there may be millions,
 	// and none is a message for a worker.
 	Fired bool
+
+	// Whole says that nothing may be missing. A pass is of what any replica has; the
+	// stream's leader is asked first how much there is, and if less came the pass ends
+	// with an error that wraps job.ErrUnknown.
+	Whole bool
 }
 
 // WaitingSlot is a message in the stream: a slot that has no outcome yet.
@@ -149,6 +154,15 @@ type WaitingSlot struct {
 // cannot be read comes with an error that wraps job.ErrInvalid and does not end
 // the pass; any other error does.
 func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
+	return l.s.waiting(ctx, f, l.s.slotStream(), []string{l.subject(anyIfEmpty(f.Queue), anyIfEmpty(f.Job))}, func(e entry) (WaitingSlot, error) {
+		tokens := strings.Split(e.subject, ".") // namespace, "slot", queue, job
+		return readWaiting(e, tokens[2], tokens[3])
+	})
+}
+
+// waiting passes over the messages of a stream on several subjects, one after the
+// other.
+func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, subjects []string, read func(entry) (WaitingSlot, error)) iter.Seq2[WaitingSlot, error] {
 	return func(yield func(WaitingSlot, error) bool) {
 		for _, name := range []string{f.Queue, f.Job} {
 			if err := job.ValidateName("queue or job", name); name != "" && err != nil {
@@ -156,19 +170,61 @@ func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingS
 				return
 			}
 		}
-		filter := l.subject(anyIfEmpty(f.Queue), anyIfEmpty(f.Job))
-		for e, err := range l.s.all(ctx, l.s.slotStream(), filter, time.Time{}) {
+		for _, subject := range subjects {
+			missing, err := s.countWhole(ctx, f, stream, subject)
 			if err != nil {
 				yield(WaitingSlot{}, err)
 				return
 			}
-			tokens := strings.Split(e.subject, ".") // namespace, "slot", queue, job
-			w, err := readWaiting(e, tokens[2], tokens[3])
-			if !yield(w, err) {
+			for e, err := range s.all(ctx, stream, subject, time.Time{}) {
+				if err != nil {
+					yield(WaitingSlot{}, err)
+					return
+				}
+				missing--
+				w, err := read(e)
+				if f.Queue != "" && w.Queue != f.Queue {
+					continue
+				}
+				if !yield(w, err) {
+					return
+				}
+			}
+			if missing > 0 {
+				yield(WaitingSlot{}, fmt.Errorf("list %s: %w: its leader has %d more messages on %s", stream, job.ErrUnknown, missing, subject))
 				return
 			}
 		}
 	}
+}
+
+// countWhole is how many messages there are at least, if that is to be known.
+func (s *Store) countWhole(ctx context.Context, f WaitingFilter, stream, subject string) (n int, err error) {
+	if !f.Whole {
+		return 0, nil
+	}
+	counts, err := s.counts(ctx, stream, subject)
+	for _, on := range counts {
+		n += int(on)
+	}
+	return n, err
+}
+
+// counts is how many messages the stream's leader has, by subject, of those that
+// match.
+func (s *Store) counts(ctx context.Context, stream, filter string) (counts map[string]uint64, err error) {
+	err = s.ask(ctx, "count what waits in "+stream, s.api("STREAM.INFO."+stream), func(ctx context.Context) error {
+		handle, err := s.js.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		info, err := handle.Info(ctx, jetstream.WithSubjectFilter(filter))
+		if err == nil {
+			counts = info.State.Subjects
+		}
+		return err
+	})
+	return counts, err
 }
 
 // readWaiting reads a message that a stream holds for the queue and job that its

@@ -193,23 +193,12 @@ func (s *Store) waitingByQueue(ctx context.Context, stream string) (map[string]u
 	if stream == s.timerStream() {
 		prefix = s.namespace + ".timer.due."
 	}
+	found, err := s.counts(ctx, stream, prefix+">")
 	counts := map[string]uint64{}
-	err := s.ask(ctx, "count what waits in "+stream, s.api("STREAM.INFO."+stream), func(ctx context.Context) error {
-		handle, err := s.js.Stream(ctx, stream)
-		if err != nil {
-			return err
-		}
-		info, err := handle.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
-		if err != nil {
-			return err
-		}
-		clear(counts)
-		for subject, n := range info.State.Subjects {
-			name, _, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
-			counts[name] += n
-		}
-		return nil
-	})
+	for subject, n := range found {
+		name, _, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
+		counts[name] += n
+	}
 	return counts, err
 }
 

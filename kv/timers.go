@@ -126,39 +126,17 @@ func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
 // worker; what fires in between may come twice. Errors are those of
 // Slots.Waiting. Without a stream of timers it passes over nothing.
 func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
+	prefix := t.s.namespace + ".timer."
+	subjects := []string{prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)}
+	if !f.Fired {
+		subjects = append([]string{prefix + "set." + anyIfEmpty(f.Job) + ".>"}, subjects...)
+	}
 	return func(yield func(WaitingSlot, error) bool) {
-		for _, name := range []string{f.Queue, f.Job} {
-			if err := job.ValidateName("queue or job", name); name != "" && err != nil {
-				yield(WaitingSlot{}, err)
-				return
-			}
-		}
 		switch there, err := t.exist(ctx); {
 		case err != nil:
 			yield(WaitingSlot{}, err)
-			return
-		case !there:
-			return
-		}
-		prefix := t.s.namespace + ".timer."
-		filters := []string{prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)}
-		if !f.Fired {
-			filters = append([]string{prefix + "set." + anyIfEmpty(f.Job) + ".>"}, filters...)
-		}
-		for _, filter := range filters {
-			for e, err := range t.s.all(ctx, t.s.timerStream(), filter, time.Time{}) {
-				if err != nil {
-					yield(WaitingSlot{}, err)
-					return
-				}
-				w, err := t.read(e)
-				if f.Queue != "" && w.Queue != f.Queue {
-					continue
-				}
-				if !yield(w, err) {
-					return
-				}
-			}
+		case there:
+			t.s.waiting(ctx, f, t.s.timerStream(), subjects, t.read)(yield)
 		}
 	}
 }

@@ -19,6 +19,10 @@ func (t *teller) absent(ctx context.Context) error {
 	switch {
 	case t.broken != nil:
 		t.story.Why = fmt.Sprintf("The definition of job %s cannot be read, so the job is disabled: %v.", s.Job, t.broken)
+	case t.lock.Has(s):
+		t.story.State = job.Pending
+		t.story.Why = "It stands in its job's lock, and its message is gone. If no worker has it in hand, then within two minutes of its turn the fleet " +
+			"offers it again, or ends it if it was triggered, since its payload is gone too. cronce slot cancel ends it now."
 	case t.entry == nil:
 		return t.unknown(ctx)
 	case s.Token != "" && !t.entry.Job.On.IsZero():

@@ -29,8 +29,8 @@ type Asked struct {
 	Wait   time.Duration
 }
 
-// Cancel ends the slot for good, whether it waits in the stream, waits to be
-// retried, or runs: then its owner is asked to end it, and writes the outcome;
+// Cancel ends the slot for good, whether it waits in the stream or, with its message
+// lost, in its job's lock, waits to be retried, or runs: then its owner is asked to end it, and writes the outcome;
 // nobody else may, unless the owner is proved dead. It returns the record with
 // the outcome, which is not job.Cancelled if the slot was faster. A slot that had
 // its outcome before is a *SlotError, but for one that was cancelled already.
@@ -107,10 +107,11 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 			return job.Record{}, err
 		}
 		if w == nil {
-			return job.Record{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
-		}
-		d = job.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
-		if w.Slot != s {
+			d, err = c.inLock(ctx, s)
+			if err != nil {
+				return job.Record{}, err
+			}
+		} else if d = (job.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}); w.Slot != s {
 			cancel = job.CancelWhole
 		}
 	}
@@ -123,6 +124,28 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 		Kind: job.EventCancelled, Time: now.UTC(), ID: s.ID(), Job: s.Job, Attempt: ended.Attempt, Fence: won, Error: ended.Error,
 	})
 	return ended, c.noTimer(ctx, s)
+}
+
+// inLock is what is known of a slot that has lost its message while it stood in its
+// job's lock: that it is there. A worker may still have it in hand.
+func (c *Control) inLock(ctx context.Context, s job.Slot) (job.Delivery, error) {
+	l, _, err := c.cfg.Locks.Read(ctx, s.Job)
+	c.cfg.Alive()
+	stay, in := l.Stay(s)
+	switch {
+	case err != nil && !errors.Is(err, job.ErrNotFound):
+		return job.Delivery{}, err
+	case !in:
+		return job.Delivery{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
+	}
+	d := job.Delivery{Message: job.Message{Slot: s, Due: s.At}, Published: stay.Since}
+	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
+	c.cfg.Alive()
+	if err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
+		return job.Delivery{}, err
+	}
+	d.Queue = e.Job.WithDefaults().Queue
+	return d, nil
 }
 
 // noTimer removes the timer of a slot that has its outcome: should it fire all the

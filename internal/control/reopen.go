@@ -88,6 +88,8 @@ func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) s
 		return "it has succeeded"
 	case s.Token != "" && r.State == job.Failed && r.Attempt == 0:
 		return "it could not be run at all: " + r.Error
+	case s.Token != "" && r.Attempt == 0 && r.Publisher == "" && len(r.Payload) == 0:
+		return "its message was lost before it was cancelled, and its payload with it"
 	case s.Range:
 		return "it stands for a range of missed slots, which cronce job backfill can run"
 	}

@@ -434,3 +434,29 @@ func TestASlotThatWaitsForAnotherIsExplainedByIt(t *testing.T) {
 		t.Errorf("explained as %+v, %v", story, err)
 	}
 }
+
+// Its message was purged, and whoever had it in hand may be dead: until somebody ends
+// it, it keeps its job's other slots waiting.
+func TestASlotWithoutAMessageThatStandsInItsJobsLockIsCancelled(t *testing.T) {
+	s := newShop(t)
+	run := job.Slot{Job: "report", Token: strange}
+	lock := job.Lock{Job: "report", Holders: []job.LockSlot{{Slot: run, At: s.at, Since: s.at}}, Nonce: "n"}
+	if _, err := s.store.Locks().Write(t.Context(), lock, 0); err != nil {
+		t.Fatal(err)
+	}
+	story, err := s.as("alice@a").Explain(t.Context(), run)
+	if err != nil || story.State != job.Pending || !strings.Contains(story.Why, "its message is gone") {
+		t.Errorf("explained as %+v, %v", story, err)
+	}
+	r, err := s.as("alice@a").Cancel(t.Context(), run, quiet)
+	if err != nil || r.State != job.Cancelled || r.Queue != "default" || !r.Published.Equal(s.at) {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	var refused *control.SlotError
+	if _, err := s.as("alice@a").Reopen(t.Context(), run); !errors.As(err, &refused) || !strings.Contains(refused.Why, "payload") {
+		t.Errorf("it is reopened without its payload: %v", err)
+	}
+	if _, err := s.as("alice@a").Cancel(t.Context(), job.Slot{Job: "report", Token: "other"}, quiet); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("one that is not there: %v", err)
+	}
+}

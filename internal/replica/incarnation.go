@@ -166,7 +166,8 @@ func (r *Replica) record() job.Node {
 func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	store, settings := r.cfg.Store, r.cfg.Store.Settings()
 	return sweep.New(sweep.Config{
-		Node: name, Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Nodes: store.Nodes(), Registry: store.Jobs(), After: r.view.After,
+		Node: name, Ledger: store.Ledger(), Locks: store.Locks(), Slots: store.Slots(), Timers: store.Timers(),
+		Nodes: store.Nodes(), Registry: store.Jobs(), After: r.view.After,
 		Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
 		Offered: func(job.Slot) { r.observer.Offered() },
 	})

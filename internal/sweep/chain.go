@@ -77,13 +77,6 @@ func (s *Sweeper) lost(ctx context.Context, next job.Slot, f follower) (bool, er
 			return false, nil
 		}
 	}
-	for w, err := range s.cfg.Slots.Waiting(ctx, kv.WaitingFilter{Job: next.Job, Fired: true}) {
-		if err != nil && !errors.Is(err, job.ErrInvalid) {
-			return false, err
-		}
-		if w.Slot.Whole() == next {
-			return false, nil
-		}
-	}
-	return true, nil
+	waiting, err := s.waiting(ctx, kv.WaitingFilter{Job: next.Job, Fired: true})
+	return err == nil && !waiting[next], err
 }

@@ -9,6 +9,8 @@
 //   - those with a record: retrying, past the time of the next attempt; running,
 //     under a node that is dead;
 //   - those without one that come after others, which have all succeeded;
+//   - those without one whose turn in their job's lock has come: they keep the other
+//     slots of their job waiting;
 //   - those without one, of which the node's own producer knows because it handed
 //     them out: due, and neither recorded nor in the stream.
 //
@@ -32,12 +34,23 @@
 // costs one small message for each slot of that minute, however large the ledger
 // is, and only a node that begins to sweep reads all of it once.
 //
+// The locks are followed in the same way. Of a lock only those are looked at that
+// nothing keeps from going on: who waits behind them may be in a worker's hand, and
+// that is not to be seen from here. A triggered run that is lost there cannot be
+// offered again, since its payload was in its message: it is ended, which cannot be
+// taken back, and so only when the stream's leader says that there is no message.
+// Rejected: a record of each triggered run that waits, with its payload (a write for
+// what only a purge makes necessary); the node that has a slot in hand in the lock (a
+// write for each redelivery).
+//
 // Messages are looked for last, and only on the subjects of jobs that have a
 // suspect: nearly always there is none. A list is a hint, so each suspect is
 // looked up at the ledger's leader before it is offered.
 //
 // Known limits: a slot without a record whose message was lost is found only if it
 // fell due while its sweeper already produced (at most the newest maxHanded of them);
-// verify finds all. A triggered run that was lost before its first claim has left
-// no trace but with who triggered it, who may do so again under the same key.
+// verify finds all. A triggered run that was lost before it came to its job's lock has
+// left no trace but with who triggered it, who may do so again under the same key. A
+// slot in the lock whose job was deleted is left there: nobody knows its queue, and
+// "cronce slot cancel" ends it.
 package sweep

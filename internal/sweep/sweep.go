@@ -17,10 +17,16 @@ import (
 
 // Ledger is what the sweep reads of the ledger. kv.Ledger satisfies it.
 type Ledger interface {
-	// Changes passes over what was written at revision from or later: of each slot
+	// Changes passes over what was written since the cursor was there: of each slot
 	// the last write.
-	Changes(ctx context.Context, from uint64) iter.Seq2[kv.Change, error]
+	Changes(ctx context.Context, at *kv.Cursor) iter.Seq2[kv.Change, error]
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
+}
+
+// Locks is what the sweep reads of the jobs' locks. kv.Locks satisfies it.
+type Locks interface {
+	// Changes is as that of Ledger: of each job the last write.
+	Changes(ctx context.Context, at *kv.Cursor) iter.Seq2[kv.LockChange, error]
 }
 
 // Messages lists the slots that have a message. kv.Slots and kv.Timers satisfy it.
@@ -50,6 +56,7 @@ type Config struct {
 	Node string
 
 	Ledger   Ledger
+	Locks    Locks
 	Slots    Slots
 	Timers   Messages
 	Nodes    Nodes
@@ -95,8 +102,10 @@ type Sweeper struct {
 	handed map[job.Slot]handed
 
 	// Only the goroutine of Run uses these.
-	next uint64 // revision to read from
-	open map[job.Slot]kv.Change
+	ledgerAt, locksAt kv.Cursor
+	open              map[job.Slot]kv.Change
+	locks             map[string]kv.LockChange // in which there is anybody
+	stays             map[job.Slot]stay
 	// follow are the slots that are to follow from others.
 	follow map[job.Slot]follower
 }
@@ -120,7 +129,9 @@ func New(cfg Config) *Sweeper {
 	if cfg.After == nil {
 		cfg.After = func(string) []job.Entry { return nil }
 	}
-	return &Sweeper{cfg: cfg, open: map[job.Slot]kv.Change{}, handed: map[job.Slot]handed{}, follow: map[job.Slot]follower{}}
+	s := &Sweeper{cfg: cfg, handed: map[job.Slot]handed{}}
+	s.rest()
+	return s
 }
 
 // Handed tells of a slot that this node's producer has taken care of: it is to be
@@ -171,7 +182,8 @@ func (s *Sweeper) turn(ctx context.Context) error {
 
 // rest forgets what only who sweeps needs.
 func (s *Sweeper) rest() {
-	s.next, s.open, s.follow = 0, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
+	s.ledgerAt, s.open, s.follow = kv.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
+	s.locksAt, s.locks, s.stays = kv.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
 	now := s.cfg.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,16 +224,24 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 			return err
 		}
 	}
+	if err := s.abandoned(ctx); err != nil {
+		return err
+	}
 	return s.followers(ctx)
 }
 
-// changes takes in what was written to the ledger since the last pass.
+// changes takes in what was written to the ledger and the locks since the last pass.
 func (s *Sweeper) changes(ctx context.Context) error {
-	for c, err := range s.cfg.Ledger.Changes(ctx, s.next) {
+	for c, err := range s.cfg.Locks.Changes(ctx, &s.locksAt) {
 		if err != nil {
 			return err
 		}
-		s.next = c.Revision + 1
+		s.lock(c)
+	}
+	for c, err := range s.cfg.Ledger.Changes(ctx, &s.ledgerAt) {
+		if err != nil {
+			return err
+		}
 		if c.Gone || c.State.Final() {
 			delete(s.open, c.Slot)
 		} else {
@@ -283,15 +303,9 @@ func (s *Sweeper) suspects(alive map[string]bool) map[where][]suspect {
 // search looks for the messages of a job's suspects, and offers those that have
 // none.
 func (s *Sweeper) search(ctx context.Context, at where, suspects []suspect) error {
-	waiting := map[job.Slot]bool{}
-	filter := kv.WaitingFilter{Queue: at.queue, Job: at.job, Fired: true}
-	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
-		for w, err := range messages.Waiting(ctx, filter) {
-			if err != nil && !errors.Is(err, job.ErrInvalid) {
-				return err
-			}
-			waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
-		}
+	waiting, err := s.waiting(ctx, kv.WaitingFilter{Queue: at.queue, Job: at.job, Fired: true})
+	if err != nil {
+		return err
 	}
 	suspects = slices.DeleteFunc(suspects, func(p suspect) bool { return waiting[p.slot] })
 	for _, p := range suspects {
@@ -300,6 +314,20 @@ func (s *Sweeper) search(ctx context.Context, at where, suspects []suspect) erro
 		}
 	}
 	return nil
+}
+
+// waiting are the slots that have a message, and those of which a part has one.
+func (s *Sweeper) waiting(ctx context.Context, f kv.WaitingFilter) (map[job.Slot]bool, error) {
+	waiting := map[job.Slot]bool{}
+	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
+		for w, err := range messages.Waiting(ctx, f) {
+			if err != nil && !errors.Is(err, job.ErrInvalid) {
+				return nil, err
+			}
+			waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
+		}
+	}
+	return waiting, nil
 }
 
 // offer gives a suspect a message, unless the ledger's leader says that it needs
@@ -349,7 +377,10 @@ func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job
 	if err == nil {
 		s.cfg.Offered(m.Slot)
 		what := "a slot had lost its message and is offered again"
-		if rec.State.Final() {
+		switch {
+		case m.Refused != "":
+			what = "a triggered run had lost its message and payload before its first claim, and is ended"
+		case rec.State.Final():
 			what = "what follows from a slot is not there: the slot is offered again, to see to it"
 		}
 		s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", rec.State)

@@ -55,7 +55,7 @@ func (s *site) node(n job.Node) {
 
 func (s *site) at(node string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
-		Node: node, Ledger: s.Ledger(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(),
+		Node: node, Ledger: s.Ledger(), Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(),
 		After: func(name string) []job.Entry {
 			if name == "report" || name == "check" {
 				return s.after

@@ -1,0 +1,128 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// certain is how long a triggered run may have its turn in its job's lock without a
+// record before it is given up. That cannot be taken back, so it is longer than any
+// worker that has the run in hand takes to claim it.
+const certain = time.Minute
+
+// stay is a slot whose turn in its job's lock has come, and that had no record when
+// it was seen first.
+type stay struct {
+	since    time.Time
+	recorded bool // it has one by now
+}
+
+// lock takes in how a job's lock stands.
+func (s *Sweeper) lock(c kv.LockChange) {
+	if len(c.Holders)+len(c.Waiting) == 0 {
+		delete(s.locks, c.Job)
+	} else {
+		s.locks[c.Job] = c
+	}
+}
+
+// turns are the slots of a lock that nothing keeps from going on: those that hold a
+// place and are not known to be under way and, when all of these have ended, the
+// first that waits. It alone: who is in hand behind it waits for it.
+func (s *Sweeper) turns(l job.Lock) (turns []job.LockSlot) {
+	ended := true
+	for _, h := range l.Holders {
+		if _, open := s.open[h.Slot]; open {
+			ended = false
+			continue
+		}
+		ended = ended && s.stays[h.Slot].recorded
+		turns = append(turns, h)
+	}
+	if ended && len(l.Waiting) > 0 {
+		turns = append(turns, l.Waiting[0])
+	}
+	return turns
+}
+
+// abandoned looks at the slots whose turn in their job's lock has come. One that
+// has neither a record nor a message keeps the others of its job waiting, and nobody
+// has it in hand: it would have been claimed.
+func (s *Sweeper) abandoned(ctx context.Context) error {
+	stays := map[job.Slot]stay{}
+	for _, l := range s.locks {
+		for _, in := range s.turns(l.Lock) {
+			seen, known := s.stays[in.Slot]
+			if !known {
+				seen.since = l.Time
+			}
+			if err := s.goOn(ctx, in, &seen); err != nil {
+				return err
+			}
+			stays[in.Slot] = seen
+		}
+	}
+	s.stays = stays
+	return nil
+}
+
+// goOn gives a slot whose turn has come a message, if it needs one.
+func (s *Sweeper) goOn(ctx context.Context, in job.LockSlot, seen *stay) error {
+	after := patience
+	if in.Slot.Token != "" {
+		after = certain
+	}
+	if seen.recorded || s.cfg.Now().Sub(seen.since) <= after {
+		return nil
+	}
+	if _, _, err := s.cfg.Ledger.Read(ctx, in.Slot); !errors.Is(err, job.ErrNotFound) {
+		seen.recorded = err == nil
+		return err
+	}
+	waiting, err := s.waiting(ctx, kv.WaitingFilter{Job: in.Slot.Job, Fired: true, Whole: true})
+	if errors.Is(err, job.ErrUnknown) {
+		return nil // the next pass sees more
+	}
+	if err != nil || waiting[in.Slot] {
+		return err
+	}
+	entry, _, err := s.cfg.Registry.Read(ctx, in.Slot.Job)
+	switch {
+	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+		return nil // nobody knows its queue
+	case err != nil:
+		return err
+	}
+	for _, m := range messages(in.Slot, entry) {
+		if err := s.send(ctx, entry.Job.WithDefaults().Queue, m, job.Record{Slot: m.Slot}, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// messages are those of a slot that stood in the lock. Whether it is still of its
+// job's plan, the worker judges, which knows nothing newer than no revision. Of a
+// triggered run nobody has the payload: it is only recorded, as failed.
+func messages(slot job.Slot, e job.Entry) (all []job.Message) {
+	if slot.Token != "" {
+		return []job.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
+	}
+	shards := e.Job.Shards
+	if plan, ok := e.PlanAt(slot.At); ok {
+		shards = plan.Plan.Shards
+	}
+	m := job.Message{Slot: slot, CaughtUp: true} // its start deadline counts from now on
+	if shards < 2 {
+		return []job.Message{m}
+	}
+	for i := range shards {
+		m.Slot = slot.Part(i+1, shards)
+		all = append(all, m)
+	}
+	return all
+}

@@ -1,0 +1,168 @@
+package sweep_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// hold writes the lock of job report, over the one that is there.
+func (s *site) hold(holders, waiting []job.Slot) {
+	s.Helper()
+	l := job.Lock{Job: "report", Nonce: time.Now().String()}
+	for _, slot := range holders {
+		l.Holders = append(l.Holders, job.LockSlot{Slot: slot, At: slot.At})
+	}
+	for _, slot := range waiting {
+		l.Waiting = append(l.Waiting, job.LockSlot{Slot: slot, At: slot.At})
+	}
+	_, at, _ := s.Locks().Read(s.Context(), "report")
+	if _, err := s.Locks().Write(s.Context(), l, at); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// The message of a slot was purged while it stood in its job's lock, and whoever had
+// it in hand has died.
+func TestASlotWhoseTurnHasComeAndThatHasNoMessageIsOfferedOnce(t *testing.T) {
+	run := job.Slot{Job: "report", Token: "k"}
+	ended := job.Record{Slot: slot(3), State: job.Succeeded}
+	for name, c := range map[string]struct {
+		holders, waiting []job.Slot
+		records          []job.Record
+		want             string
+	}{
+		"it holds a place":                 {holders: []job.Slot{slot(1)}, want: slot(1).ID() + `/r2 {"n":1}`},
+		"it is the first in line":          {waiting: []job.Slot{slot(1), slot(0)}, want: slot(1).ID() + `/r2 {"n":1}`},
+		"the one before it has ended":      {holders: []job.Slot{slot(3)}, waiting: []job.Slot{slot(1)}, records: []job.Record{ended}, want: slot(1).ID() + `/r2 {"n":1}`},
+		"a triggered run holds a place":    {holders: []job.Slot{run}, want: run.ID() + "/r2 "},
+		"a triggered run is first in line": {waiting: []job.Slot{run, slot(0)}, want: run.ID() + "/r2 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			for _, r := range c.records {
+				s.record(r)
+			}
+			s.hold(c.holders, c.waiting)
+			s.pass()
+			s.shift = 25 * time.Second
+			s.pass()
+			s.want() // not yet
+			for range 3 {
+				s.shift += 50 * time.Second // under two minutes, the second time
+				s.pass()
+			}
+			s.want(c.want)
+		})
+	}
+}
+
+// Nobody has the payload of a run whose message is gone: it must not run with another.
+func TestATriggeredRunWhoseMessageIsLostInTheLockIsOnlyRecorded(t *testing.T) {
+	s := newSite(t)
+	run := job.Slot{Job: "report", Token: "k"}
+	s.hold([]job.Slot{run}, nil)
+	s.pass()
+	s.shift = 61 * time.Second
+	s.pass()
+	d := s.delivery()
+	step := job.Decide(d, job.View{Now: time.Now(), Horizon: time.Hour, Handles: true})
+	if step.Action != job.End || step.Record.State != job.Failed || step.Record.Slot != run {
+		t.Errorf("a worker makes of it %+v, want its end", step)
+	}
+}
+
+// delivery is the one message, as a worker gets it.
+func (s *site) delivery() job.Delivery {
+	s.Helper()
+	for w, err := range s.Waiting(s.Context(), kv.WaitingFilter{}) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		return job.Delivery{Message: w.Message, Queue: w.Queue, Payload: w.Payload, Published: w.Published, Count: 1}
+	}
+	s.Fatal("there is no message")
+	return job.Delivery{}
+}
+
+func TestASlotInALockThatHasAMessageOrItsTurnYetToComeIsLeftAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		holders, waiting []job.Slot
+		records          []job.Record
+		messages         []job.Slot
+	}{
+		"it runs":                {holders: []job.Slot{slot(1)}, records: []job.Record{{Slot: slot(1), State: job.Running, Node: "alive"}}},
+		"another runs before it": {holders: []job.Slot{slot(1)}, waiting: []job.Slot{slot(0)}, records: []job.Record{{Slot: slot(1), State: job.Running, Node: "alive"}}},
+		"it has a message":       {holders: []job.Slot{slot(1)}, messages: []job.Slot{slot(1)}},
+		"a part of it has":       {holders: []job.Slot{slot(1)}, messages: []job.Slot{slot(1).Part(2, 3)}},
+		"it has ended":           {holders: []job.Slot{slot(1)}, records: []job.Record{{Slot: slot(1), State: job.Succeeded}}},
+		"its job is gone":        {waiting: []job.Slot{job.NewSlot("gone", time.Now())}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			for _, r := range c.records {
+				s.record(r)
+			}
+			for _, m := range c.messages {
+				s.publish(job.Message{Slot: m})
+			}
+			s.hold(c.holders, c.waiting)
+			before := s.messages()
+			s.pass()
+			s.shift = 5 * time.Minute
+			s.pass()
+			s.pass()
+			if got := s.messages(); !slices.Equal(got, before) {
+				t.Errorf("offered %v", got)
+			}
+		})
+	}
+}
+
+func TestTheTimeOfATurnCountsFromWhenItCame(t *testing.T) {
+	s := newSite(t)
+	s.record(job.Record{Slot: slot(2), State: job.Running, Node: "alive"})
+	s.hold([]job.Slot{slot(2)}, []job.Slot{slot(1)})
+	s.pass()
+	s.shift = time.Hour
+	s.pass()
+	s.want()
+	s.record(job.Record{Slot: slot(2), State: job.Succeeded})
+	s.shift = 0 // the lock is written by the server's clock
+	s.hold([]job.Slot{slot(1)}, nil)
+	s.pass()
+	s.want()
+	s.shift = time.Minute
+	s.pass()
+	s.want(slot(1).ID() + `/r2 {"n":1}`)
+}
+
+// Its revisions start over, so that what is written next has a number that was passed
+// long ago.
+func TestALedgerThatWasMadeAnewIsReadFromItsBeginning(t *testing.T) {
+	s := newSite(t)
+	for n := range 20 {
+		s.record(job.Record{Slot: slot(n + 5), State: job.Succeeded})
+	}
+	s.pass()
+	info, err := s.js.Stream(t.Context(), "KV_cronce_ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.js.DeleteStream(t.Context(), "KV_cronce_ledger"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.js.CreateStream(t.Context(), info.CachedInfo().Config); err != nil {
+		t.Fatal(err)
+	}
+	revision := s.record(job.Record{Slot: slot(1), State: job.Retrying, Attempt: 1, RetryAt: time.Now()})
+	if revision > 20 {
+		t.Fatalf("the new ledger is at revision %d: this shows nothing", revision)
+	}
+	s.shift = time.Minute
+	s.pass()
+	s.want(slot(1).ID() + `/r3 {"n":1}`)
+}
