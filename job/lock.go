@@ -135,6 +135,9 @@ func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []L
 	holds := find(l.Holders, e.Slot) >= 0
 	if e.Policy == OverlapReplace {
 		if i := slices.IndexFunc(l.Waiting, func(w LockSlot) bool { return w.OnTime && w.after(e.LockSlot) }); i >= 0 && (holds || e.Begun) {
+			if _, known := ended[l.Waiting[i].Slot]; !known { // it may have been cancelled, or be past its deadline
+				return Lock{}, Place{}, l.Waiting[i : i+1]
+			}
 			return l, Place{Kind: PlaceDisplaced, InWay: l.Waiting[i].Slot}, nil
 		}
 	}
@@ -168,8 +171,9 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int) (Lock, Place, []Lock
 	}
 	p := Place{Kind: PlaceWaits, Ahead: len(ahead)}
 	if e.Policy == OverlapReplace && e.OnTime && free <= 0 {
-		oldest := slices.MinFunc(l.Holders, order)
-		p.Displaces = oldest.Slot
+		if oldest := slices.MinFunc(l.Holders, order); e.after(oldest) { // not a run that was triggered since
+			p.Displaces = oldest.Slot
+		}
 	}
 	if find(l.Waiting, e.Slot) >= 0 {
 		return l, p, nil

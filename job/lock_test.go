@@ -227,6 +227,31 @@ func TestReplaceEndsTheOldestAndThenRuns(t *testing.T) {
 	l.want(t, slotAt(1), true, job.PlaceHeld) // asks again at its retry
 }
 
+// An operator cancelled it while it waited, or its deadline passed.
+func TestASlotThatHasEndedReplacesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLocked(job.OverlapReplace, 1)
+	l.want(t, slotAt(0), true, job.PlaceHeld)
+	l.want(t, slotAt(1), true, job.PlaceWaits)
+	l.ended[slotAt(1)] = true
+	l.want(t, slotAt(0), true, job.PlaceHeld) // asks again at its retry
+	if l.Has(slotAt(1)) {
+		t.Errorf("the lock still has it: %+v", l.Lock)
+	}
+}
+
+func TestReplaceEndsNoRunThatIsNewer(t *testing.T) {
+	t.Parallel()
+	l := newLocked(job.OverlapReplace, 1)
+	l.want(t, slotAt(5), false, job.PlaceHeld) // triggered
+	if p := l.want(t, slotAt(4), true, job.PlaceWaits); p.Displaces != (job.Slot{}) {
+		t.Errorf("displaces %s", p.Displaces)
+	}
+	if p := l.want(t, slotAt(6), true, job.PlaceWaits); p.Displaces != slotAt(5) {
+		t.Errorf("displaces %s", p.Displaces)
+	}
+}
+
 func TestALockListsAtMostAHundredThatWait(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapQueue, 1)

@@ -32,6 +32,7 @@ export function enter(lock, e, ended) {
   const answer = (place, next = lock) => ({ place, next: tidy(next) });
   if (overlap === "replace" && (holds || e.begun)) {
     const newer = lock.waiting.find((s) => s.on_time && order(s, slot) > 0);
+    if (newer && !ended.has(newer.id)) return { ask: [newer.id] };
     if (newer) return answer({ kind: "cancelled", inWay: newer.id });
   }
   if (holds) return answer({ kind: "held" });
@@ -50,7 +51,10 @@ export function enter(lock, e, ended) {
   if (ask.length) return { ask };
   if (overlap === "skip" && slot.on_time) return answer({ kind: "skipped", inWay: [...lock.holders, ...ahead][0].id });
   const place = { kind: "waits" };
-  if (overlap === "replace" && slot.on_time && free <= 0) place.displaces = [...lock.holders].sort(order)[0].id;
+  if (overlap === "replace" && slot.on_time && free <= 0) {
+    const oldest = [...lock.holders].sort(order)[0];
+    if (order(slot, oldest) > 0) place.displaces = oldest.id;
+  }
   if (lock.waiting.some((s) => s.id === slot.id)) return answer(place);
   const waiting = [...rest, slot].sort(order).slice(0, maxWaiting);
   if (!waiting.includes(slot)) return answer({ kind: "crowded" });
