@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -121,6 +122,7 @@ func (l *locks) forget(name string) {
 // enter asks the job's lock for a place, and notes the answer in the view. Whoever
 // is given a place holds it by a won write.
 func (t *task) enter(ctx context.Context) error {
+	t.outfought = false
 	name, ended := t.d.Slot.Job, map[job.Slot]bool{}
 	turns := t.locks.turns(name)
 	if !t.parked { // one whose turn may have come goes before those who have just come
@@ -137,7 +139,7 @@ func (t *task) enter(ctx context.Context) error {
 		return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
 	}
 	defer func() { <-turns.change }()
-	for range maxTurns {
+	for turn, lost := 0, 0; turn < 4*maxTurns && lost < maxTurns; turn++ {
 		seen, remembered, err := t.locks.get(ctx, name)
 		if err != nil {
 			return fmt.Errorf("read the lock of job %s: %w", name, err)
@@ -160,6 +162,9 @@ func (t *task) enter(ctx context.Context) error {
 			err := t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
 			if errors.Is(err, job.ErrConflict) {
 				clear(ended) // one that had ended may have been reopened, and be who was faster
+				if lost++; !outlast(ctx, lost) {
+					return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
+				}
 				continue
 			}
 			if err != nil {
@@ -172,8 +177,26 @@ func (t *task) enter(ctx context.Context) error {
 		}
 		return nil
 	}
-	t.view.Place = job.Place{Kind: job.PlaceCrowded}
+	t.view.Place, t.outfought = job.Place{Kind: job.PlaceCrowded}, true
 	return nil
+}
+
+// outlast waits before a write of a lock that was refused so often in a row: not the
+// first time, since then somebody else was faster; longer each time after that, since
+// many are. It is false when ctx ended first.
+func outlast(ctx context.Context, lost int) bool {
+	if lost < 2 {
+		return ctx.Err() == nil
+	}
+	d := 5 * time.Millisecond << min(lost, 6)
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // reenters reports whether the slot may have been reopened, and stands in the lock
@@ -218,31 +241,42 @@ func (t *task) leave() {
 		}
 		places = e.Job.Places()
 	}
+	if err := t.leaveTo(ctx, places); err != nil {
+		t.cfg.Logger.Warn("a lock was not left; the next slot sees to it", "slot", t.d.Slot.ID(), "error", err)
+	}
+}
+
+// leaveTo is leave for a job with so many places, until it is done or ctx ends.
+func (t *task) leaveTo(ctx context.Context, places int) error {
 	turns := t.locks.turns(t.d.Slot.Job)
 	if !take(ctx, turns.change) {
-		return
+		return context.Cause(ctx)
 	}
 	defer func() { <-turns.change }()
-	for range maxTurns {
+	for lost := 0; ; {
 		seen, _, err := t.locks.get(ctx, t.d.Slot.Job)
-		if err == nil {
-			if stay, in := seen.Stay(t.d.Slot.Whole()); !in || !stay.Since.Equal(t.since) {
-				return
-			}
-			next, woken := seen.Leave(t.d.Slot.Whole(), places)
-			if err = t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name())); err == nil {
-				for _, s := range woken {
-					t.cfg.Wake(s)
-				}
-				if len(next.Holders) < places {
-					t.lots.wakeOne(t.d.Slot.Job)
-				}
-				return
-			}
+		if err != nil {
+			return err
 		}
-		if !errors.Is(err, job.ErrConflict) {
-			t.cfg.Logger.Warn("a lock was not left; the next slot sees to it", "slot", t.d.Slot.ID(), "error", err)
-			return
+		if stay, in := seen.Stay(t.d.Slot.Whole()); !in || !stay.Since.Equal(t.since) {
+			return nil
+		}
+		next, woken := seen.Leave(t.d.Slot.Whole(), places)
+		err = t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
+		switch {
+		case err == nil:
+			for _, s := range woken {
+				t.cfg.Wake(s)
+			}
+			if len(next.Holders) < places {
+				t.lots.wakeOne(t.d.Slot.Job)
+			}
+			return nil
+		case !errors.Is(err, job.ErrConflict):
+			return err
+		}
+		if lost++; !outlast(ctx, lost) {
+			return err
 		}
 	}
 }

@@ -186,7 +186,10 @@ func (t *task) comeBack() time.Duration {
 // another is in a hurry; one that has a start deadline looks right after it.
 func (t *task) nextLook(p job.Place) time.Duration {
 	d := min(look*time.Duration(p.Ahead+1), lookAtLast)
-	if p.Kind == job.PlaceCrowded {
+	switch {
+	case t.outfought: // it was not said that the lock is full
+		d = look/2 + rand.N(look)
+	case p.Kind == job.PlaceCrowded:
 		d = lookAtLast/2 + rand.N(lookAtLast/2)
 	}
 	if p.Displaces != (job.Slot{}) {

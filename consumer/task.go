@@ -33,8 +33,9 @@ type task struct {
 	entered, final bool
 	since          time.Time
 
-	// parked says that it has waited for its turn.
-	parked bool
+	// parked says that it has waited for its turn, outfought that others changed the
+	// lock each time that it wanted to.
+	parked, outfought bool
 }
 
 // settle ends the obligation with its verdict.
