@@ -68,10 +68,16 @@ func TestFullLedgerHoldsTheAckBack(t *testing.T) {
 // limitLedger bounds the bytes of the ledger; -1 for no bound.
 func (s *site) limitLedger(bytes int64) {
 	s.t.Helper()
-	ledger, err := s.js.Stream(s.t.Context(), "KV_cronce_ledger")
+	s.limit("KV_cronce_ledger", bytes)
+}
+
+// limit bounds the bytes of a stream, past which it refuses; -1 for no bound.
+func (s *site) limit(stream string, bytes int64) {
+	s.t.Helper()
+	of, err := s.js.Stream(s.t.Context(), stream)
 	if err == nil {
-		cfg := ledger.CachedInfo().Config
-		cfg.MaxBytes = bytes
+		cfg := of.CachedInfo().Config
+		cfg.MaxBytes, cfg.Discard = bytes, jetstream.DiscardNew
 		_, err = s.js.UpdateStream(s.t.Context(), cfg)
 	}
 	if err != nil {

@@ -242,6 +242,13 @@ func TestMetricsOfAQueueThatNobodyServes(t *testing.T) {
 	if n := got[`cronce_queue_waiting_slots{queue="default"}`]; n < 2 || n > float64(waiting) {
 		t.Errorf("%v wait, and the stream has %d", n, waiting)
 	}
+	queue, err := s.js.Consumer(t.Context(), "cronce_slots", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := got[`cronce_queue_taken_slots{queue="default"}`]; n < 1 || n != float64(queue.CachedInfo().NumAckPending) {
+		t.Errorf("%v were given to a worker, and the broker says %d", n, queue.CachedInfo().NumAckPending)
+	}
 	if lag := got["cronce_watermark_lag_seconds"]; lag > 20 {
 		t.Errorf("all is published, and the watermark lags by %v s", lag)
 	}

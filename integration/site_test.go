@@ -249,6 +249,14 @@ func list[T any](s *site, args ...string) (rows []T) {
 	return rows
 }
 
+func readJSON[T any](t *testing.T, data []byte) (value T) {
+	t.Helper()
+	if err := json.Unmarshal(data, &value); err != nil {
+		t.Fatalf("%v in %q", err, data)
+	}
+	return value
+}
+
 // node is the row of the newest node whose name begins with the worker's.
 func (s *site) node(worker string) (newest nodeRow) {
 	s.t.Helper()
