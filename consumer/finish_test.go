@@ -26,6 +26,12 @@ func finishing(t *testing.T, handler job.Handler) (b *bench, slot job.Slot, stop
 	return b, slot, stop
 }
 
+func (b *bench) finish(grace time.Duration) {
+	over, end := context.WithTimeout(b.Context(), grace)
+	defer end()
+	b.cfg.Table.Finish(over)
+}
+
 func TestAHandlerThatIsToFinishOutlivesTheLeaseAndIsRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +46,7 @@ func TestAHandlerThatIsToFinishOutlivesTheLeaseAndIsRecorded(t *testing.T) {
 		if r := b.record(slot); r.State != job.Running {
 			t.Fatalf("%s after the lease was lost", r.State)
 		}
-		b.cfg.Table.Finish(2 * time.Minute)
+		b.finish(2 * time.Minute)
 		if r := b.record(slot); r.State != job.Succeeded || r.Attempt != 1 {
 			t.Errorf("%s at attempt %d, want succeeded at 1", r.State, r.Attempt)
 		}
@@ -55,7 +61,7 @@ func TestTheEndOfAHandlerThatFinishedIsRefusedOnceItsSlotWasTakenOver(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		b, slot, _ := finishing(t, func(context.Context, job.Run) error { time.Sleep(time.Minute); return nil })
 		b.takeOver(slot, "B")
-		b.cfg.Table.Finish(2 * time.Minute)
+		b.finish(2 * time.Minute)
 		if r := b.record(slot); r.Node != "B" || r.State != job.Running {
 			t.Errorf("the record is %s's and %s, want B's claim untouched", r.Node, r.State)
 		}
@@ -70,7 +76,7 @@ func TestAHandlerThatIsToFinishEndsWithItsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, slot, _ := finishing(t, func(ctx context.Context, _ job.Run) error { <-ctx.Done(); return context.Cause(ctx) })
 		began := time.Now()
-		b.cfg.Table.Finish(time.Minute)
+		b.finish(time.Minute)
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("it had %v of grace, want a minute", took)
 		}
@@ -104,5 +110,26 @@ func TestAWorkerThatStopsWaitsForAHandlerThatIsToFinish(t *testing.T) {
 		if r := b.record(slot); r.State != job.Retrying {
 			t.Errorf("%s, want retrying", r.State)
 		}
+	})
+}
+
+// It had its grace, and its seconds after that, like any other.
+func TestAHandlerThatIgnoresTheEndIsGivenUpOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Grace = 20 * time.Second
+		free := make(chan struct{})
+		b.handle(job.Job{Name: "report", OnLeaseLost: job.LeaseLostFinish}, func(context.Context, job.Run) error { <-free; return nil })
+		stop := b.run()
+		b.publish("report")
+		time.Sleep(time.Second)
+		began := time.Now()
+		_ = stop()
+		b.finish(time.Minute)
+		if took := time.Since(began); took > 26*time.Second {
+			t.Errorf("stopping took %v, want the grace of 20s and 5s", took)
+		}
+		close(free)
 	})
 }

@@ -2,10 +2,10 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -104,27 +104,30 @@ func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
 	}
 }
 
-// Finish waits for the handlers that have outlived their incarnations, as long as
-// the grace lasts, and then ends their contexts with job.ErrStopping and waits for
-// them to return and to be recorded, for a few seconds more. It is called when no
-// Consumer runs any more.
-func (t *Table) Finish(grace time.Duration) {
-	gone := func(o obligation) bool { return !o.outlives() }
-	ctx, enough := context.WithTimeout(context.Background(), max(grace, 0))
-	defer enough()
-	if t.await(ctx, gone) {
+// Finish waits for the handlers that have outlived their incarnations, until over
+// ends, and then ends their contexts with job.ErrStopping and waits for them to
+// return and to be recorded, for a few seconds more. Those that a Consumer has given
+// up, since they ignore that, are not waited for again. It is called when no Consumer
+// runs any more.
+func (t *Table) Finish(over context.Context) {
+	gone := func(o obligation) bool {
+		return !o.outlives() || errors.Is(context.Cause(o.attempt.ctx), job.ErrStopping)
+	}
+	if t.await(over, gone) {
 		return
 	}
+	told := map[*running]bool{}
 	t.mu.Lock()
 	for _, o := range t.owed {
-		if o.outlives() {
+		if !gone(o) {
 			o.attempt.end(job.ErrStopping)
+			told[o.attempt] = true
 		}
 	}
 	t.mu.Unlock()
 	last, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
-	t.await(last, gone)
+	t.await(last, func(o obligation) bool { return !told[o.attempt] })
 }
 
 // run enters the attempt that is about to start.

@@ -211,7 +211,11 @@ func (r *Replica) work(ctx, life context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
-	defer func() { r.table.Finish(cmp.Or(r.cfg.Grace, consumer.DefaultGrace)) }()
+	// The grace counts once, from when the replica is told to end.
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), end) })()
+	defer func() { cancel(); r.table.Finish(over) }()
 	if err := r.Apply(ctx, r.cfg.Jobs, false); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to end before it began

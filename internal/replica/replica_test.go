@@ -105,6 +105,30 @@ func TestWhenTheConnectionIsClosedHandlersEndAtOnce(t *testing.T) {
 	}
 }
 
+// Nobody can end it: stopping goes on without, after the grace and a few seconds.
+func TestAHandlerThatIgnoresItsEndHoldsUpTheStopOnce(t *testing.T) {
+	const grace = time.Second
+	for _, onLeaseLost := range []job.LeaseLost{job.LeaseLostCancel, job.LeaseLostFinish} {
+		t.Run(string(onLeaseLost), func(t *testing.T) {
+			s := newSite(t)
+			started, free := make(chan struct{}, 100), make(chan struct{})
+			defer close(free)
+			_, stop, done := s.replica(func(context.Context, job.Run) error { started <- struct{}{}; <-free; return nil }, func(c *replica.Config) {
+				c.Grace, c.Jobs[0].OnLeaseLost = grace, onLeaseLost
+			})
+			waitFor(s, "a start", started)
+			stop()
+			began := time.Now()
+			if err := waitFor(s, "the end of Run", done); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > grace+5*time.Second+3*time.Second {
+				t.Errorf("stopping took %v with a grace of %v", took, grace)
+			}
+		})
+	}
+}
+
 func TestADeletedQueueIsMadeAgain(t *testing.T) {
 	s := newSite(t)
 	ran := make(chan job.Slot, 1000)
