@@ -211,13 +211,14 @@ func (t *task) reenters(next job.Lock) bool {
 // the ledger's leader has it, also of a slot that this node has in hand: it may be
 // the second copy of one that has ended long ago, of which nobody knows yet. One
 // without a record has none yet, unless it is too old ever to run: by a lease, since
-// its worker may have judged its age, and slept before the claim.
+// its worker may have judged its age, and slept before the claim. If the job was deleted
+// it will not run either: who has not heard of that has had a lease to claim it.
 func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
 		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
-			ended[s.Slot] = t.cfg.Now().Sub(s.At) > t.cfg.Horizon+t.cfg.Lease
+			ended[s.Slot] = t.cfg.Now().Sub(s.At) > t.cfg.Horizon+t.cfg.Lease || t.view.Entry == nil && t.cfg.Now().Sub(s.Since) > t.cfg.Lease
 		case err != nil:
 			return fmt.Errorf("read slot %s, which is in the way: %w", s.Slot, err)
 		default:

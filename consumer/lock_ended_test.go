@@ -283,3 +283,41 @@ func TestASecondCopyOfAnEndedSlotReplacesNobody(t *testing.T) {
 		}
 	})
 }
+
+// Nobody knows the policy any more; but who is in the lock was let in by it.
+func TestARetryOfADeletedJobWaitsForWhoIsInTheLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
+		b := f.benches[0]
+		other := job.NewSlot("report", time.Now().Add(-time.Minute))
+		running := job.Record{Slot: other, State: job.Running, Node: "B", Attempt: 1, MaxAttempts: 3, Nonce: "x"}
+		revision, err := b.ledger.Write(t.Context(), running, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: other, At: other.At}}}
+		if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
+			t.Fatal(err)
+		}
+		s := job.NewSlot("report", time.Now())
+		retrying := job.Record{Slot: s, State: job.Retrying, Attempt: 1, MaxAttempts: 3, Nonce: "x", RetryAt: time.Now(), Attempts: []job.Attempt{{Number: 1, Node: "B"}}}
+		if _, err := b.ledger.Write(t.Context(), retrying, 0); err != nil {
+			t.Fatal(err)
+		}
+		delete(b.registry, "report")
+		stop := b.run()
+		b.publish("report")
+		time.Sleep(5 * time.Second)
+		if said := f.runs.said(); len(said) > 0 {
+			t.Errorf("it ran beside the other: %q", said)
+		}
+		running.State, running.Nonce = job.Succeeded, "y"
+		if _, err := b.ledger.Write(t.Context(), running, revision); err != nil {
+			t.Fatal(err)
+		}
+		b.settled(1)
+		_ = stop()
+		f.want(s, job.Succeeded, "")
+	})
+}

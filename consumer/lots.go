@@ -195,6 +195,9 @@ func (t *task) nextLook(p job.Place) time.Duration {
 	if p.Displaces != (job.Slot{}) {
 		d = look / 4
 	}
+	if t.view.Entry == nil {
+		return d
+	}
 	if by, ok := job.StartBy(t.d, *t.view.Entry); ok {
 		if left := by.Sub(t.cfg.Now()) + time.Millisecond; left > 0 {
 			d = min(d, left)

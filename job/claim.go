@@ -54,7 +54,7 @@ type View struct {
 	Whole Whole
 
 	// Place is what the job's lock said, PlaceUnasked before it was asked. Nobody asks
-	// for jobs that are not Guarded.
+	// for jobs that are not Guarded, as far as that is known.
 	Place Place
 }
 
@@ -307,7 +307,7 @@ func claim(d Delivery, v View, attempt int) Step {
 	if s, decided := divided(d, v); decided {
 		return s
 	}
-	if v.Entry != nil && v.Entry.Job.Guarded() && v.Place.Kind != PlaceHeld {
+	if (v.Entry == nil || v.Entry.Job.Guarded()) && v.Place.Kind != PlaceHeld {
 		return unplaced(d, v)
 	}
 	if d.Slot.Shards > 0 && v.Whole.Record == nil {

@@ -58,7 +58,9 @@ type Entrant struct {
 	LockSlot
 	Policy Overlap
 
-	// Places is how many slots of the job may run at once.
+	// Places is how many slots of the job may run at once. 0: the job was deleted, and
+	// nobody knows: the slot goes on as it is if there is nobody in the lock, and else
+	// as if it was one.
 	Places int
 
 	// Begun says that the slot has attempts behind it: whatever became of the
@@ -111,9 +113,13 @@ func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow ||
 func (j Job) Places() int { return max(1, j.Concurrency) }
 
 // NewEntrant is the delivered slot as it asks for a place, as a whole: its shards
-// do not get in each other's way. v.Entry must be known.
+// do not get in each other's way. Of a deleted job (v.Entry is nil) it is one that has
+// begun.
 func NewEntrant(d Delivery, v View) Entrant {
-	j := v.Entry.Job.WithDefaults()
+	policy, places := OverlapQueue, 0
+	if v.Entry != nil {
+		policy, places = v.Entry.Job.WithDefaults().Overlap, v.Entry.Job.Places()
+	}
 	at := d.Slot.At
 	if at.IsZero() {
 		at = d.Published
@@ -122,7 +128,7 @@ func NewEntrant(d Delivery, v View) Entrant {
 	begun := v.Record != nil && len(v.Record.Attempts) > 0 || v.Whole.Record != nil
 	return Entrant{
 		LockSlot: LockSlot{Slot: d.Slot.Whole(), At: at.UTC(), OnTime: !late && !begun, Since: v.Now.UTC()},
-		Policy:   j.Overlap, Places: j.Places(), Begun: begun,
+		Policy:   policy, Places: places, Begun: begun,
 	}
 }
 
@@ -141,9 +147,10 @@ func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []L
 			return l, Place{Kind: PlaceDisplaced, InWay: l.Waiting[i].Slot}, nil
 		}
 	}
-	if holds {
+	if holds || e.Places == 0 && len(l.Holders)+len(l.Waiting) == 0 {
 		return l, Place{Kind: PlaceHeld}, nil
 	}
+	e.Places = max(1, e.Places)
 	if newest && e.OnTime && e.At.Before(l.Newest) {
 		return l, Place{Kind: PlaceBarred, InWay: l.newestSlot(e)}, nil
 	}

@@ -252,6 +252,22 @@ func TestReplaceEndsNoRunThatIsNewer(t *testing.T) {
 	}
 }
 
+func TestASlotOfADeletedJobWaitsForThoseInTheLockOnly(t *testing.T) {
+	t.Parallel()
+	l := newLocked(job.OverlapQueue, 0)
+	l.begun[slotAt(0)], l.begun[slotAt(1)] = true, true
+	l.want(t, slotAt(0), true, job.PlaceHeld)
+	l.want(t, slotAt(1), true, job.PlaceHeld) // as under allow
+	if len(l.Holders) > 0 {
+		t.Errorf("they take places: %+v", l.Lock)
+	}
+	l.Holders = []job.LockSlot{{Slot: slotAt(2), At: slotAt(2).At}}
+	l.want(t, slotAt(2), true, job.PlaceHeld)
+	l.want(t, slotAt(1), true, job.PlaceWaits)
+	l.ended[slotAt(2)] = true
+	l.want(t, slotAt(1), true, job.PlaceHeld)
+}
+
 func TestALockListsAtMostAHundredThatWait(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapQueue, 1)
