@@ -37,6 +37,7 @@ func serve(addr string) error {
 			panic(http.ErrAbortHandler) // the answer has begun
 		}
 	})
+	misbehave(mux)
 	return http.ListenAndServe(addr, mux)
 }
 

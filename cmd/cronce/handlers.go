@@ -23,13 +23,17 @@ type natsConn = *nats.Conn
 type means struct {
 	guard     *guard.Guard
 	transport *http.Transport
+	fresh     *http.Transport // for jobs that have one attempt only
 	conn      natsConn
 	getenv    func(string) string
 }
 
 // handler makes what runs the slots of a job.
-func (m means) handler(a config.Action) (job.Handler, error) {
+func (m means) handler(e config.Entry) (job.Handler, error) {
+	a := e.Action
 	switch {
+	case a.HTTP != nil && e.Job.Retry.Attempts == 1:
+		return httpaction.New(*a.HTTP, m.fresh, m.getenv)
 	case a.HTTP != nil:
 		return httpaction.New(*a.HTTP, m.transport, m.getenv)
 	case a.NATS != nil:
@@ -78,7 +82,7 @@ func (h *handlers) build(entries []config.Entry) (set func(), err error) {
 	byName := map[string]job.Handler{}
 	var needs []ready.Need
 	for _, e := range entries {
-		if byName[e.Job.Name], err = h.means.handler(e.Action); err != nil {
+		if byName[e.Job.Name], err = h.means.handler(e); err != nil {
 			return nil, fmt.Errorf("job %s: %w", e.Job.Name, err)
 		}
 		queue, call := e.Job.WithDefaults().Queue, e.Action.HTTP

@@ -179,7 +179,7 @@ func (a *app) run(ctx context.Context, f runFlags) error {
 	transport := httpaction.NewTransport()
 	defer transport.CloseIdleConnections()
 	services := ready.New(a.log)
-	if err := jobs.equip(means{g, transport, nc.Conn, a.getenv}, services, jobs.queues(f)); err != nil {
+	if err := jobs.equip(means{g, transport, httpaction.Fresh(transport), nc.Conn, a.getenv}, services, jobs.queues(f)); err != nil {
 		return err
 	}
 	if jobs.runsPrograms() {

@@ -65,7 +65,7 @@ func answer(text string) func(net.Conn, func()) {
 func TestBadAnswersAreRetriedAndNamed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, outcome, message, output string }{
-		"nothing":            {"", "retry", "EOF", ""},
+		"nothing":            {"", "retry", "the connection broke before there was an answer", ""},
 		"garbage":            {"\x00\x01\xff\r\n\r\n", "retry", "malformed HTTP", ""},
 		"another protocol":   {"-ERR unknown command\r\n", "retry", "malformed HTTP", ""},
 		"half a header":      {"HTTP/1.1 200 OK\r\nContent-Le", "retry", "malformed MIME header", ""},
@@ -209,6 +209,27 @@ func TestAKeptConnectionThatIsClosedIsReplaced(t *testing.T) {
 	}
 	if int(requests.Load())+failed != 50 || failed > 10 {
 		t.Errorf("%d requests and %d failures in 50 attempts", requests.Load(), failed)
+	}
+}
+
+// Nor is the one attempt of a job that has no other.
+func TestAFreshConnectionIsNeverOneThatIsClosed(t *testing.T) {
+	t.Parallel()
+	url, requests := raw(t, func(c net.Conn, request func()) {
+		request()
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	h, err := httpaction.New(action(t, url), httpaction.Fresh(newTransport(t)), func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		if err := h(t.Context(), newRun(io.Discard)); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := requests.Load(); n != 50 {
+		t.Errorf("%d requests in 50 attempts", n)
 	}
 }
 

@@ -13,7 +13,8 @@
 //
 // Connections are kept, for all jobs of the process together, but idle for less
 // than five seconds: that is when common servers close theirs, and a request that
-// crosses the close fails.
+// crosses the close fails. It is tried again in a second or so; a job that has one
+// attempt only gets a connection of its own for it.
 //
 // HTTP/1.1 only. HTTP/2 would save nothing, with one request at a time to a
 // service, and its transport repeats requests by rules of its own.

@@ -3,6 +3,7 @@ package httpaction
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,6 +35,15 @@ func NewTransport() *http.Transport {
 		IdleConnTimeout:        4 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
+}
+
+// Fresh is a transport like t that makes a connection for each request, for what may
+// be sent only once in all: a kept connection can turn out to be closed when the
+// request is on its way.
+func Fresh(t *http.Transport) *http.Transport {
+	t = t.Clone()
+	t.DisableKeepAlives = true
+	return t
 }
 
 // call is one job's request.
@@ -85,6 +95,9 @@ func (c *call) exchange(ctx context.Context, run job.Run, headers http.Header, s
 	// The transport, not a client around it: it knows no redirects, and its errors
 	// do not show the URL.
 	resp, err := c.transport.RoundTrip(req)
+	if errors.Is(err, io.EOF) {
+		err = errBroken
+	}
 	if err != nil {
 		return action.Reason(ctx, err)
 	}

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// errBroken stands for the repetition of a request that was not made.
+// errBroken stands for the repetition of a request that was not made, and for an end
+// of the connection in place of an answer.
 var errBroken = errors.New("the connection broke before there was an answer")
 
 // once lets the transport send a request at most once. The transport asks for a

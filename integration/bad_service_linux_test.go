@@ -1,0 +1,182 @@
+package integration
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// misbehave adds to the service what services should not do: each path is a way to
+// answer, byte by byte.
+func misbehave(mux *http.ServeMux) {
+	every := func(d time.Duration, c net.Conn, text string) {
+		for tick := time.Tick(d); ; <-tick {
+			if _, err := c.Write([]byte(text)); err != nil {
+				return
+			}
+		}
+	}
+	ok := "HTTP/1.1 200 OK\r\n"
+	for path, answer := range map[string]func(c net.Conn){
+		"hang":    func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },
+		"garbage": func(c net.Conn) { fmt.Fprint(c, "\x16\x03\x01\x02\x00 SSH-2.0 \x1b[2J\r\n\r\n") },
+		"close":   func(net.Conn) {},
+		"loop": func(c net.Conn) {
+			fmt.Fprint(c, "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://elsewhere.example/bad/loop\r\nContent-Length: 0\r\n\r\n")
+		},
+		"megabytes": func(c net.Conn) {
+			fmt.Fprintf(c, ok+"Content-Length: %d\r\n\r\n%s", 8<<20, strings.Repeat("x", 8<<20))
+		},
+		"gigabytes": func(c net.Conn) {
+			fmt.Fprintf(c, ok+"Content-Length: %d\r\n\r\n", int64(1)<<40)
+			every(time.Nanosecond, c, strings.Repeat("x", 1<<20))
+		},
+		"drip": func(c net.Conn) {
+			fmt.Fprint(c, ok+"Content-Length: 1000\r\n\r\n")
+			every(100*time.Millisecond, c, ".")
+		},
+		"driphead": func(c net.Conn) { fmt.Fprint(c, ok+"X: "); every(100*time.Millisecond, c, ".") },
+		"head": func(c net.Conn) {
+			fmt.Fprint(c, ok)
+			every(time.Nanosecond, c, "X: "+strings.Repeat("x", 1<<10)+"\r\n")
+		},
+		"short": func(c net.Conn) { fmt.Fprint(c, ok+"Content-Length: 100\r\n\r\nhalf") },
+		"long": func(c net.Conn) {
+			fmt.Fprint(c, ok+"Content-Length: 4\r\n\r\nfour"+strings.Repeat("HTTP/1.1 200 OK\r\n\r\n", 9))
+			hold(c)
+		},
+		"twice": func(c net.Conn) { fmt.Fprint(c, ok+"Content-Length: 4\r\nContent-Length: 5\r\n\r\nfour") },
+		"old":   func(c net.Conn) { fmt.Fprint(c, "HTTP/1.0 200 OK\r\n\r\nuntil the end") },
+		"chunks": func(c net.Conn) {
+			fmt.Fprint(c, ok+"Transfer-Encoding: chunked\r\n\r\n")
+			every(50*time.Millisecond, c, "1\r\n.\r\n")
+		},
+		"hints": func(c net.Conn) {
+			fmt.Fprint(c, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 3)+ok+"Content-Length: 2\r\n\r\nok")
+			hold(c)
+		},
+		"hintsforever":  func(c net.Conn) { every(time.Millisecond, c, "HTTP/1.1 100 Continue\r\n\r\n") },
+		"nocontent":     func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nbody"); hold(c) },
+		"notmodified":   func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 304 Not Modified\r\n\r\n") },
+		"nostatus":      func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 000 Nothing\r\n\r\n") },
+		"servererror":   func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 500 No\r\nContent-Length: 13\r\n\r\nno \x1b[31mpaper") },
+		"anotherserver": func(c net.Conn) { fmt.Fprint(c, "-ERR unknown command\r\n") },
+	} {
+		mux.HandleFunc("POST /bad/"+path, func(w http.ResponseWriter, _ *http.Request) {
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			answer(c)
+		})
+	}
+}
+
+// hold keeps the connection open for a moment: it might be used again.
+func hold(c net.Conn) {
+	_ = c.SetReadDeadline(time.Now().Add(time.Second))
+	_, _ = c.Read(make([]byte, 1))
+}
+
+// Beside a service that does everything wrong the node says of each slot what was
+// wrong, goes on with the others, and needs no more memory for it.
+func TestASlotsRecordSaysWhatABadServiceDid(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	addr, refused := freeAddress(t), freeAddress(t)
+	s.service(addr)
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "trusted") }))
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would tell of who did not trust it
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	bad := "http://" + addr + "/bad/"
+	cut := "status 200 OK, but the answer broke off: "
+	cases := map[string]struct{ url, state, says, output string }{
+		"hang":          {bad + "hang", "failed", "timeout of 2s", ""},
+		"garbage":       {bad + "garbage", "failed", "malformed HTTP status code", ""},
+		"close":         {bad + "close", "failed", "the connection broke before there was an answer", ""},
+		"loop":          {bad + "loop", "failed", "status 307 Temporary Redirect to elsewhere.example, not followed: want the url that it leads to", ""},
+		"megabytes":     {bad + "megabytes", "succeeded", "", strings.Repeat("x", 4<<10)},
+		"gigabytes":     {bad + "gigabytes", "succeeded", "", strings.Repeat("x", 4<<10)},
+		"drip":          {bad + "drip", "failed", cut + "timeout of 2s", "....."},
+		"driphead":      {bad + "driphead", "failed", "timeout of 2s", ""},
+		"head":          {bad + "head", "failed", "response headers exceeded 65536 bytes", ""},
+		"short":         {bad + "short", "failed", cut + "unexpected EOF", "half"},
+		"long":          {bad + "long", "succeeded", "", "four"},
+		"twice":         {bad + "twice", "failed", "Content-Length", ""},
+		"old":           {bad + "old", "succeeded", "", "until the end"},
+		"chunks":        {bad + "chunks", "failed", cut + "timeout of 2s", "....."},
+		"hints":         {bad + "hints", "succeeded", "", "ok"},
+		"hintsforever":  {bad + "hintsforever", "failed", "timeout of 2s", ""},
+		"nocontent":     {bad + "nocontent", "succeeded", "", ""},
+		"notmodified":   {bad + "notmodified", "failed", "status 304 Not Modified", ""},
+		"nostatus":      {bad + "nostatus", "failed", "status 0", ""},
+		"servererror":   {bad + "servererror", "failed", "status 500 Internal Server Error", "paper"},
+		"anotherserver": {bad + "anotherserver", "failed", "malformed HTTP status code", ""},
+		"refused":       {"http://" + refused + "/", "failed", "connection refused", ""},
+		"nowhere":       {"http://nowhere.invalid/", "failed", "nowhere.invalid", ""},
+		"unknown":       {secure.URL, "failed", "certificate signed by unknown authority", ""},
+		"plain":         {"https://" + addr + "/work", "failed", "first record does not look like a TLS handshake", ""},
+		"secure":        {strings.Replace(secure.URL, "https", "http", 1), "failed", "status 400 Bad Request", "HTTPS"},
+	}
+	instant := soon()
+	text := fmt.Sprintf("version: 1\njobs:\n  - {name: work, schedule: \"* * * * * *\", overlap: allow, action: {http: {url: %q}}}\n", "http://"+addr+"/work")
+	for name, c := range cases {
+		text += fmt.Sprintf("  - {name: %s, %s, retry: {attempts: 1}, action: {http: {url: %q, timeout: 2s}}}\n", name, at(instant), c.url)
+	}
+	file := s.write("jobs.yaml", text)
+	w := s.worker("w1", file, "--concurrency", "64")
+	w.says("node is up")
+	s.works(1)
+	before := w.usage()
+	rows := map[string]slotRow{}
+	eventually(t, 40*time.Second, "an outcome of each", func() bool {
+		for _, r := range s.slots() {
+			if _, ok := cases[r.Job]; ok && (r.State == "failed" || r.State == "succeeded") {
+				rows[r.Job] = r
+			}
+		}
+		return len(rows) == len(cases)
+	})
+	for name, c := range cases {
+		r := rows[name]
+		if r.State != c.state || !strings.Contains(r.Error, c.says) || !strings.Contains(r.Output, c.output) || c.output == "" && r.Output != "" {
+			t.Errorf("%s: %s, error %q, output %.50q, want %s, %q and %.50q", name, r.State, r.Error, r.Output, c.state, c.says, c.output)
+		}
+		if c.state == "failed" && !strings.HasPrefix(r.Error, "POST "+strings.TrimSuffix(c.url, "/")) || strings.ContainsAny(r.Error, "\x1b\n") {
+			t.Errorf("%s: the error does not say of what, or not in plain text: %q", name, r.Error)
+		}
+		if r.Attempt != 1 {
+			t.Errorf("%s: attempt %d", name, r.Attempt)
+		}
+	}
+	s.works(2) // it goes on
+	if grown := (w.usage().peak - before.resident) >> 20; grown > 64 {
+		t.Errorf("the node has grown by %d MiB", grown)
+	} else {
+		t.Logf("the node has grown by %d MiB", grown)
+	}
+	for line := range strings.Lines(w.stderr()) {
+		if fields := strings.Fields(line); len(fields) < 2 || !slices.Contains([]string{"INF", "WRN", "ERR"}, fields[1]) {
+			t.Errorf("this is no line of the log: %q", line)
+		}
+	}
+	term(w)
+
+	// Whose authority is not the system's is trusted by the variable that all know.
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	s.environment = []string{"SSL_CERT_FILE=" + s.write("authority.pem", string(authority))}
+	trusting := s.worker("w2", file)
+	trusting.says("node is up")
+	s.command(0, "job", "trigger", "unknown", "--key", "again")
+	eventually(t, 20*time.Second, "the service to be trusted", func() bool { return s.states("unknown")["@again"] == "succeeded" })
+}
