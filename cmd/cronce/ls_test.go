@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +201,49 @@ func TestNodeLs(t *testing.T) {
 		if !strings.Contains(table, cells) {
 			t.Errorf("want offset and time zone data %q in\n%s", cells, table)
 		}
+	}
+}
+
+func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	began := at("2026-03-28T07:00:00Z")
+	f.join(t, job.Node{Name: "a-1", State: job.NodeAlive, Started: began, Lease: time.Hour, Worker: true})
+	f.join(t, job.Node{Name: "b-2", State: job.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
+	for i, dead := range []string{"b-2", "old-1", "old-2", "old-1"} { // told twice, at times
+		e := job.Event{V: job.Version, Kind: job.EventFenced, Time: began.Add(time.Duration(i) * time.Minute), Node: "a-1", Peer: dead}
+		data, err := json.Marshal(e)
+		if err == nil {
+			err = f.store.Emit(string(e.Kind), job.NoJob, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	natstest.Eventually(t, 10*time.Second, "the events to be kept", func() bool {
+		n := 0
+		for range f.store.Events(t.Context(), kv.EventFilter{}) {
+			n++
+		}
+		return n == 4
+	})
+	if got := f.ok(t, "node", "ls", "-o", "json"); strings.Contains(got, "old-") || strings.Count(got, "\n") != 2 {
+		t.Errorf("without --all: %s", got)
+	}
+	lines := strings.Split(f.ok(t, "node", "ls", "--all", "-o", "json"), "\n")
+	for i, want := range []string{
+		`{"node":"old-1","state":"fenced","fenced_by":"a-1","fenced_at":"2026-03-28T07:01:00Z"}`,
+		`{"node":"old-2","state":"fenced","fenced_by":"a-1","fenced_at":"2026-03-28T07:02:00Z"}`,
+	} {
+		if lines[i] != want {
+			t.Errorf("line %d is %s, want %s", i, lines[i], want)
+		}
+	}
+	if len(lines) != 5 { // the last one is empty
+		t.Errorf("listed %q", lines)
+	}
+	if table := f.ok(t, "node", "ls", "--all"); !regexp.MustCompile(`old-1  fenced \S+ ago by a-1  -`).MatchString(table) {
+		t.Errorf("got\n%s", table)
 	}
 }
 

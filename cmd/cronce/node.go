@@ -20,7 +20,8 @@ func newNodeCommand(a *app) *cobra.Command {
 }
 
 func newNodeListCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	all := false
+	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the nodes, the one that started first on top",
 		Long: `List the nodes: every process that ran "cronce run", or the library, within the
@@ -30,6 +31,9 @@ last hour, and what it is:
   silent   it has not: its slots may be taken over
   stopped  it ended by itself
   fenced   another node declared it dead, for good
+
+With --all, those come first that were declared dead before, for as long as events
+are kept (the ledger's retention, 7 days by default): which, when, and by whom.
 
 Silence is measured on the broker's clock: from its timestamp of the node's last
 heartbeat to its time now. Only the fence is proof that a node is out.
@@ -41,7 +45,8 @@ compute different slots: that is warned about.
 A worker of another --priority than 0 is shown as standby(PRIORITY).
 
 With -o json, a line for each; what is absent is omitted, the offset is in
-milliseconds, and a fenced node has "fenced_by" and "fenced_at" too:
+milliseconds, and a fenced node has "fenced_by" and "fenced_at" too, and nothing else
+if only --all shows it:
 
   {"node":"web1-711-0kq1-x2","state":"alive","started":"2026-11-21T07:00:00Z","heartbeat":"2026-11-21T09:30:02Z",
    "lease":"20s","producer":true,"worker":true,"queues":["default"],"running":1,"clock_offset_ms":0.21,
@@ -55,11 +60,20 @@ milliseconds, and a fenced node has "fenced_by" and "fenced_at" too:
 				}
 				r.leftOut(list.Unreadable)
 				a.warnOfZones(list.Nodes)
+				if all {
+					former, err := r.control().FormerNodes(ctx, list)
+					if err != nil {
+						return err
+					}
+					list.Nodes = append(former, list.Nodes...)
+				}
 				header := "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tOFFSET\tTZDATA\tQUEUES"
 				return printRows(a, list.Nodes, "no nodes", header, func(n control.ListedNode) []string { return nodeCells(n, list.Now) })
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "also those that were declared dead more than an hour ago")
+	return cmd
 }
 
 // warnOfZones tells when nodes that are alive have different time zone data, with
@@ -90,6 +104,10 @@ func nodeCells(n control.ListedNode, now time.Time) []string {
 		roles = append(roles, fmt.Sprintf("standby(%d)", n.Priority))
 	} else if n.Worker {
 		roles = append(roles, "worker")
+	}
+	if n.Started.IsZero() {
+		how := fmt.Sprintf("%s %s by %s", n.State, relative(n.FencedAt.Sub(now)), n.FencedBy)
+		return []string{n.Node, how, "-", "-", "-", "-", "-", "-", "-"}
 	}
 	return []string{
 		n.Node, string(n.State), relative(n.Started.Sub(now)), relative(n.Heartbeat.Sub(now)),

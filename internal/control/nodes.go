@@ -3,11 +3,13 @@ package control
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // NodeSilent is what a node is that has not been heard of for a lease. It is
@@ -31,10 +33,26 @@ type ListedNode struct {
 	Version     string        `json:"version,omitempty"`
 	FencedBy    string        `json:"fenced_by,omitempty"`
 	FencedAt    time.Time     `json:"fenced_at,omitzero"`
+
+	former bool // only its end is known: see FormerNodes
 }
 
 // Place is where the node stands: the one that started first comes first.
 func (n ListedNode) Place() Place { return placeOf(n.Started, n.Node) }
+
+// MarshalJSON leaves out what is not known of a former node.
+func (n ListedNode) MarshalJSON() ([]byte, error) {
+	if n.former {
+		return json.Marshal(struct {
+			Node     string        `json:"node"`
+			State    job.NodeState `json:"state"`
+			FencedBy string        `json:"fenced_by"`
+			FencedAt time.Time     `json:"fenced_at"`
+		}{n.Node, n.State, n.FencedBy, n.FencedAt})
+	}
+	type plain ListedNode
+	return json.Marshal(plain(n))
+}
 
 // NodeList is a listing of nodes.
 type NodeList struct {
@@ -76,6 +94,28 @@ func (c *Control) ListNodes(ctx context.Context, place Place) (NodeList, error) 
 		return cmp.Or(x.Started.Compare(y.Started), strings.Compare(x.Node, y.Node))
 	})
 	return list, nil
+}
+
+// FormerNodes lists those that were declared dead and are not among the listed, since a node
+// is remembered for an hour only; no longer ago than the ledger's retention. Of them only the events know, which tell when, and by whom. The one that
+// was declared dead first comes first.
+func (c *Control) FormerNodes(ctx context.Context, listed NodeList) ([]ListedNode, error) {
+	known := map[string]bool{}
+	for _, n := range listed.Nodes {
+		known[n.Node] = true
+	}
+	var former []ListedNode
+	for e, err := range c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: job.NoJob}) {
+		c.cfg.Alive()
+		if err != nil && !unreadable(err) {
+			return nil, err
+		}
+		if err == nil && e.Kind == job.EventFenced && e.Peer != "" && !known[e.Peer] {
+			known[e.Peer] = true
+			former = append(former, ListedNode{Node: e.Peer, State: job.NodeFenced, FencedBy: e.Node, FencedAt: e.Time.UTC(), former: true})
+		}
+	}
+	return former, nil
 }
 
 func listedNode(n job.Node, heartbeat, now time.Time) ListedNode {

@@ -252,7 +252,8 @@ func TestASlotThatEndedIsReopened(t *testing.T) {
 		// A worker takes it as one more attempt.
 		d := job.Delivery{Message: m.Message, Queue: "default", Published: m.Published}
 		_, revision, err := s.store.Ledger().Read(t.Context(), slot)
-		step := job.Decide(d, job.View{Now: time.Now(), Self: "web3-1", Horizon: time.Hour, Record: &r, Revision: revision, Handles: true})
+		v := job.View{Now: time.Now(), Self: "web3-1", Horizon: time.Hour, Record: &r, Revision: revision, Handles: true, Place: job.Place{Kind: job.PlaceHeld}}
+		step := job.Decide(d, v)
 		if err != nil || step.Action != job.Start || step.Record.Attempt != 3 {
 			t.Errorf("%s: a worker would %+v, %v", state, step, err)
 		}
