@@ -170,7 +170,7 @@ func last[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
 
 type definitionWire struct {
 	V          int        `json:"v"`
-	Job        Job        `json:"job"`
+	Job        jobWire    `json:"job"`
 	Since      time.Time  `json:"since,omitzero"`
 	Past       []pastWire `json:"past,omitempty"`
 	Superseded []string   `json:"superseded,omitempty"`
@@ -195,7 +195,11 @@ type window struct {
 // MarshalJSON writes the registry's value. The end of a past plan is not
 // written: it is the beginning of the next one.
 func (d Definition) MarshalJSON() ([]byte, error) {
-	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
+	j, err := d.Job.wire()
+	if err != nil {
+		return nil, err
+	}
+	w := definitionWire{Version, j, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
 	for _, p := range d.Pauses {
 		w.Pauses = append(w.Pauses, window{p.From.UTC(), p.To.UTC()})
 	}
@@ -208,13 +212,19 @@ func (d Definition) MarshalJSON() ([]byte, error) {
 // DecodeEntry reads a registry value with the revision and timestamp that the
 // broker gave it.
 func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
+	var p Parser
+	return p.Entry(data, revision, at)
+}
+
+// Entry is DecodeEntry.
+func (c *Parser) Entry(data []byte, revision uint64, at time.Time) (Entry, error) {
 	var w definitionWire
 	extra, err := decode("job definition", data, &w)
 	if err != nil {
 		return Entry{}, err
 	}
 	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition{
-		Job: w.Job, Since: w.Since, Superseded: w.Superseded, Paused: w.Paused, Applied: w.Applied,
+		Job: w.Job.job(), Since: w.Since, Superseded: w.Superseded, Paused: w.Paused, Applied: w.Applied,
 		Owner: w.Owner, Node: w.Node, Nonce: w.Nonce, Extra: extra,
 	}}
 	for _, p := range w.Past {
@@ -231,5 +241,5 @@ func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 		e.Pauses = append(e.Pauses, Window(p))
 	}
 	e.settlePauses()
-	return e, e.Job.Validate()
+	return e, e.Job.validate(c.Schedule)
 }

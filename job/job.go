@@ -239,7 +239,9 @@ func def[T comparable](field *T, value T) {
 
 // Validate checks every field and names all that are wrong, each with what would
 // be right. Its errors wrap ErrInvalid.
-func (j Job) Validate() error {
+func (j Job) Validate() error { return j.validate(ParseSchedule) }
+
+func (j Job) validate(parse func(string, Plan) (*Schedule, error)) error {
 	j = j.WithDefaults()
 	errs := []error{ValidateName("job", j.Name), ValidateName("queue", j.Queue)}
 	bad := func(wrong bool, format string, args ...any) {
@@ -247,7 +249,7 @@ func (j Job) Validate() error {
 			errs = append(errs, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
 		}
 	}
-	if _, err := ParseSchedule(j.Name, j.Plan()); err != nil {
+	if _, err := parse(j.Name, j.Plan()); err != nil {
 		errs = append(errs, err)
 	}
 	bad(len(j.Payload) > MaxPayload, "payload: %d bytes, at most %d", len(j.Payload), MaxPayload)
@@ -346,20 +348,11 @@ type planWire struct {
 
 // MarshalJSON writes the job with its defaults filled.
 func (j Job) MarshalJSON() ([]byte, error) {
-	j = j.WithDefaults()
-	finish := j.OnLeaseLost
-	if finish == LeaseLostCancel {
-		finish = "" // definitions written before there was a choice stay equal
-	}
-	payload, err := compact(j.Payload)
+	w, err := j.wire()
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(jobWire{
-		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
-		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
-		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.OnFailure, j.OnMissed, j.Plan().wire(),
-	})
+	return json.Marshal(w)
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
@@ -368,8 +361,27 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &w); err != nil {
 		return err
 	}
+	*j = w.job()
+	return nil
+}
+
+func (j Job) wire() (jobWire, error) {
+	j = j.WithDefaults()
+	finish := j.OnLeaseLost
+	if finish == LeaseLostCancel {
+		finish = "" // definitions written before there was a choice stay equal
+	}
+	payload, err := compact(j.Payload)
+	return jobWire{
+		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
+		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
+		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.OnFailure, j.OnMissed, j.Plan().wire(),
+	}, err
+}
+
+func (w *jobWire) job() Job {
 	p := w.Plan.plan()
-	*j = Job{
+	return Job{
 		Name: w.Name, Queue: w.Queue, Payload: w.Payload,
 		Timeout: time.Duration(w.Timeout), Deadline: time.Duration(w.Deadline),
 		Retry:  Retry{w.Attempts, time.Duration(w.Backoff), time.Duration(w.MaxBackoff)},
@@ -379,7 +391,6 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 		Schedule: p.Schedule, Timezone: p.Timezone, Spread: p.Spread, From: p.From, Until: p.Until,
 		Exclude: p.Exclude, DSTGap: p.DSTGap, DSTOverlap: p.DSTOverlap, After: p.After, On: p.On, Shards: p.Shards,
 	}
-	return nil
 }
 
 // MarshalJSON writes the plan as it stands in the registry.

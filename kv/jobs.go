@@ -113,7 +113,7 @@ func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 
 func (j *Jobs) decode(e entry) (job.Entry, error) {
 	b := j.bucket()
-	d, err := job.DecodeEntry(e.data, e.revision, e.time)
+	d, err := j.s.plans.Entry(e.data, e.revision, e.time)
 	if err == nil && d.Job.Name != b.key(e.subject) {
 		err = fmt.Errorf("%w job definition: it names %q", job.ErrInvalid, d.Job.Name)
 	}

@@ -55,6 +55,7 @@ type Store struct {
 	namespace string
 	settings  job.Settings
 	audit     time.Duration // of watches
+	plans     job.Parser    // of definitions that are read
 	readOnly  bool
 	trace     func(queue string, m *job.Message) (ended func(duplicate bool, err error))
 	log       *slog.Logger

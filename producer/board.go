@@ -34,6 +34,7 @@ type board struct {
 	cursor time.Time
 
 	tasks     map[string]*task
+	plans     job.Parser
 	schedules map[string]*schedule
 	groups    map[groupKey]*group
 	heap      groupHeap
@@ -60,9 +61,8 @@ type board struct {
 type task struct {
 	def *definition
 
-	// lines are the stretches of the job's timeline, oldest first, that have
-	// slots to come or had some.
-	lines []*line
+	// first is the oldest of the task's lines, see lines. Nil: there are none.
+	first *line
 
 	// digest is the task's part in the board's.
 	digest uint64
@@ -70,6 +70,24 @@ type task struct {
 	// seen is the timestamp of the entry that the task was made from: stretches
 	// no newer than that have been on the board.
 	seen stamp
+}
+
+// lines are the stretches of the job's timeline, oldest first, that have slots to
+// come or had some. Nearly all jobs have one, and a slice for it would cost each of
+// them 24 bytes.
+func (t *task) lines() []*line {
+	var lines []*line
+	for l := t.first; l != nil; l = l.later {
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+func (t *task) setLines(lines []*line) {
+	t.first = nil
+	for _, l := range slices.Backward(lines) {
+		t.first, l.later = l, t.first
+	}
 }
 
 // definition is what a slot's message says about its job. It is immutable: a
@@ -150,7 +168,7 @@ func (b *board) settle(now time.Time) {
 // it was there, and has a right to its outcome.
 func (b *board) remove(name string, at time.Time) {
 	if t := b.tasks[name]; t != nil {
-		b.end(t.lines, at)
+		b.end(t.lines(), at)
 		b.digest -= t.digest
 	}
 	delete(b.tasks, name)
@@ -165,7 +183,7 @@ func (b *board) disable(ev job.RegistryEvent) {
 		return
 	}
 	b.log.Error("a job is disabled: its definition cannot be used", "job", ev.Name, "err", ev.Err)
-	b.end(t.lines, ev.Time)
+	b.end(t.lines(), ev.Time)
 	b.digest -= t.digest
 	t = &task{def: &definition{name: ev.Name, revision: ev.Revision, manner: &manner{}}, seen: t.seen}
 	b.tasks[ev.Name] = t
@@ -195,12 +213,11 @@ func (b *board) put(e job.Entry) {
 	delete(b.newer, e.Job.Name)
 	j := e.Job.WithDefaults()
 	t.def = &definition{j.Name, string(j.Payload), e.Revision, b.manner(manner{j.Queue, j.CatchUp})}
-	old := t.lines
+	old := t.lines()
 	lines, broken := b.lines(t, old, e)
-	t.lines = lines
-	gone := slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(t.lines, l) })
+	gone := slices.DeleteFunc(old, func(l *line) bool { return slices.Contains(lines, l) })
 	b.end(gone, e.Since())
-	t.lines = append(slices.DeleteFunc(gone, func(l *line) bool { return l.group == nil }), t.lines...)
+	t.setLines(append(slices.DeleteFunc(gone, func(l *line) bool { return l.group == nil }), lines...))
 	t.seen = stampOf(e.Time)
 	b.digest -= t.digest
 	b.count(t, e.Time, broken)
@@ -230,7 +247,6 @@ func (b *board) count(t *task, at time.Time, broken bool) {
 // lines returns one line for each stretch of the entry's timeline that has slots
 // to come. broken says that there are plans that cannot be used.
 func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken bool) {
-	lines = make([]*line, 0, 1)
 	for _, p := range e.Plans() {
 		s, err := b.schedule(e.Job.Name, p.Plan)
 		if err != nil {
@@ -240,7 +256,7 @@ func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken 
 		}
 		s.lines++ // ours, as long as the loop below lasts: its first lines may end at once
 		for _, part := range e.Stretches(p, s.Schedule) {
-			if i := slices.IndexFunc(old, func(l *line) bool { return !l.ended && l.is(s, part) }); i >= 0 {
+			if i := slices.IndexFunc(old, func(l *line) bool { return !l.ended && l.is(s, part) && !slices.Contains(lines, l) }); i >= 0 {
 				b.shorten(old[i], bound(part.Until))
 				lines = append(lines, old[i])
 				continue

@@ -166,3 +166,23 @@ func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 		t.Errorf("handed out: %v, want %v", due, want)
 	}
 }
+
+// An entry that was written by hand may say the same of two plans.
+func TestStretchesThatAreAlikeHaveALineEach(t *testing.T) {
+	t.Parallel()
+	b := testBoard(position{})
+	e := job.Entry{Revision: 1, Time: epoch}
+	e.Job = job.Job{Name: "j", Schedule: "*/10 * * * * *"}
+	plan := job.PastPlan{Plan: e.Job.Plan(), From: epoch, To: epoch.Add(time.Minute)}
+	e.Past = []job.PastPlan{plan, plan}
+	for e.Revision = 1; e.Revision < 4; e.Revision++ {
+		b.apply(job.RegistryEvent{Name: "j", Revision: e.Revision, Entry: e}, epoch)
+		if lines := b.tasks["j"].lines(); len(lines) != 3 {
+			t.Fatalf("%d lines at revision %d, want 3", len(lines), e.Revision)
+		}
+	}
+	b.apply(job.RegistryEvent{Name: "j", Revision: 4, Deleted: true, Time: epoch}, epoch)
+	if len(b.schedules)+len(b.groups) != 0 {
+		t.Errorf("left: %d schedules, %d groups", len(b.schedules), len(b.groups))
+	}
+}

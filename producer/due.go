@@ -61,7 +61,7 @@ func (b *board) due(now time.Time, limit int) (slots []dueSlot, done bool) {
 func (b *board) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
 	var behind []*line
 	var timeline []job.Stretch
-	for _, l := range t.lines {
+	for _, l := range t.lines() {
 		if l.group != nil && !l.group.due().After(now) {
 			behind = append(behind, l)
 			timeline = append(timeline, l.stretch())

@@ -32,6 +32,9 @@ type line struct {
 	group *group
 	index uint32
 
+	// later is the next line of the task.
+	later *line
+
 	// shards is how many parts each slot has, zero for one.
 	shards uint16
 
@@ -88,7 +91,7 @@ func (g *group) due() time.Time { return g.next.Add(g.schedule.Delay()) }
 // schedule returns the schedule of the plan, shared with other jobs where it is
 // the same.
 func (b *board) schedule(name string, p job.Plan) (*schedule, error) {
-	s, err := job.ParseSchedule(name, p)
+	s, err := b.plans.Schedule(name, p)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +166,7 @@ func (b *board) back(s dueSlot) {
 		b.rewind(s.line, s.At)
 		return
 	}
-	for _, l := range s.line.task.lines {
+	for _, l := range s.line.task.lines() {
 		if first := l.schedule.Next(later(l.after(), s.At.Add(-time.Second))); !first.IsZero() && !first.After(s.Last) {
 			b.rewind(l, first)
 		}
@@ -175,8 +178,8 @@ func (b *board) rewind(l *line, at time.Time) {
 		return
 	}
 	b.leave(l)
-	if b.join(l, at) && !slices.Contains(l.task.lines, l) {
-		l.task.lines = slices.Insert(l.task.lines, 0, l)
+	if lines := l.task.lines(); b.join(l, at) && !slices.Contains(lines, l) {
+		l.task.setLines(slices.Insert(lines, 0, l))
 	}
 }
 
