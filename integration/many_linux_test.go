@@ -132,10 +132,9 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 		t.Logf("%s: %d jobs loaded in %v with %v of CPU, resident %d MB then (peak %d), %d MB settled, %d empty: %d bytes a job; idle %.2f %% of a core",
 			role, n, loaded.Round(time.Millisecond), at.cpu, at.resident>>20, at.peak>>20, settled.resident>>20, before.resident>>20, each,
 			100*idle.Seconds()/while.Seconds())
-		// With few jobs a process's own ups and downs count for much. The aim is 500;
-		// what is kept is 430 of live heap, and a tenth is what the runtime adds.
-		// The race detector's programs take several times as much: nothing to judge.
-		if limit := int64(560 + 30_000_000/n); each > limit && !raceDetector {
+		// With few jobs a process's own ups and downs count for much. The race
+		// detector's programs take several times as much: nothing to judge.
+		if limit := int64(500 + 30_000_000/n); each > limit && !raceDetector {
 			t.Errorf("%s: %d bytes a job, want at most %d", role, each, limit)
 		}
 	}

@@ -219,7 +219,7 @@ func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 // Entry is DecodeEntry.
 func (c *Parser) Entry(data []byte, revision uint64, at time.Time) (Entry, error) {
 	var w definitionWire
-	extra, err := decode("job definition", data, &w)
+	extra, err := c.decode(data, &w)
 	if err != nil {
 		return Entry{}, err
 	}

@@ -23,12 +23,33 @@ type Extra map[string]json.RawMessage
 func decode(what string, data []byte, dst any) (Extra, error) {
 	// Nearly all objects have no unknown members: one strict pass reads them, and
 	// a ledger of a million records is listed three times as fast.
-	strict := json.NewDecoder(bytes.NewReader(data))
-	strict.DisallowUnknownFields()
-	v := reflect.ValueOf(dst).Elem().FieldByName("V")
-	if strict.Decode(dst) == nil && v.Int() == Version && !strict.More() {
+	if newStrict().read(data, dst) {
 		return nil, nil
 	}
+	return decodeLoosely(what, data, dst)
+}
+
+// strict reads one object after the other.
+type strict struct {
+	from bytes.Reader
+	*json.Decoder
+}
+
+func newStrict() *strict {
+	s := &strict{}
+	s.Decoder = json.NewDecoder(&s.from)
+	s.DisallowUnknownFields()
+	return s
+}
+
+// read reports whether all of data is one object of this version, with no members that
+// dst has no field for. If it is not, s cannot be used again.
+func (s *strict) read(data []byte, dst any) bool {
+	s.from.Reset(data)
+	return s.Decode(dst) == nil && reflect.ValueOf(dst).Elem().FieldByName("V").Int() == Version && !s.More()
+}
+
+func decodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	var head struct {
 		V int `json:"v"`
 	}

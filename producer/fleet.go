@@ -3,8 +3,6 @@ package producer
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"slices"
 	"time"
 
@@ -87,12 +85,11 @@ func newFleet(name string, started time.Time, rules job.Lateness) *fleet {
 }
 
 func digest(parts ...string) uint64 {
-	h := fnv.New64a()
+	h := uint64(fnvOffset)
 	for _, p := range parts {
-		_, _ = io.WriteString(h, p)
-		_, _ = h.Write([]byte{0})
+		h = fnv64a(h, p) * fnvPrime // and a zero byte
 	}
-	return mix(h.Sum64())
+	return mix(h)
 }
 
 // mix spreads what differs in a few bits over all of them (splitmix64).
@@ -110,7 +107,7 @@ func (f *fleet) first(name string) *peer {
 	if len(f.active) == 1 {
 		return f.active[0]
 	}
-	h := fnv64a(name)
+	h := fnv64a(fnvOffset, name)
 	best, most := f.self, uint64(0)
 	for _, p := range f.active {
 		if weight := mix(h ^ p.seed); weight >= most {
@@ -120,14 +117,18 @@ func (f *fleet) first(name string) *peer {
 	return best
 }
 
-// fnv64a is hash/fnv's, without allocating.
-func fnv64a(s string) uint64 {
-	h := uint64(14695981039346656037)
+// fnv64a adds s to a hash/fnv, which would allocate.
+func fnv64a(h uint64, s string) uint64 {
 	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
+		h = (h ^ uint64(s[i])) * fnvPrime
 	}
 	return h
 }
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
 
 // hear takes in what another producer announced, and returns that producer if it
 // takes part.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -224,7 +223,7 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.now, a.log),
-		ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: debug.FreeOSMemory, Version: version(), Logger: a.log,
+		ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.getenv), Version: version(), Logger: a.log,
 	}
 }
 

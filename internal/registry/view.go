@@ -148,7 +148,7 @@ func (v *View) listed() {
 func alerting(e job.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil }
 
 func messaged(e job.Entry) bool {
-	return slices.ContainsFunc(e.Plans(), func(p job.PastPlan) bool { return !p.Plan.On.IsZero() })
+	return !e.Job.On.IsZero() || slices.ContainsFunc(e.Past, func(p job.PastPlan) bool { return !p.Plan.On.IsZero() })
 }
 
 func related(e job.Entry) bool { return len(e.Job.After) > 0 || alerting(e) || messaged(e) }
