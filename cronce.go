@@ -96,8 +96,8 @@ func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
 
 // Run works until ctx ends, gives running handlers their grace, and returns nil.
 // It returns an error when the connection is closed for good, or when the
-// registry cannot be written or read; a broker that is away for a while is no
-// error. It may be called once.
+// registry cannot be written or read, or, if that is wanted, when a handler does not
+// return (WithEndOnStuck); a broker that is away for a while is no error. It may be called once.
 //
 // With CRONCE_DISABLED=1 in the environment it only waits for ctx: for migrations
 // and the like that load the same program.
@@ -202,6 +202,6 @@ func (s *Scheduler) config() replica.Config {
 		Handlers: func() []string { return slices.Sorted(maps.Keys(s.handlers)) },
 		Queues:   queues, Produce: s.cfg.produce,
 		Concurrency: s.cfg.concurrency, Priority: s.cfg.priority, Grace: s.cfg.grace, Host: s.cfg.host, Logger: s.cfg.logger,
-		Observer: s.cfg.observer, Tracer: s.tracer, Version: version(),
+		EndOnStuck: s.cfg.endOnStuck, Observer: s.cfg.observer, Tracer: s.tracer, Version: version(),
 	}
 }

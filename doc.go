@@ -25,7 +25,7 @@
 // can no longer prove that it is alive ([job.ErrLeaseLost]), at the job's timeout,
 // when an operator cancels the slot or a newer one replaces it, and when the
 // replica stops: [context.Cause] says which. A handler that ignores its context
-// cannot be stopped. [job.Run] has what it is told; Slot.At is the time that the
+// cannot be stopped, but with its process: see [WithEndOnStuck]. [job.Run] has what it is told; Slot.At is the time that the
 // work is about, whenever it runs.
 //
 // # The promise, and its edge

@@ -24,6 +24,7 @@ type config struct {
 	grace         time.Duration
 	host          string
 	produce, work bool
+	endOnStuck    bool
 	settings      job.Settings
 	logger        *slog.Logger
 	observer      Observer
@@ -86,6 +87,15 @@ func WithGrace(d time.Duration) Option {
 		}
 		return nil
 	}
+}
+
+// WithEndOnStuck has Run end when a handler has not returned although its context
+// ended, for whatever cause, more than the grace ago (at least 5 s): other handlers have
+// their grace, and then Run returns an error that wraps job.ErrStuck. A handler cannot
+// be killed: let the process end then, so that its slot is taken over. By default that
+// is only told, in the log, in events and to the observer.
+func WithEndOnStuck() Option {
+	return func(c *config) error { c.endOnStuck = true; return nil }
 }
 
 // WithPriority is this replica's place in the line for slots, 0 (the default) to 9:

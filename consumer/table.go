@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -34,6 +35,11 @@ type obligation struct {
 	node    string
 	attempt *running // nil before a handler runs
 	over    bool     // it has returned
+
+	// ended is when the handler's context was seen to have ended, and stuck that it
+	// was found not to return: see Table.Stuck.
+	ended time.Time
+	stuck bool
 }
 
 // outlives reports whether the obligation may outlive its incarnation.
@@ -128,6 +134,50 @@ func (t *Table) Finish(over context.Context) {
 	last, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
 	t.await(last, func(o obligation) bool { return !told[o.attempt] })
+}
+
+// Stuck is a handler that does not return.
+type Stuck struct {
+	Slot job.Slot
+
+	// For is how long its context has ended, and Cause why.
+	For   time.Duration
+	Cause error
+}
+
+// Stuck looks for handlers that have not returned although their context ended more
+// than so long ago, and returns those that were not found before. A handler's context
+// is seen to have ended when Stuck is called: call it often.
+func (t *Table) Stuck(after time.Duration) (found []Stuck) {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, o := range t.owed {
+		switch {
+		case o.attempt == nil || o.over || o.stuck || o.attempt.ctx.Err() == nil:
+			continue
+		case o.ended.IsZero():
+			o.ended = now
+		case now.Sub(o.ended) > after:
+			o.stuck = true
+			slot, _ := job.ParseSlotKey(key) // it was made of one
+			found = append(found, Stuck{slot, now.Sub(o.ended), context.Cause(o.attempt.ctx)})
+		}
+		t.owed[key] = o
+	}
+	return found
+}
+
+// CountStuck is how many handlers were found by Stuck and have still not returned.
+func (t *Table) CountStuck() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.owed {
+		if o.stuck && !o.over {
+			n++
+		}
+	}
+	return n
 }
 
 // run enters the attempt that is about to start.

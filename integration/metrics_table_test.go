@@ -34,6 +34,7 @@ var shownBy = map[string]string{
 	"cronce_node_heartbeat_failures_total":      "TestMetricsOfHeartbeatsThatAreRefused",
 	"cronce_node_leases_lost_total":             "TestMetricsOfAFrozenWorker",
 	"cronce_node_owed_slots":                    "TestMetricsOfAKilledWorker",
+	"cronce_node_stuck_handlers":                "TestAHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted",
 	"cronce_node_trust_seconds":                 "TestMetricsOfHeartbeatsThatAreRefused",
 	"cronce_producer_caught_up_total":           "TestMetricsOfAFleetThatWasDown",
 	"cronce_producer_folded_total":              "TestMetricsOfFoldedCopies",

@@ -46,6 +46,11 @@ var (
 	// worker stops and the grace period has passed.
 	ErrStopping = errors.New("worker is stopping")
 
+	// ErrStuck is the error with which a replica ends that is to end when one of its
+	// handlers does not return after its context has ended. A handler cannot be
+	// killed, but its process can.
+	ErrStuck = errors.New("a handler does not return")
+
 	// ErrTimeout is the cause with which a handler's context ends when the
 	// job's timeout has passed.
 	ErrTimeout = errors.New("timeout")

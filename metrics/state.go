@@ -25,6 +25,8 @@ var state = []reading{
 		one(func(s replica.Stats) float64 { return s.Trust.Seconds() })),
 	gauge("cronce_node_owed_slots", `Slots that this process has claimed and not recorded, or is about to claim.`,
 		one(func(s replica.Stats) float64 { return float64(s.Owed) })),
+	gauge("cronce_node_stuck_handlers", `Handlers that have not returned when the grace had passed after the end of their context.`,
+		one(func(s replica.Stats) float64 { return float64(s.Stuck) })),
 	gauge("cronce_clock_offset_seconds", `The broker's clock minus this machine's.`, clockKnown(func(s replica.Stats) float64 { return s.ClockOffset.Seconds() })),
 	gauge("cronce_clock_error_seconds", `How far the broker's clock may be from what this node takes it for.`,
 		clockKnown(func(s replica.Stats) float64 { return s.ClockError.Seconds() })),

@@ -34,6 +34,7 @@ type runFlags struct {
 	priority          int
 	node              string
 	noProduce, noWork bool
+	exitOnStuck       bool
 	clockOffset       time.Duration
 	maxClockOffset    time.Duration
 	metricsAddr       string
@@ -88,6 +89,7 @@ func newRunCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.node, "node", "", "`name` in place of the host's in the node's name")
 	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; others must")
 	flags.BoolVar(&f.noWork, "no-work", false, "do not run slots")
+	flags.BoolVar(&f.exitOnStuck, "exit-on-stuck", false, "end with status 1 when an action has not ended although its time was over more than --grace ago (at least 5s), to be started anew")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", metricsAddrHelp)
 	flags.DurationVar(&f.maxClockOffset, "max-clock-offset", replica.DefaultMaxClockOffset, "produce nothing while this node's clock and the broker's are farther apart")
 	flags.DurationVar(&f.clockOffset, "clock-offset", 0, "shift every reading of the local clock (for tests)")
@@ -223,7 +225,7 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 	return replica.Config{
 		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.now, a.log),
-		ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.getenv), Version: version(), Logger: a.log,
+		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.getenv), Version: version(), Logger: a.log,
 	}
 }
 

@@ -74,6 +74,10 @@ type Config struct {
 	// this replica refuses to produce. Zero: DefaultMaxClockOffset.
 	MaxClockOffset time.Duration
 
+	// EndOnStuck has Run end, in order and with an error that wraps job.ErrStuck, when
+	// a handler has not returned a Grace after its context ended.
+	EndOnStuck bool
+
 	// Renewed is told the boot time until which the node trusts itself.
 	Renewed func(until time.Duration)
 
@@ -158,7 +162,8 @@ func New(cfg Config) *Replica {
 }
 
 // Run works until ctx ends, and then stops in order (see consumer.Run), or until
-// the connection is closed for good, which is an error. Losing the broker, or the
+// the connection is closed for good, which is an error, or a handler is stuck (see
+// Config.EndOnStuck). Losing the broker, or the
 // lease, is none: it goes on when the broker is back.
 func (r *Replica) Run(ctx context.Context) error {
 	closed := r.cfg.Conn.StatusChanged(nats.CLOSED)
@@ -166,6 +171,8 @@ func (r *Replica) Run(ctx context.Context) error {
 	// Watches and heartbeats go on while handlers use their grace.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	ctx, stuck := context.WithCancelCause(ctx)
+	defer stuck(nil)
 	group, life := errgroup.WithContext(life)
 	if !r.cfg.Produce { // else the producer's watch tells the view too
 		group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.watched) })
@@ -182,6 +189,7 @@ func (r *Replica) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	group.Go(func() error { r.watchStuck(life, stuck); return nil })
 	if r.cfg.Observer != nil {
 		group.Go(func() error { r.sample(life); return nil })
 	}
@@ -198,6 +206,9 @@ func (r *Replica) Run(ctx context.Context) error {
 		}
 	})
 	err := group.Wait()
+	if cause := context.Cause(ctx); err == nil && errors.Is(cause, job.ErrStuck) {
+		return cause
+	}
 	if err != nil && r.cfg.Conn.IsClosed() {
 		return errClosed // whatever noticed it first
 	}

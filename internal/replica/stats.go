@@ -48,8 +48,9 @@ type Stats struct {
 	// others since a service is not ready.
 	Withheld map[string]bool
 
-	// Owed is how many slots the process owes something.
-	Owed int
+	// Owed is how many slots the process owes something; Stuck, how many of its
+	// handlers were told to end and do not return.
+	Owed, Stuck int
 }
 
 // current is what runs now, for Stats.
@@ -96,7 +97,7 @@ func (r *Replica) Stats() Stats {
 	s.Connected, s.Reconnects = r.cfg.Conn.IsConnected(), r.cfg.Conn.Stats().Reconnects
 	s.Registry, s.Clock = isClosed(r.view.Ready()), isClosed(r.clock.Known())
 	s.Now, s.ClockOffset, s.ClockError = r.clock.Now(), r.clock.Offset(), r.clock.Error()
-	s.Owed = r.table.Size()
+	s.Owed, s.Stuck = r.table.Size(), r.table.CountStuck()
 	s.Withheld = map[string]bool{}
 	for _, queue := range r.cfg.Queues {
 		s.Withheld[queue] = r.cfg.Ready != nil && !isClosed(r.cfg.Ready(queue))
