@@ -107,7 +107,7 @@ type keyAsker struct {
 
 func (k keyAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
 	won, err := k.publish(ctx, k.stream(), m, revision)
-	if k.tellDenied || !k.denied(m.Subject, err) {
+	if err != nil && (k.tellDenied || !k.denied(m.Subject, err)) {
 		err = k.because(m.Subject, err)
 	}
 	return won, err

@@ -69,7 +69,8 @@
 // wait, and a login may be mended under way.
 //
 // Any number of writes may be under way at a time, over one inbox (pipe): that is
-// where a worker that drains a queue spends its time. Their order is not promised,
+// where a worker that drains a queue spends its time. One goroutine at a time hands
+// them to the connection (outbox), with the acks and events of the others. Their order is not promised,
 // and nothing here needs it: each names the revision that it stands on.
 //
 // The first attempt is one message and one answer; nothing is read before it. An

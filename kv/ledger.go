@@ -95,7 +95,8 @@ func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
 // Nonce) written again at the same revision settles. The record needs a Nonce
 // that no other write has.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	return l.b.encodeWith(ctx, recordHeader(r), r.Slot.Key(), r.Nonce, r, revision)
+	data, err := r.MarshalJSON()
+	return l.b.store(ctx, r.Slot.Key(), r.Nonce, &nats.Msg{Header: recordHeader(r), Data: data}, err, revision)
 }
 
 // List passes over the records, oldest write first. It is a hint, as every read
@@ -218,16 +219,17 @@ func (l *Ledger) decode(e entry) (job.Record, error) {
 
 // encode writes a value that carries its own nonce.
 func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
-	return b.encodeWith(ctx, nil, key, nonce, value, revision)
+	data, err := value.MarshalJSON()
+	return b.store(ctx, key, nonce, &nats.Msg{Data: data}, err, revision)
 }
 
-func (b bucket) encodeWith(ctx context.Context, h nats.Header, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+// store writes m, whose body carries the nonce, unless that could not be encoded.
+func (b bucket) store(ctx context.Context, key, nonce string, m *nats.Msg, failed error, revision uint64) (uint64, error) {
 	if nonce == "" {
 		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, b.name, key)
 	}
-	data, err := value.MarshalJSON()
-	if err != nil {
-		return 0, fmt.Errorf("encode %s/%s: %w", b.name, key, err)
+	if failed != nil {
+		return 0, fmt.Errorf("encode %s/%s: %w", b.name, key, failed)
 	}
-	return b.send(ctx, key, &nats.Msg{Header: h, Data: data}, revision)
+	return b.send(ctx, key, m, revision)
 }

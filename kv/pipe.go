@@ -20,57 +20,69 @@ import (
 // It is safe for concurrent use.
 type pipe struct {
 	conn *nats.Conn
+	out  outbox
 
 	mu    sync.Mutex
 	inbox string // with the last dot; empty: not subscribed yet
 	last  uint64
-	open  map[uint64]*question
+
+	// open are the questions that are not answered yet. Whoever takes one out tells
+	// it what became of it.
+	open map[uint64]*question
+
+	// patrol looks for those that have waited for too long; on: it will.
+	patrol *time.Timer
+	on     bool
 }
+
+// patrolEvery is how exact the end of a question is that goes unanswered: one timer
+// for all of them costs nothing, one each was a tenth of a short slot.
+const patrolEvery = 50 * time.Millisecond
 
 // question is one write that is not answered yet.
 type question struct {
-	answer chan *nats.Msg
-	timer  *time.Timer
+	ctx   context.Context //nolint:containedctx // it is looked at until the question ends
+	until time.Time
+	told  chan reply // one, always
 }
 
-var questions = sync.Pool{New: func() any {
-	q := &question{answer: make(chan *nats.Msg, 1), timer: time.NewTimer(time.Hour)}
-	q.timer.Stop()
-	return q
-}}
+// reply is the broker's answer, or why there is none.
+type reply struct {
+	answer *nats.Msg
+	err    error
+}
 
-func newPipe(conn *nats.Conn) *pipe { return &pipe{conn: conn, open: map[uint64]*question{}} }
+var questions = sync.Pool{New: func() any { return &question{told: make(chan reply, 1)} }}
 
-// ask sends m, whose Reply it sets, and waits for the answer: attemptTimeout at
-// the longest.
+func newPipe(conn *nats.Conn) *pipe {
+	p := &pipe{conn: conn, open: map[uint64]*question{}}
+	p.out = outbox{conn: conn, failed: func(id uint64, err error) { p.tell(id, reply{err: err}) }}
+	p.patrol = time.AfterFunc(time.Hour, p.giveUp)
+	p.patrol.Stop()
+	return p
+}
+
+// ask sends m and waits for the answer: about attemptTimeout at the longest. Its
+// header must not be written to any more: a copy may yet lie in the outbox.
 func (p *pipe) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	q := questions.Get().(*question)
-	id, err := p.begin(q, m)
+	q.ctx, q.until = ctx, time.Now().Add(attemptTimeout)
+	id, err := p.begin(q)
 	if err != nil {
-		questions.Put(q)
 		return nil, err
 	}
-	if err := p.conn.PublishMsg(m); err != nil {
-		p.end(id, q)
-		return nil, err
-	}
-	q.timer.Reset(attemptTimeout)
-	select {
-	case answer := <-q.answer:
-		q.timer.Stop()
-		questions.Put(q)
-		return answer, nil
-	case <-q.timer.C:
-		err = nats.ErrTimeout
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	p.end(id, q)
-	return nil, err
+	_ = p.out.send(outgoing{m.Subject, p.inbox + strconv.FormatUint(id, 36), m.Header, m.Data, id}) // which tells of it
+	r := <-q.told
+	q.ctx = nil
+	questions.Put(q)
+	return r.answer, r.err
 }
 
-// begin enters the question under a reply subject of its own.
-func (p *pipe) begin(q *question, m *nats.Msg) (id uint64, err error) {
+// begin enters the question under an ID of its own.
+func (p *pipe) begin(q *question) (id uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inbox == "" {
@@ -82,37 +94,51 @@ func (p *pipe) begin(q *question, m *nats.Msg) (id uint64, err error) {
 	}
 	p.last++
 	p.open[p.last] = q
-	m.Reply = p.inbox + strconv.FormatUint(p.last, 36)
+	if !p.on {
+		p.on = true
+		p.patrol.Reset(patrolEvery)
+	}
 	return p.last, nil
 }
 
-// end gives a question up. An answer that comes now is nobody's.
-func (p *pipe) end(id uint64, q *question) {
+// tell ends a question. One that has ended already hears of nothing more.
+func (p *pipe) tell(id uint64, r reply) {
 	p.mu.Lock()
-	_, open := p.open[id]
+	q := p.open[id]
 	delete(p.open, id)
 	p.mu.Unlock()
-	if !open {
-		<-q.answer // it was answered just now
+	if q != nil {
+		q.told <- r
 	}
-	q.timer.Stop()
-	questions.Put(q)
+}
+
+// giveUp ends the questions that have waited for too long, or whose context has
+// ended. An answer that comes later is nobody's.
+func (p *pipe) giveUp() {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, q := range p.open {
+		err := q.ctx.Err()
+		if err == nil && now.After(q.until) {
+			err = nats.ErrTimeout
+		}
+		if err != nil {
+			delete(p.open, id)
+			q.told <- reply{err: err}
+		}
+	}
+	if p.on = len(p.open) > 0; p.on {
+		p.patrol.Reset(patrolEvery)
+	}
 }
 
 func (p *pipe) answered(m *nats.Msg) {
 	if len(m.Subject) <= len(p.inbox) {
 		return
 	}
-	id, err := strconv.ParseUint(m.Subject[len(p.inbox):], 36, 64)
-	if err != nil {
-		return
-	}
-	p.mu.Lock()
-	q := p.open[id]
-	delete(p.open, id)
-	p.mu.Unlock()
-	if q != nil {
-		q.answer <- m
+	if id, err := strconv.ParseUint(m.Subject[len(p.inbox):], 36, 64); err == nil {
+		p.tell(id, reply{answer: m})
 	}
 }
 

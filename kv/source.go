@@ -212,7 +212,9 @@ func (d delivered) Headers() nats.Header { return d.m.Header }
 func (d delivered) Subject() string      { return d.m.Subject }
 func (d delivered) Reply() string        { return d.m.Reply }
 
-func (d delivered) say(what string) error { return d.s.conn().Publish(d.m.Reply, []byte(what)) }
+func (d delivered) say(what string) error {
+	return d.s.pipe.out.send(outgoing{subject: d.m.Reply, data: []byte(what)})
+}
 
 func (d delivered) Ack() error        { return d.say("+ACK") }
 func (d delivered) Nak() error        { return d.say("-NAK") }

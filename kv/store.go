@@ -162,5 +162,5 @@ func (s *Store) EventSubject(kind, job string) string {
 // stream <namespace>_events keeps the exceptional kinds; nothing waits for either,
 // and nothing may depend on it.
 func (s *Store) Emit(kind, job string, data []byte) error {
-	return s.conn().Publish(s.EventSubject(kind, job), data)
+	return s.pipe.out.send(outgoing{subject: s.EventSubject(kind, job), data: data})
 }

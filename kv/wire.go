@@ -128,16 +128,13 @@ func (w wire) api(operation string) string { return w.prefix + operation }
 // publish sends m once, on the condition that revision is the last one of its
 // subject.
 func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision uint64) (uint64, error) {
-	if !w.conn().IsConnected() {
-		// A client that buffers while it is away would send this long after
-		// the writer has given up: a claim for a node that is dead by then.
-		return 0, nats.ErrDisconnected
-	}
 	if m.Header == nil {
 		m.Header = nats.Header{}
 	}
-	m.Header[jetstream.ExpectedStreamHeader] = []string{stream}
-	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(revision, 10)}
+	if m.Header[jetstream.ExpectedStreamHeader] == nil { // else it has been sent, and may still be read
+		m.Header[jetstream.ExpectedStreamHeader] = []string{stream}
+		m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(revision, 10)}
+	}
 	answer, err := w.pipe.ask(ctx, m)
 	if err != nil {
 		return 0, err
