@@ -64,7 +64,7 @@ type puller struct {
 	mu       sync.Mutex
 	requests [lanes]request
 	failed   error     // what a request ended with
-	heard    time.Time // when the last message came, or the session began
+	heard    time.Time // when the last message came; not lately, when the session begins
 	worked   bool      // a request of this session has stood, or was served
 
 	complained bool
@@ -126,7 +126,7 @@ func (p *puller) ready(ctx context.Context) bool {
 // session works with one source until it fails or ctx ends.
 func (p *puller) session(ctx context.Context) error {
 	p.mu.Lock()
-	p.failed, p.worked, p.heard = nil, false, time.Now()
+	p.failed, p.worked, p.heard = nil, false, time.Now().Add(-shortest)
 	p.mu.Unlock()
 	source, err := p.open(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (p *puller) standing(now time.Time) time.Duration {
 // most is how many messages may be asked for at once: where there are several
 // sources, one that is idle leaves most places to the others. p.mu is held.
 func (p *puller) most(now time.Time) int {
-	if len(p.cfg.Sources) > 1 && now.Sub(p.heard) > shortest {
+	if len(p.cfg.Sources) > 1 && now.Sub(p.heard) >= shortest {
 		return max(1, p.cfg.Concurrency/8)
 	}
 	return lookahead * p.cfg.Concurrency

@@ -188,6 +188,27 @@ func TestSeveralSourcesShareThePlaces(t *testing.T) {
 	})
 }
 
+// A source that has nothing does not hold what the other could ask for, from the
+// start: a queue would be drained by one slot at a time until its request is over.
+func TestASourceOfWhichNothingHasComeLeavesThePlacesToTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.slowLedger()
+		b.cfg.Concurrency = 32
+		timers := newQueue()
+		b.cfg.Sources = append(b.cfg.Sources, func(context.Context) (consumer.Source, error) { return timers.source(), nil })
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
+		b.backlog(2000)
+		stop := b.run()
+		b.settled(2000)
+		_ = stop()
+		if timers.mostOut > 32/8 {
+			t.Errorf("%d were asked for where there are none, of 32 places", timers.mostOut)
+		}
+	})
+}
+
 // A source that is not there is looked for again, and keeps nothing from the other.
 func TestASourceThatIsNotThereIsLookedForAgain(t *testing.T) {
 	t.Parallel()
