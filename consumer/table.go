@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -24,10 +25,11 @@ import (
 //
 // It is safe for concurrent use.
 type Table struct {
+	writes atomic.Uint64
+
 	mu      sync.Mutex
 	owed    map[string]obligation // by slot key
-	writes  int
-	changed chan struct{} // closed and replaced with every change; nil: nobody looks
+	changed chan struct{}         // closed and replaced with every change; nil: nobody looks
 }
 
 // obligation is what an incarnation owes one slot.
@@ -218,10 +220,7 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 // nonce is new with every write of the process: a node recognises its own write
 // by it when the answer was lost.
 func (t *Table) nonce(node string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.writes++
-	return node + "#" + strconv.Itoa(t.writes)
+	return node + "#" + strconv.FormatUint(t.writes.Add(1), 10)
 }
 
 // held lists the slots that node still owes.

@@ -81,6 +81,9 @@ var shardSuffix = regexp.MustCompile(`^(.*)[#.]([1-9][0-9]{0,2})of([1-9][0-9]{0,
 
 // cutShard takes the shard off an ID or a key.
 func cutShard(text string, mark byte) (whole string, i, n int, err error) {
+	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // most are none, and need not be searched
+		return text, 0, 0, nil
+	}
 	m := shardSuffix.FindStringSubmatch(text)
 	if m == nil || text[len(m[1])] != mark {
 		return text, 0, 0, nil
@@ -149,10 +152,10 @@ func parseWholeID(id string) (Slot, error) {
 		return Slot{Job: name, Token: token}, nil
 	}
 	instant, isRange := strings.CutPrefix(rest, "m.")
-	at, err := time.Parse(idLayout, instant)
-	// Formatting back refuses what Parse is lenient about (fractions), so
-	// that a slot has one spelling only.
-	if err != nil || at.Format(idLayout) != instant {
+	at, err := time.Parse(time.RFC3339, instant)
+	// Formatting back refuses what Parse is lenient about (fractions, other zones),
+	// so that a slot has one spelling only.
+	if err != nil || at.UTC().Format(time.RFC3339) != instant {
 		return Slot{}, fmt.Errorf("%w slot ID %q: %q is not an instant in UTC and whole seconds, like 2026-11-21T07:00:00Z", ErrInvalid, clip(id), clip(rest))
 	}
 	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil

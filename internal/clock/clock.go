@@ -27,6 +27,7 @@ package clock
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/boot"
@@ -68,9 +69,10 @@ type Clock struct {
 	manual func() time.Time
 	set    <-chan struct{}
 
+	best atomic.Pointer[sample] // nil: nothing has been heard
+
 	mu      sync.Mutex
 	samples []sample
-	best    sample
 	local   time.Duration // wall minus boot, at the last sample
 	known   chan struct{}
 }
@@ -120,12 +122,11 @@ func (c *Clock) Local() time.Time {
 
 // Now is the broker's clock, as well as it is known.
 func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.samples) == 0 {
+	best := c.best.Load()
+	if best == nil {
 		return c.Local()
 	}
-	return time.Unix(0, int64(c.boot()+c.best.offset))
+	return time.Unix(0, int64(c.boot()+best.offset))
 }
 
 // Known is closed when the broker has been heard from.
@@ -135,21 +136,17 @@ func (c *Clock) Known() <-chan struct{} { return c.known }
 // the tightest heartbeat, and half a millisecond for each second since. Zero
 // while nothing has been heard.
 func (c *Clock) Error() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.samples) == 0 {
+	best := c.best.Load()
+	if best == nil {
 		return 0
 	}
-	return c.best.errAt(c.boot())
+	return best.errAt(c.boot())
 }
 
 // Offset is the broker's clock minus the node's own wall clock, zero while
 // nothing has been heard.
 func (c *Clock) Offset() time.Duration {
-	c.mu.Lock()
-	known := len(c.samples) > 0
-	c.mu.Unlock()
-	if !known {
+	if c.best.Load() == nil {
 		return 0
 	}
 	return c.Now().Sub(c.Local())
@@ -211,24 +208,28 @@ func (c *Clock) lookAtWall() (steppedBy time.Duration) {
 func (c *Clock) add(s sample) (steppedBy time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Two bounds that do not meet cannot both hold.
-	apart := s.err + c.best.errAt(s.at) + (s.at-c.best.at)/drift + jitter // both may drift
-	if len(c.samples) > 0 && (s.offset-c.best.offset).Abs() > apart {
-		steppedBy = s.offset - c.best.offset
-		c.samples = nil
-	}
-	if len(c.samples) == 0 && steppedBy == 0 {
-		close(c.known)
+	best := c.best.Load()
+	if best != nil {
+		// Two bounds that do not meet cannot both hold.
+		apart := s.err + best.errAt(s.at) + (s.at-best.at)/drift + jitter // both may drift
+		if (s.offset - best.offset).Abs() > apart {
+			steppedBy = s.offset - best.offset
+			c.samples = nil
+		}
 	}
 	c.samples = append(c.samples, s)
 	if len(c.samples) > keep {
 		c.samples = c.samples[1:]
 	}
-	c.best = c.samples[0]
+	next := c.samples[0]
 	for _, other := range c.samples[1:] {
-		if other.errAt(s.at) <= c.best.errAt(s.at) {
-			c.best = other
+		if other.errAt(s.at) <= next.errAt(s.at) {
+			next = other
 		}
+	}
+	c.best.Store(&next)
+	if best == nil {
+		close(c.known)
 	}
 	return steppedBy
 }

@@ -3,7 +3,6 @@ package replica
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -277,12 +276,15 @@ func (r *Replica) nonce() string {
 // emit tells an event, as far as the broker is there to hear it.
 func (r *Replica) emit(e job.Event) {
 	r.observer.Event(e)
-	e.V, e.Time = job.Version, r.clock.Now().UTC()
+	e.V = job.Version
+	if e.Time.IsZero() {
+		e.Time = r.clock.Now().UTC()
+	}
 	name := e.Job
 	if name == "" {
 		name = job.NoJob
 	}
-	data, err := json.Marshal(e)
+	data, err := e.MarshalJSON()
 	if err == nil {
 		err = r.cfg.Store.Emit(string(e.Kind), name, data)
 	}
