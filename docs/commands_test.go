@@ -57,6 +57,13 @@ var commands = map[string]how{
 
 	"printf %s cronce/report:2026-11-21T07:00:00Z | sha256sum | cut -c1-32": {shows: "^[0-9a-f]{32}\n$"},
 
+	"cronce setup":                 {by: "integration/examples_test.go setup"},
+	"cronce job apply -f web.yaml": {by: "integration/examples_test.go web.yaml"},
+	"node web.js":                  {by: "integration/examples_test.go web.js"},
+	"node http.js":                 {by: "integration/examples_test.go http.js"},
+	"cronce run -f sidecar.yaml":   {by: "integration/examples_test.go sidecar.yaml"},
+	"cronce job trigger report":    {by: "integration/examples_test.go trigger"},
+
 	"npm ci":   {by: "Taskfile.yml npm"},
 	"npm test": {by: "integration/node_test.go node --test"},
 	"node service.js --server nats://127.0.0.1:4222 --job report --queue default": {by: "integration/node_test.go service.js"},

@@ -107,6 +107,8 @@ func TestANodeServiceBehindTheSidecarDoesEachSlotOnce(t *testing.T) {
 		service = serve()
 	}
 	s.works(3)
+	s.command(0, "job", "trigger", "report", "--key", "by-hand")
+	eventually(t, 20*time.Second, "the triggered run", func() bool { return s.states("report")["@by-hand"] == "succeeded" })
 	term(w1)
 	term(w2)
 	done := map[string]int{}
@@ -114,7 +116,11 @@ func TestANodeServiceBehindTheSidecarDoesEachSlotOnce(t *testing.T) {
 		done[key]++
 	}
 	for _, row := range s.slots() {
-		if row.State == "succeeded" && (done[row.ID] != 1 || !strings.Contains(row.Output, "report pdf of "+row.ID[len("report:"):])) {
+		of := row.ID // which a triggered run is told in place of its instant
+		if !row.Slot.IsZero() {
+			of = row.ID[len("report:"):]
+		}
+		if row.State == "succeeded" && (done[row.ID] != 1 || !strings.Contains(row.Output, "report pdf of "+of)) {
 			t.Errorf("%s was done %d times, and said %q", row.ID, done[row.ID], row.Output)
 		}
 		if row.State != "succeeded" && row.State != "pending" && row.State != "retrying" {

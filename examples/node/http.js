@@ -28,7 +28,8 @@ const server = createServer(async (request, response) => {
       appendFileSync(file, `${key}\n`);
     }
   }
-  response.end(`report ${JSON.parse(body).format} of ${request.headers["cronce-slot"]} is done\n`);
+  const of = request.headers["cronce-slot"] ?? request.headers["cronce-slot-id"]; // a triggered run has no instant
+  response.end(`report ${JSON.parse(body).format} of ${of} is done\n`);
 });
 
 server.listen(port, "127.0.0.1", () => console.error(`listening on ${port}`));

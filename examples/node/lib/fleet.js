@@ -36,7 +36,9 @@ export async function run(nc, { namespace = "cronce", name, queues = ["default"]
 
 // adopt reads what the namespace was made with. This program creates none.
 async function adopt(store) {
-  const { value } = await store.read("state", "settings").catch((err) => { throw new Error(`namespace ${store.namespace}: ${err.message}`); });
+  const { value } = await store.read("state", "settings").catch((err) => {
+    throw new Error(`namespace ${store.namespace}: ${err.message}; "cronce setup" makes what is not there`);
+  });
   if (!value) throw new Error(`namespace ${store.namespace} has no settings: run "cronce setup" first`);
   return { lease: parseDuration(value.lease), horizon: parseDuration(value.horizon) };
 }
