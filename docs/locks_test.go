@@ -9,12 +9,11 @@ import (
 
 // lockCase is one question to a lock and its answer.
 type lockCase struct {
-	Name     string          `json:"name"`
-	Lock     json.RawMessage `json:"lock"`
-	Overlap  job.Overlap     `json:"overlap"`
-	Places   int             `json:"places"`
-	Slot     json.RawMessage `json:"slot"` // as it stands in a lock
-	Attempts bool            `json:"has_attempts,omitempty"`
+	Name    string          `json:"name"`
+	Lock    json.RawMessage `json:"lock"`
+	Overlap job.Overlap     `json:"overlap"`
+	Places  int             `json:"places"`
+	Slot    json.RawMessage `json:"slot"` // as it stands in a lock
 
 	// Ended says of slots whether they have; one that is asked for and not here
 	// comes back in Ask. Leave has the slot leave instead of enter.
@@ -58,7 +57,7 @@ func TestLocks(t *testing.T) {
 			}
 			ended[slot] = e
 		}
-		next, place, ask := l.Enter(job.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places, Begun: c.Attempts}, ended)
+		next, place, ask := l.Enter(job.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places}, ended)
 		if len(ask) > 0 {
 			for _, a := range ask {
 				c.Ask = append(c.Ask, a.Slot.ID())

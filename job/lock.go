@@ -62,10 +62,6 @@ type Entrant struct {
 	// nobody knows: the slot goes on as it is if there is nobody in the lock, and else
 	// as if it was one.
 	Places int
-
-	// Begun says that the slot has attempts behind it: whatever became of the
-	// lock, it is not skipped any more.
-	Begun bool
 }
 
 // InLine reports whether the entrant waits for its turn however many do: it is not
@@ -128,7 +124,7 @@ func NewEntrant(d Delivery, v View) Entrant {
 	begun := v.Record != nil && len(v.Record.Attempts) > 0 || v.Whole.Record != nil
 	return Entrant{
 		LockSlot: LockSlot{Slot: d.Slot.Whole(), At: at.UTC(), OnTime: !late && !begun, Since: v.Now.UTC()},
-		Policy:   policy, Places: places, Begun: begun,
+		Policy:   policy, Places: places,
 	}
 }
 
@@ -138,9 +134,10 @@ func NewEntrant(d Delivery, v View) Entrant {
 func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
 	newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace
-	holds := find(l.Holders, e.Slot) >= 0
-	if e.Policy == OverlapReplace {
-		if i := slices.IndexFunc(l.Waiting, func(w LockSlot) bool { return w.OnTime && w.after(e.LockSlot) }); i >= 0 && (holds || e.Begun) {
+	held := find(l.Holders, e.Slot)
+	holds := held >= 0
+	if e.Policy == OverlapReplace && holds && l.Holders[held].OnTime {
+		if i := slices.IndexFunc(l.Waiting, func(w LockSlot) bool { return w.OnTime && w.after(e.LockSlot) }); i >= 0 {
 			if _, known := ended[l.Waiting[i].Slot]; !known { // it may have been cancelled, or be past its deadline
 				return Lock{}, Place{}, l.Waiting[i : i+1]
 			}
@@ -178,9 +175,7 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int) (Lock, Place, []Lock
 	}
 	p := Place{Kind: PlaceWaits, Ahead: len(ahead)}
 	if e.Policy == OverlapReplace && e.OnTime && free <= 0 {
-		if oldest := slices.MinFunc(l.Holders, order); e.after(oldest) { // not a run that was triggered since
-			p.Displaces = oldest.Slot
-		}
+		p.Displaces = l.oldestBefore(e)
 	}
 	if find(l.Waiting, e.Slot) >= 0 {
 		return l, p, nil
@@ -195,6 +190,19 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int) (Lock, Place, []Lock
 		}
 	}
 	return next, p, nil
+}
+
+// oldestBefore is the holder that an entrant displaces, zero for none: the oldest of
+// those that were published on time. A run that somebody asked for, or that catches
+// up, has its turn: of a job that is due every few seconds it would never end.
+func (l Lock) oldestBefore(e Entrant) (oldest Slot) {
+	var first LockSlot
+	for _, h := range l.Holders {
+		if h.OnTime && e.after(h) && (oldest == Slot{} || first.after(h)) {
+			first, oldest = h, h.Slot
+		}
+	}
+	return oldest
 }
 
 // Leave takes a slot out of the lock, for good, and gives the places that are free

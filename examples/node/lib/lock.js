@@ -16,7 +16,7 @@ export function entrant(d, v) {
   const at = m.slot.at === undefined ? d.published : fromSeconds(m.slot.at);
   return {
     slot: { id: slotID(m.slot), at: formatInstant(at), ...(onTime && { on_time: true }), since: formatInstant(v.now) },
-    overlap: job.overlap, places: Math.max(1, job.concurrency ?? 1), begun,
+    overlap: job.overlap, places: Math.max(1, job.concurrency ?? 1),
   };
 }
 
@@ -28,14 +28,14 @@ export function enter(lock, e, ended) {
   lock = { ...lock, holders: lock.holders.filter((s) => !gone(s)), waiting: (lock.waiting ?? []).filter((s) => !gone(s)) };
   const { slot, overlap, places } = e;
   const newest = overlap === "latest" || overlap === "replace";
-  const holds = lock.holders.some((s) => s.id === slot.id);
+  const held = lock.holders.find((s) => s.id === slot.id);
   const answer = (place, next = lock) => ({ place, next: tidy(next) });
-  if (overlap === "replace" && (holds || e.begun)) {
+  if (overlap === "replace" && held?.on_time) {
     const newer = lock.waiting.find((s) => s.on_time && order(s, slot) > 0);
     if (newer && !ended.has(newer.id)) return { ask: [newer.id] };
     if (newer) return answer({ kind: "cancelled", inWay: newer.id });
   }
-  if (holds) return answer({ kind: "held" });
+  if (held) return answer({ kind: "held" });
   if (newest && slot.on_time && lock.newest && parseInstant(slot.at) < parseInstant(lock.newest)) {
     const it = [...lock.holders, ...lock.waiting].find((s) => s.at === lock.newest);
     return answer({ kind: "skipped", inWay: it?.id ?? `${lock.job}:${lock.newest}` });
@@ -52,8 +52,8 @@ export function enter(lock, e, ended) {
   if (overlap === "skip" && slot.on_time) return answer({ kind: "skipped", inWay: [...lock.holders, ...ahead][0].id });
   const place = { kind: "waits" };
   if (overlap === "replace" && slot.on_time && free <= 0) {
-    const oldest = [...lock.holders].sort(order)[0];
-    if (order(slot, oldest) > 0) place.displaces = oldest.id;
+    const oldest = lock.holders.filter((s) => s.on_time && order(s, slot) < 0).sort(order)[0];
+    if (oldest) place.displaces = oldest.id;
   }
   if (lock.waiting.some((s) => s.id === slot.id)) return answer(place);
   const waiting = [...rest, slot].sort(order).slice(0, maxWaiting);

@@ -11,7 +11,7 @@ for (const c of vectors("locks")) {
       assert.deepEqual(woken, c.woken ?? []);
       return;
     }
-    const { ask, place, next } = enter(c.lock, { slot: c.slot, overlap: c.overlap, places: c.places, begun: c.has_attempts }, new Map(Object.entries(c.ended ?? {})));
+    const { ask, place, next } = enter(c.lock, { slot: c.slot, overlap: c.overlap, places: c.places }, new Map(Object.entries(c.ended ?? {})));
     assert.deepEqual(ask, c.ask);
     assert.equal(place?.kind, c.place);
     assert.equal(place?.inWay, c.in_way);
