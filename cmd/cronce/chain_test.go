@@ -58,3 +58,35 @@ func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	says(load, "due: extract, check had succeeded", "published by w1, since what it comes after has succeeded")
 	says(job.Slot{Job: "load", Token: "x"}, "There is no record of extract:@x")
 }
+
+// The worker of extract died between its outcome and what follows, and nobody's sweep
+// has seen to it.
+func TestVerifyOffersWhatShouldHaveFollowed(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	began := time.Now().Add(-time.Hour).UTC()
+	for _, d := range []job.Definition{
+		{Job: job.Job{Name: "extract", Schedule: "@at 2020-01-01T00:00:00Z"}, Since: began},
+		{Job: job.Job{Name: "load", After: []string{"extract"}, Payload: []byte(`{"n":1}`)}, Since: began},
+	} {
+		d.Owner, d.Node = "file", "web1"
+		f.define(t, d)
+	}
+	extract := job.NewSlot("extract", began.Add(30*time.Minute))
+	f.record(t, job.Record{Slot: extract, Queue: "default", Published: extract.At, Finished: extract.At.Add(time.Second), Node: "w1"}, job.Succeeded)
+	load := extract
+	load.Job = "load"
+	for _, args := range [][]string{nil, {"--job", "load"}} {
+		if code, slots := f.verify(t, args...); code != exitFound || len(slots) != 1 || !strings.Contains(slots[0], load.ID()) {
+			t.Errorf("verify %q: status %d, %q; want %s", args, code, slots, load)
+		}
+	}
+	f.verify(t, "--repair")
+	waiting := f.waitingOf(t)[load.ID()]
+	if len(waiting) != 1 || !waiting[0].Chained || string(waiting[0].Payload) != `{"n":1}` {
+		t.Fatalf("in the stream %+v", waiting)
+	}
+	if code, slots := f.verify(t); code != exitDone {
+		t.Errorf("then: status %d, %q", code, slots)
+	}
+}

@@ -37,6 +37,9 @@ holds them against the ledger. With what it finds wrong it ends with status 3:
   doubled     attempts that overlap, a start after a success, or an event that
               tells of another outcome than the ledger's
 
+Of a job that comes after others, a slot should exist wherever all of these have
+succeeded, more than 2m0s ago.
+
 How late handlers started it only counts. What cannot be known is not judged: what
 fell due less than 5s ago, what the ledger may have forgotten, what falls due while
 a job is paused, jobs that are not in the registry, the time before a job's oldest
@@ -249,9 +252,10 @@ func (v *verifier) taken(err error) error {
 	return nil
 }
 
-// only is the job asked for, when it is one: the broker then sends no other's.
+// only is the job asked for, when it is one and judged by itself: the broker then
+// sends no other's.
 func (v *verifier) only() string {
-	if len(v.flags.jobs) == 1 {
+	if len(v.flags.jobs) == 1 && v.check.Alone(v.flags.jobs[0]) {
 		return v.flags.jobs[0]
 	}
 	return ""

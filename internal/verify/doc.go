@@ -11,6 +11,11 @@
 // the time before the oldest plan that is known, slots that fell due a moment ago, and jobs that are not in
 // the registry (any more).
 //
+// And of a job that comes after others, a slot for each instant, and each token of a
+// triggered run, of which all these have succeeded since it does: known from their
+// records, so that the walk is one of what they say. The fleet's own sweep has
+// [Patience] to mend what is lost between two of them.
+//
 // # What is wrong
 //
 //   - Missing: no record, no message, and no record of a range of missed slots

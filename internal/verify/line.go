@@ -38,6 +38,8 @@ type line struct {
 	// reopened were given a new start: what came before does not count.
 	reopened map[job.Slot]bool
 
+	chain *chain // nil: it comes after no others
+
 	unsettled map[job.Slot]unsettled
 	doubled   map[job.Slot]string
 }

@@ -53,6 +53,11 @@ func (c *Check) Problems() iter.Seq[Problem] {
 					return
 				}
 			}
+			for _, p := range c.lostRuns(l) {
+				if !yield(p) {
+					return
+				}
+			}
 			for _, p := range c.standing(l) {
 				if !yield(p) {
 					return
@@ -78,6 +83,11 @@ func (c *Check) missing(l *line) iter.Seq[Problem] {
 
 // lost describes the missing slot u.
 func (c *Check) lost(l *line, u int64) Problem {
+	if l.chain != nil && l.chain.judged.has(u) {
+		p := c.unfollowed(l, job.NewSlot(l.name, time.Unix(u, 0)))
+		p.Told = l.told.has(u)
+		return p
+	}
 	p := Problem{Kind: Missing, Slot: job.NewSlot(l.name, time.Unix(u, 0)), Detail: "neither a record nor a message"}
 	from := time.Time{}
 	for _, plan := range l.entry.Plans() {
@@ -248,15 +258,17 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []job.Mess
 		CaughtUp: true, // its start deadline counts from now on
 		Offer:    1,
 	}
-	late := c.cfg.Now.Sub(p.Slot.At)
-	if p.Kind == Missing && c.cfg.Now.Sub(p.Due) > lateAfter &&
-		(j.CatchUp.Policy == job.CatchUpNone || j.CatchUp.Within > 0 && late > j.CatchUp.Within) {
-		m.Missed, m.CaughtUp = 1, false
-	}
 	queue = j.Queue
-	shards := 0
+	late, shards := c.cfg.Now.Sub(p.Slot.At), 0
 	if plan, ok := l.entry.PlanAt(p.Slot.At); ok {
 		shards = plan.Plan.Shards
+	}
+	leftOut := c.cfg.Now.Sub(p.Due) > lateAfter && (j.CatchUp.Policy == job.CatchUpNone || j.CatchUp.Within > 0 && late > j.CatchUp.Within)
+	if l.chain != nil {
+		leftOut, shards, m.Chained = l.entry.Paused, j.Shards, true
+	}
+	if p.Kind == Missing && leftOut {
+		m.Missed, m.CaughtUp = 1, false
 	}
 	if r, ok := l.unsettled[p.Slot]; ok {
 		queue, shards = r.queue, r.shards

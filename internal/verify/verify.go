@@ -52,6 +52,7 @@ type Config struct {
 type Check struct {
 	cfg       Config
 	lines     map[string]*line
+	before    map[string][]followed // by the job that others come after
 	nodes     map[string]job.NodeEvent
 	outcomes  map[job.State]int
 	beside    int
@@ -63,7 +64,7 @@ type Check struct {
 func New(cfg Config, entries []job.Entry) *Check {
 	cfg.Settings = cfg.Settings.WithDefaults()
 	c := &Check{
-		cfg: cfg, lines: map[string]*line{}, nodes: map[string]job.NodeEvent{},
+		cfg: cfg, lines: map[string]*line{}, before: map[string][]followed{}, nodes: map[string]job.NodeEvent{},
 		outcomes: map[job.State]int{}, notJudged: map[string]*leftOut{},
 	}
 	for _, n := range cfg.Nodes {
@@ -118,6 +119,7 @@ func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
 		}
 	}
 	l.begin()
+	c.chain(l)
 	return l
 }
 
@@ -203,6 +205,8 @@ func (c *Check) Waiting(m job.Message, published time.Time) {
 // later one counts.
 func (c *Check) Record(r job.Record) {
 	s := r.Slot
+	c.follow(r)
+	judged := c.lines[s.Job] != nil && c.lines[s.Job].chain.seen(s)
 	switch {
 	case !c.wanted(s.Job):
 		return
@@ -222,7 +226,7 @@ func (c *Check) Record(r job.Record) {
 		if l.tokens[s.Token] {
 			l.tokens[s.Token] = false
 		}
-		c.beside += count(!again)
+		c.beside += count(!again && !judged)
 	default:
 		u := s.At.Unix()
 		l.overdue.take(u)
@@ -251,7 +255,11 @@ func (c *Check) Record(r job.Record) {
 // Unreadable takes in that the slot has a record which cannot be read.
 func (c *Check) Unreadable(s job.Slot) {
 	l := c.line(s.Job)
-	if l == nil || s.Token != "" {
+	if l == nil {
+		return
+	}
+	l.chain.seen(s)
+	if s.Token != "" {
 		return
 	}
 	l.overdue.take(s.At.Unix())
@@ -267,6 +275,11 @@ func (c *Check) finish() []*line {
 	for _, l := range lines {
 		if c.cfg.Progress != nil {
 			c.cfg.Progress()
+		}
+		beside, soon := l.turns()
+		c.beside -= beside
+		if soon > 0 {
+			c.leaveOut(l.name, fmt.Sprintf("what it comes after succeeded less than %v ago", Patience), soon)
 		}
 		missed, young := l.end()
 		if missed > 0 {
