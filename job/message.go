@@ -76,45 +76,45 @@ type Message struct {
 
 // Header returns the message's headers. They are what a nats.Header is made of.
 func (m Message) Header() map[string][]string {
-	h := map[string][]string{
-		HeaderMsgID:       {m.id()},
-		HeaderSlot:        {m.Slot.ID()},
-		HeaderJobRevision: {strconv.FormatUint(m.JobRevision, 10)},
-		HeaderNode:        {m.Node},
+	h := make(map[string][]string, 8)
+	values := make([]string, 0, 8) // of most messages, at once
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
 	}
+	id := m.Slot.ID()
+	set(HeaderSlot, id)
+	if m.Offer > 0 {
+		id += "/r" + strconv.Itoa(m.Offer)
+	}
+	set(HeaderMsgID, id)
+	set(HeaderJobRevision, strconv.FormatUint(m.JobRevision, 10))
+	set(HeaderNode, m.Node)
 	if !m.Due.IsZero() {
-		h[HeaderDue] = []string{m.Due.UTC().Format(time.RFC3339Nano)} // a trigger's may have a fraction
+		set(HeaderDue, m.Due.UTC().Format(time.RFC3339Nano)) // a trigger's may have a fraction
 	}
 	if m.CaughtUp {
-		h[HeaderCaughtUp] = []string{"1"}
+		set(HeaderCaughtUp, "1")
 	}
 	if m.Backfill {
-		h[HeaderBackfill] = []string{"1"}
+		set(HeaderBackfill, "1")
 	}
 	if m.Chained {
-		h[HeaderChained] = []string{"1"}
+		set(HeaderChained, "1")
 	}
 	if m.Refused != "" {
-		h[HeaderRefused] = []string{m.Refused}
+		set(HeaderRefused, m.Refused)
 	}
 	if m.Traceparent != "" {
-		h[HeaderTraceparent] = []string{m.Traceparent}
+		set(HeaderTraceparent, m.Traceparent)
 	}
 	if m.Missed > 0 {
-		h[HeaderMissed] = []string{strconv.Itoa(m.Missed)}
+		set(HeaderMissed, strconv.Itoa(m.Missed))
 	}
 	if !m.MissedLast.IsZero() {
-		h[HeaderMissedLast] = []string{m.MissedLast.UTC().Format(time.RFC3339)}
+		set(HeaderMissedLast, m.MissedLast.UTC().Format(time.RFC3339))
 	}
 	return h
-}
-
-// id is the message's ID, under which the stream folds copies.
-func (m Message) id() string {
-	if m.Offer == 0 {
-		return m.Slot.ID()
-	}
-	return m.Slot.ID() + "/r" + strconv.Itoa(m.Offer)
 }
 
 // reoffer is what stands behind the slot ID in the Msg-Id of a message that was

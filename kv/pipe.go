@@ -142,28 +142,37 @@ func (p *pipe) answered(m *nats.Msg) {
 	}
 }
 
+// ack is what the broker answers when it has stored a message, or (duplicate) has
+// had it already.
+type ack struct {
+	seq       uint64
+	domain    string
+	duplicate bool
+}
+
 // pubAck reads the broker's answer to a write: {"stream":"S","seq":12}, with more
 // members when there is more to say.
-func pubAck(m *nats.Msg) (seq uint64, domain string, err error) {
+func pubAck(m *nats.Msg) (ack, error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return 0, "", jetstream.ErrNoStreamResponse
+		return ack{}, jetstream.ErrNoStreamResponse
 	}
 	if seq := plainAck(m.Data); seq > 0 {
-		return seq, "", nil
+		return ack{seq: seq}, nil
 	}
 	var answer struct {
-		Error  *jetstream.APIError `json:"error"`
-		Stream string              `json:"stream"`
-		Seq    uint64              `json:"seq"`
-		Domain string              `json:"domain"`
+		Error     *jetstream.APIError `json:"error"`
+		Stream    string              `json:"stream"`
+		Seq       uint64              `json:"seq"`
+		Domain    string              `json:"domain"`
+		Duplicate bool                `json:"duplicate"`
 	}
 	switch err := json.Unmarshal(m.Data, &answer); {
 	case err != nil, answer.Error == nil && (answer.Stream == "" || answer.Seq == 0):
-		return 0, "", jetstream.ErrInvalidJSAck
+		return ack{}, jetstream.ErrInvalidJSAck
 	case answer.Error != nil:
-		return 0, "", answer.Error
+		return ack{}, answer.Error
 	}
-	return answer.Seq, answer.Domain, nil
+	return ack{answer.Seq, answer.Domain, answer.Duplicate}, nil
 }
 
 // plainAck reads an answer that says where a message was stored and nothing else;

@@ -18,24 +18,27 @@ func TestAnswersToWritesAreReadAsTheyAreMeant(t *testing.T) {
 		`{"stream":"S","seq":3,"duplicate":true}`:                  3,
 		`{"seq":4,"stream":"S"}`:                                   4,
 	} {
-		seq, domain, err := pubAck(&nats.Msg{Data: []byte(data)})
-		var full struct{ Domain string }
+		got, err := pubAck(&nats.Msg{Data: []byte(data)})
+		var full struct {
+			Domain    string
+			Duplicate bool
+		}
 		_ = json.Unmarshal([]byte(data), &full)
-		if err != nil || seq != want || domain != full.Domain {
-			t.Errorf("%s: %d in %q, %v", data, seq, domain, err)
+		if err != nil || got != (ack{want, full.Domain, full.Duplicate}) {
+			t.Errorf("%s: %+v, %v", data, got, err)
 		}
 	}
 	for _, data := range []string{``, `{}`, `{"stream":"S","seq":}`, `{"stream":"S","seq":0}`, `{"stream":"S","seq":-1}`, `{"stream":"","seq":1`, `+OK`} {
-		if seq, _, err := pubAck(&nats.Msg{Data: []byte(data)}); !errors.Is(err, jetstream.ErrInvalidJSAck) {
-			t.Errorf("%s: %d, %v", data, seq, err)
+		if got, err := pubAck(&nats.Msg{Data: []byte(data)}); !errors.Is(err, jetstream.ErrInvalidJSAck) {
+			t.Errorf("%s: %+v, %v", data, got, err)
 		}
 	}
 	refused := `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"S","seq":0}`
-	if _, _, err := pubAck(&nats.Msg{Data: []byte(refused)}); classify(err) != conflict {
+	if _, err := pubAck(&nats.Msg{Data: []byte(refused)}); classify(err) != conflict {
 		t.Errorf("a conflict is read as %v", err)
 	}
 	nobody := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
-	if _, _, err := pubAck(nobody); !errors.Is(err, jetstream.ErrNoStreamResponse) || classify(err) != unanswered {
+	if _, err := pubAck(nobody); !errors.Is(err, jetstream.ErrNoStreamResponse) || classify(err) != unanswered {
 		t.Errorf("nobody there is read as %v", err)
 	}
 }

@@ -16,73 +16,74 @@ import (
 // Slots is the stream of slots to run. Its methods are safe for concurrent use.
 type Slots struct{ s *Store }
 
-const (
-	// publishTimeout is how long an asynchronous publish may go unanswered.
-	publishTimeout = 5 * time.Second
-
-	// maxPublishing bounds how many publishes may be unanswered at once; one
-	// more waits for its place, for as long as one may go unanswered.
-	maxPublishing = 16_384
-)
-
-// asyncClient is a client of our own for asynchronous publishing: its limits
-// are the client's, and the caller's may have none that suit slots.
-func (w wire) asyncClient() (jetstream.JetStream, error) {
-	opts := []jetstream.JetStreamOpt{
-		jetstream.WithPublishAsyncMaxPending(maxPublishing),
-		jetstream.WithPublishAsyncTimeout(publishTimeout),
+// Send sends a slot's message on its way, with the slot's ID as its message ID (or
+// one of its own, see job.Message.Offer), and returns without waiting. Unless it
+// returns an error, answered is called once, from another goroutine and within some
+// seconds; it must not block. duplicate says that the stream has had the message
+// already. An error that wraps job.ErrUnknown is settled by sending the same message
+// again; that includes a copy of another producer in flight.
+//
+// How many are under way is for the caller to bound.
+func (l *Slots) Send(queue string, m job.Message, payload []byte, answered func(duplicate bool, err error)) error {
+	if err := job.ValidateName("queue", queue); err != nil {
+		return err
 	}
-	switch o := w.js.Options(); {
-	case o.Domain != "":
-		return jetstream.NewWithDomain(w.conn(), o.Domain, opts...)
-	case o.APIPrefix != "":
-		return jetstream.NewWithAPIPrefix(w.conn(), o.APIPrefix, opts...)
+	m, ended := l.s.traced(queue, m)
+	msg := &nats.Msg{Subject: l.subject(queue, m.Slot.Job), Header: m.Header(), Data: payload}
+	msg.Header[jetstream.ExpectedStreamHeader] = []string{l.s.slotStream()}
+	err := l.s.publisher.send(msg, func(answer *nats.Msg, err error) {
+		var a ack
+		if err == nil {
+			a, err = pubAck(answer)
+		}
+		if err == nil {
+			err = l.s.misplaced(msg, a.domain)
+		}
+		err = l.failed(msg, err)
+		ended(a.duplicate, err)
+		answered(a.duplicate, err)
+	})
+	if err != nil {
+		err = l.failed(msg, err)
+		ended(false, err)
 	}
-	return jetstream.New(w.conn(), opts...)
+	return err
 }
 
-// Publish sends a slot's message on its way, with the slot's ID as its message
-// ID (or one of its own, see job.Message.Offer), and returns without waiting. The
-// returned function waits for the answer: duplicate says that the stream has had
-// the message already. An error that wraps job.ErrUnknown is settled by publishing
-// the same message again; that includes a copy of another producer in flight.
+// Publish is Send for those who wait: the returned function returns what was
+// answered, or job.ErrUnknown when ctx ends before.
 func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
-	if err := job.ValidateName("queue", queue); err != nil {
-		return nil, err
-	}
-	ended := l.s.traced(queue, &m)
-	msg := &nats.Msg{Subject: l.subject(queue, m.Slot.Job), Header: m.Header(), Data: payload}
-	future, err := l.s.async.PublishMsgAsync(msg, jetstream.WithExpectStream(l.s.slotStream()), jetstream.WithStallWait(publishTimeout))
+	var folded bool
+	var failed error
+	done := make(chan struct{})
+	err = l.Send(queue, m, payload, func(duplicate bool, err error) {
+		folded, failed = duplicate, err
+		close(done)
+	})
 	if err != nil {
-		err = l.failed(msg.Subject, m.Slot, err)
-		ended(false, err)
 		return nil, err
 	}
-	return func(ctx context.Context) (duplicate bool, err error) {
-		defer func() { ended(duplicate, err) }()
+	return func(ctx context.Context) (bool, error) {
 		select {
-		case ack := <-future.Ok():
-			if err := l.s.misplaced(msg, ack.Domain); err != nil {
-				return false, l.failed(msg.Subject, m.Slot, err)
-			}
-			return ack.Duplicate, nil
-		case err := <-future.Err():
-			return false, l.failed(msg.Subject, m.Slot, err)
+		case <-done:
+			return folded, failed
 		case <-ctx.Done():
-			return false, l.failed(msg.Subject, m.Slot, context.Cause(ctx))
+			return false, fmt.Errorf("publish %s: %w: %w", m.Slot, job.ErrUnknown, context.Cause(ctx))
 		}
 	}, nil
 }
 
 // traced begins the trace of a publication.
-func (s *Store) traced(queue string, m *job.Message) (ended func(duplicate bool, err error)) {
+func (s *Store) traced(queue string, m job.Message) (_ job.Message, ended func(duplicate bool, err error)) {
 	if s.trace != nil {
-		ended = s.trace(queue, m)
+		traced := m // m itself stays off the heap where nothing is traced
+		ended = s.trace(queue, &traced)
+		m = traced
 	}
 	if ended == nil {
-		return func(bool, error) {}
+		ended = func(bool, error) {}
 	}
-	return ended
+	return m, ended
 }
 
 // Put publishes a slot's message as Publish does, and again until it is answered:
@@ -101,9 +102,14 @@ func (l *Slots) Put(ctx context.Context, queue string, m job.Message, payload []
 	}
 }
 
-func (l *Slots) failed(subject string, slot job.Slot, err error) error {
-	if l.s.denied(subject, err) {
-		return fmt.Errorf("publish %s: %w", slot, l.s.because(subject, err))
+// failed is what is known of a publication that met err.
+func (l *Slots) failed(m *nats.Msg, err error) error {
+	if err == nil {
+		return nil
+	}
+	slot := m.Header.Get(job.HeaderSlot)
+	if l.s.denied(m.Subject, err) {
+		return fmt.Errorf("publish %s: %w", slot, l.s.because(m.Subject, err))
 	}
 	if classify(err) == unanswered {
 		return fmt.Errorf("publish %s: %w: %w", slot, job.ErrUnknown, err)

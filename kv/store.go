@@ -51,7 +51,7 @@ type Options struct {
 // concurrent use; it owns no goroutine and needs no closing.
 type Store struct {
 	wire
-	async     jetstream.JetStream // publishes slots
+	publisher *publisher // of slots
 	namespace string
 	settings  job.Settings
 	audit     time.Duration // of watches
@@ -79,11 +79,7 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if version := w.conn().ConnectedServerVersion(); !atLeast(version, 2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", version, w.conn().ConnectedUrlRedacted())
 	}
-	async, err := w.asyncClient()
-	if err != nil {
-		return nil, fmt.Errorf("jetstream client: %w", err)
-	}
-	return &Store{wire: w, async: async, namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, trace: o.Trace, log: o.Logger}, nil
+	return &Store{wire: w, publisher: newPublisher(w.conn()), namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, trace: o.Trace, log: o.Logger}, nil
 }
 
 // atLeast reports whether the server's version is major.minor or newer. One that

@@ -64,7 +64,8 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 	if err := job.ValidateName("queue", timer.Queue); err != nil {
 		return 0, err
 	}
-	ended := t.s.traced(timer.Queue, &timer.Message)
+	var ended func(bool, error)
+	timer.Message, ended = t.s.traced(timer.Queue, timer.Message)
 	m := &nats.Msg{Subject: t.subject(timer.Slot), Header: timer.Header(), Data: timer.Payload}
 	// Not folded by its ID: one that was cancelled can be set again at once.
 	m.Header.Del(job.HeaderMsgID)

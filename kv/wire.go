@@ -139,11 +139,11 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 	if err != nil {
 		return 0, err
 	}
-	seq, domain, err := pubAck(answer)
+	a, err := pubAck(answer)
 	if err != nil {
 		return 0, err
 	}
-	return seq, w.misplaced(m, domain)
+	return a.seq, w.misplaced(m, a.domain)
 }
 
 // misplaced is an error when m was stored in another JetStream domain than the one

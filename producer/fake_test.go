@@ -52,6 +52,9 @@ const (
 	silence        // neither stored nor answered
 )
 
+// answerTimeout is when nothing will be answered any more.
+const answerTimeout = 5 * time.Second
+
 var errAway = errors.New("no connection")
 
 func newBroker(t testing.TB) *broker {
@@ -375,13 +378,13 @@ func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
 	}
 }
 
-func (v *view) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+func (v *view) Send(queue string, m job.Message, payload []byte, answered func(bool, error)) error {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.attempts = append(b.attempts, m)
 	if b.away {
-		return func(ctx context.Context) (bool, error) { return false, errAway }, nil
+		return errAway
 	}
 	f := fine
 	v.mu.Lock()
@@ -393,30 +396,21 @@ func (v *view) Publish(queue string, m job.Message, payload []byte) (func(contex
 		f = b.answer(m)
 	}
 	id := m.Slot.ID()
-	answered := time.Now().Add(3 * time.Millisecond)
 	_, duplicate := b.stored[id]
 	if !duplicate && (f == fine || f == lost) {
 		b.stored[id], b.storedAt[id] = m, time.Now()
 	}
-	return func(ctx context.Context) (bool, error) {
-		// A bubble's timer channel that is due already, read by two goroutines at once,
-		// crashes the race detector (golang/go#78156).
-		if d := time.Until(answered); d > 0 {
-			if err := sleep(ctx, d); err != nil {
-				return false, err
-			}
-		}
-		switch f {
-		case fine:
-			return duplicate, nil
-		case lost, silence:
-			<-ctx.Done()
-			return false, job.ErrUnknown
-		case inflight:
-			return false, fmt.Errorf("%w: duplicate message id is in process", job.ErrUnknown)
-		}
-		return false, errors.New("maximum bytes exceeded")
-	}, nil
+	wait, err := 3*time.Millisecond, error(nil)
+	switch f {
+	case lost, silence:
+		wait, err = answerTimeout, job.ErrUnknown
+	case inflight:
+		err = fmt.Errorf("%w: duplicate message id is in process", job.ErrUnknown)
+	case refused:
+		err = errors.New("maximum bytes exceeded")
+	}
+	time.AfterFunc(wait, func() { answered(duplicate && err == nil, err) })
+	return nil
 }
 
 func (v *view) Read(ctx context.Context) (job.Watermark, uint64, error) {

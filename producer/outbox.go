@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -15,10 +14,6 @@ const (
 	// that nothing more is taken off the board.
 	maxInFlight = 4096
 	maxWaiting  = 4 * maxInFlight
-
-	// answerTimeout bounds the wait for one answer. No answer is an unknown,
-	// and is settled as every failure is: the same message again.
-	answerTimeout = 10 * time.Second
 
 	// complainEvery keeps a broker that refuses everything from filling the log.
 	complainEvery = 10 * time.Second
@@ -95,8 +90,7 @@ type outbox struct {
 	owes bool
 
 	complained time.Time
-	flights    chan flight
-	answers    chan answer
+	answers    answers
 }
 
 // unsettled is what one job has in the outbox.
@@ -112,38 +106,10 @@ type unsettled struct {
 	retryAt time.Time // on this machine's clock
 }
 
-type flight struct {
-	*item
-	sent time.Time
-	wait func(context.Context) (bool, error)
-}
-
-type answer struct {
-	*item
-	sent      time.Time
-	duplicate bool
-	err       error
-}
-
 func newOutbox(p *Producer, f *fleet) *outbox {
 	return &outbox{
 		p: p, fleet: f, tasks: map[*task]*unsettled{}, failing: map[*task]*unsettled{},
-		flights: make(chan flight, maxInFlight), answers: make(chan answer, maxInFlight),
-	}
-}
-
-// collect awaits the answers, in the order in which the slots were published.
-func (o *outbox) collect(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case f := <-o.flights:
-			wait, cancel := context.WithDeadline(ctx, f.sent.Add(answerTimeout))
-			duplicate, err := f.wait(wait)
-			cancel()
-			o.answers <- answer{f.item, f.sent, duplicate, err} // has room for all that fly
-		}
+		answers: answers{came: make(chan struct{}, 1)},
 	}
 }
 
@@ -191,17 +157,18 @@ func (o *outbox) publish(it *item) {
 		return
 	}
 	it.state = inFlight
-	wait, err := o.p.cfg.Slots.Publish(it.def.queue, it.message(o.p.cfg.Node), []byte(it.def.payload))
+	sent := time.Now()
+	err := o.p.cfg.Slots.Send(it.def.queue, it.message(o.p.cfg.Node), []byte(it.def.payload), func(duplicate bool, err error) {
+		o.answers.put(answer{it, sent, duplicate, err})
+	})
 	if err != nil {
 		o.again(it, err)
 		return
 	}
-	now := time.Now()
 	if o.flying == 0 {
-		o.oldest = now
+		o.oldest = sent
 	}
 	o.flying++
-	o.flights <- flight{it, now, wait} // has room: flying is bounded
 }
 
 func (it *item) message(node string) job.Message {
@@ -213,18 +180,23 @@ func (it *item) message(node string) job.Message {
 	}
 }
 
-// answered takes in what the broker said.
-func (o *outbox) answered(a answer) {
-	o.flying--
-	o.oldest, o.took = a.sent, time.Since(a.sent)
-	switch {
-	case a.item.state == settled: // it is back on the board
-	case a.err != nil:
-		o.again(a.item, a.err)
-	default:
-		o.p.stats.acknowledged(a.item, a.duplicate)
-		o.p.cfg.Handed(a.item.def.queue, a.item.message(o.p.cfg.Node))
-		o.settle(a.item)
+// answered takes in what the broker has said since it was last called.
+func (o *outbox) answered() {
+	all := o.answers.take()
+	for _, a := range all {
+		switch {
+		case a.item.state == settled: // it is back on the board
+		case a.err != nil:
+			o.again(a.item, a.err)
+		default:
+			o.p.stats.acknowledged(a.item, a.duplicate)
+			o.p.cfg.Handed(a.item.def.queue, a.item.message(o.p.cfg.Node))
+			o.settle(a.item)
+		}
+	}
+	o.flying -= len(all)
+	if n := len(all); n > 0 {
+		o.oldest, o.took = all[n-1].sent, time.Since(all[n-1].sent)
 	}
 }
 

@@ -35,10 +35,11 @@ type Watermark interface {
 
 // Slots is the stream that slots are published to.
 type Slots interface {
-	// Publish sends one slot message on its way. wait blocks until the broker
-	// has answered: duplicate says that a copy was there already. After any
-	// error, of either function, the same message may be published again.
-	Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+	// Send sends one slot message on its way. Unless it returns an error it calls
+	// answered once, later and from any goroutine, within some seconds: duplicate
+	// says that a copy was there already, an error that there was no answer, or a
+	// refusal. After any error the same message may be sent again.
+	Send(queue string, m job.Message, payload []byte, answered func(duplicate bool, err error)) error
 
 	// Connected is false while it is of no use to try.
 	Connected() bool
@@ -220,7 +221,6 @@ func (p *Producer) run(ctx context.Context) error {
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.watch(inner, events) })
 	group.Go(func() error { return k.run(inner) })
-	group.Go(func() error { return s.outbox.collect(inner) })
 	group.Go(func() error { return s.run(inner, events) })
 	defer s.leave()
 	return unlessEnded(ctx, group.Wait())

@@ -72,14 +72,14 @@ func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error 
 			return nil
 		case ev := <-events:
 			s.board.apply(ev, s.now())
-		case a := <-s.outbox.answers:
-			s.outbox.answered(a)
+		case <-s.outbox.answers.came:
 		case a := <-s.said:
 			s.hear(a)
 		case <-s.cfg.Stepped:
 		case <-timer.C:
 		}
 		s.drain(events)
+		s.outbox.answered()
 		pause, err := s.turn(ctx)
 		if err != nil {
 			return unlessEnded(ctx, err)
@@ -95,8 +95,6 @@ func (s *shift) drain(events <-chan job.RegistryEvent) {
 		select {
 		case ev := <-events:
 			s.board.apply(ev, s.now())
-		case a := <-s.outbox.answers:
-			s.outbox.answered(a)
 		case a := <-s.said:
 			s.hear(a)
 		default:
@@ -218,11 +216,10 @@ func (s *shift) publish(now, look time.Time) time.Duration {
 // handOut reports whether all that is due at now has left the board.
 func (s *shift) handOut(now time.Time) bool {
 	for {
-		room := s.outbox.room()
-		if room <= 0 {
+		if s.outbox.room() < maxChunk {
 			return false
 		}
-		slots, done := s.board.due(now, min(room, maxChunk))
+		slots, done := s.board.due(now, maxChunk)
 		if len(slots) > maxChunk/2 {
 			// A burst takes its time, and others wait for a sign of life: it goes
 			// ahead of the slots on their way to the broker.
