@@ -10,8 +10,8 @@ import (
 type answers struct {
 	came chan struct{} // has room for one: something has come
 
-	mu  sync.Mutex
-	all []answer
+	mu         sync.Mutex
+	all, taken []answer
 }
 
 type answer struct {
@@ -32,11 +32,12 @@ func (as *answers) put(a answer) {
 	}
 }
 
-// take returns what has come since it was last called.
+// take returns what has come since it was last called, which stays as it is until it
+// is called again.
 func (as *answers) take() []answer {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	all := as.all
-	as.all = nil
-	return all
+	clear(as.taken)
+	as.all, as.taken = as.taken[:0], as.all
+	return as.taken
 }

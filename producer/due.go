@@ -88,6 +88,7 @@ func (b *board) onTime(slots []dueSlot, g *group, now time.Time, limit int) []du
 	instants := slices.Collect(g.schedule.Between(g.next.Add(-time.Second), now.Add(-g.schedule.Delay())))
 	n := min(len(g.lines), (limit-len(slots))/len(instants)+1)
 	moving := g.lines[len(g.lines)-n:]
+	slots = slices.Grow(slots, n*len(instants))
 	for _, l := range moving {
 		for _, at := range instants {
 			if l.covers(at) {

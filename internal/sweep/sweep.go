@@ -98,10 +98,13 @@ const (
 type Sweeper struct {
 	cfg Config
 
-	mu     sync.Mutex
-	handed map[job.Slot]handed
+	// fresh is what was handed out since the last pass: a map would cost the producer
+	// a good part of what a publication does.
+	mu    sync.Mutex
+	fresh []handed
 
 	// Only the goroutine of Run uses these.
+	handed            map[job.Slot]handed
 	ledgerAt, locksAt kv.Cursor
 	open              map[job.Slot]kv.Change
 	locks             map[string]kv.LockChange // in which there is anybody
@@ -113,9 +116,11 @@ type Sweeper struct {
 // handed is a slot that the producer of this node handed out, and that has no
 // record yet as far as is known.
 type handed struct {
-	queue string
-	due   time.Time
-	m     job.Message
+	slot     job.Slot
+	queue    string
+	due      time.Time
+	revision uint64 // of its job
+	caughtUp bool
 }
 
 // New returns a sweeper; see Run.
@@ -142,8 +147,21 @@ func (s *Sweeper) Handed(queue string, m job.Message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.handed) < maxHanded {
-		s.handed[m.Slot] = handed{queue, m.Due, m}
+	if len(s.fresh) < maxHanded {
+		s.fresh = append(s.fresh, handed{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
+	}
+}
+
+// takeFresh takes up what was handed out since the last pass.
+func (s *Sweeper) takeFresh() {
+	s.mu.Lock()
+	fresh := s.fresh
+	s.fresh = nil
+	s.mu.Unlock()
+	for _, h := range fresh {
+		if len(s.handed) < maxHanded {
+			s.handed[h.slot] = h
+		}
 	}
 }
 
@@ -184,9 +202,8 @@ func (s *Sweeper) turn(ctx context.Context) error {
 func (s *Sweeper) rest() {
 	s.ledgerAt, s.open, s.follow = kv.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
 	s.locksAt, s.locks, s.stays = kv.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
+	s.takeFresh()
 	now := s.cfg.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for slot, h := range s.handed {
 		if now.Sub(h.due) > remembered {
 			delete(s.handed, slot)
@@ -216,6 +233,7 @@ func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool
 
 // Pass looks once, and offers what it finds lost. alive has the nodes that are.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
+	s.takeFresh()
 	if err := s.changes(ctx); err != nil {
 		return err
 	}
@@ -247,16 +265,10 @@ func (s *Sweeper) changes(ctx context.Context) error {
 		} else {
 			s.open[c.Slot] = c
 		}
-		s.forget(c.Slot)
+		delete(s.handed, c.Slot)
 		s.chain(c)
 	}
 	return nil
-}
-
-func (s *Sweeper) forget(slot job.Slot) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.handed, slot)
 }
 
 // where is where a job's messages stand.
@@ -287,8 +299,6 @@ func (s *Sweeper) suspects(alive map[string]bool) map[where][]suspect {
 			found[where{"", slot.Job}] = append(found[where{"", slot.Job}], suspect{slot: slot})
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for slot, h := range s.handed {
 		switch age := now.Sub(h.due); {
 		case age > s.cfg.Horizon:
@@ -343,11 +353,11 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 		return nil
 	case err != nil:
 		return err
-	case rec.State.Final() || revision != s.open[p.slot].Revision && p.handed.queue == "":
-		return nil // it has moved; the next pass sees how
 	case p.handed.queue != "":
-		s.forget(p.slot)
+		delete(s.handed, p.slot)
 		return nil
+	case rec.State.Final() || revision != s.open[p.slot].Revision:
+		return nil // it has moved; the next pass sees how
 	case rec.Shards > 0:
 		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
 			return err
@@ -356,7 +366,8 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	if recorded {
 		return s.publish(ctx, rec, revision)
 	}
-	return s.send(ctx, p.handed.queue, p.handed.m, job.Record{Slot: p.slot}, 0)
+	h := p.handed
+	return s.send(ctx, h.queue, job.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
 }
 
 // publish offers the slot of a record that stands at revision.
