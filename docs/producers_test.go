@@ -122,9 +122,10 @@ func (b *broker) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 	return nil
 }
 
-func (b *broker) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+func (b *broker) Send(queue string, m job.Message, payload []byte, answered func(bool, error)) error {
 	b.messages = append(b.messages, published{queue, single(m.Header()), payload})
-	return func(context.Context) (bool, error) { return false, nil }, nil
+	answered(false, nil)
+	return nil
 }
 
 func (b *broker) Read(context.Context) (job.Watermark, uint64, error) {

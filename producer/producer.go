@@ -36,7 +36,7 @@ type Watermark interface {
 // Slots is the stream that slots are published to.
 type Slots interface {
 	// Send sends one slot message on its way. Unless it returns an error it calls
-	// answered once, later and from any goroutine, within some seconds: duplicate
+	// answered once, from any goroutine and within some seconds: duplicate
 	// says that a copy was there already, an error that there was no answer, or a
 	// refusal. After any error the same message may be sent again.
 	Send(queue string, m job.Message, payload []byte, answered func(duplicate bool, err error)) error

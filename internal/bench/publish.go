@@ -27,7 +27,7 @@ func PublishCeiling(ctx context.Context, js jetstream.JetStream, name string, re
 	if _, err := h.create(ctx, replicas); err != nil {
 		return Rate{}, err
 	}
-	if err := h.fill(ctx, slots); err != nil {
+	if err := h.fill(ctx, slots, slots); err != nil {
 		return Rate{}, err
 	}
 	return stored(ctx, h.slots, slots)

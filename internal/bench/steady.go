@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -237,7 +238,7 @@ func (h *hand) tick(ctx context.Context, jobs int) error {
 			return nil
 		}
 		for i := range jobs {
-			if err := h.publish(fmt.Sprintf("%d.%d", at.Unix(), i)); err != nil {
+			if err := h.publish("report-"+strconv.Itoa(i), fmt.Sprintf("%d.%d", at.Unix(), i)); err != nil {
 				return err
 			}
 		}
