@@ -98,6 +98,11 @@ func (l *locks) turns(name string) turns {
 func take(ctx context.Context, turn chan struct{}) bool {
 	select {
 	case turn <- struct{}{}:
+		return true // most find nobody there, and need not join those who wait for ctx
+	default:
+	}
+	select {
+	case turn <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false

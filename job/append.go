@@ -66,6 +66,13 @@ func (o object) timeIf(name string, value time.Time) object {
 	return o.time(name, value)
 }
 
+func (o object) trueIf(name string, value bool) object {
+	if !value {
+		return o
+	}
+	return append(o.name(name), "true"...)
+}
+
 // appendText quotes a string.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {

@@ -109,10 +109,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	o = o.open().number("v", e.V).text("kind", string(e.Kind)).time("time", e.Time).text("node", e.Node).
 		textIf("id", e.ID).textIf("job", e.Job).numberIf("attempt", e.Attempt).revisionIf("fence", e.Fence).
 		textIf("error", e.Error).textIf("peer", e.Peer).textIf("alert", string(e.Alert)).revisionIf("job_revision", e.JobRevision).
-		numberIf("count", e.Count).timeIf("last", e.Last)
-	if e.Reopened {
-		o = append(o.name("reopened"), "true"...)
-	}
+		numberIf("count", e.Count).timeIf("last", e.Last).trueIf("reopened", e.Reopened)
 	return o.end(), nil
 }
 

@@ -326,16 +326,26 @@ type lockSlotWire struct {
 	Since  time.Time `json:"since"`
 }
 
-// MarshalJSON writes the value of the key lock.<job>.
+// MarshalJSON writes the value of the key lock.<job>: what encoding/json makes of
+// lockWire, in a fraction of the time. A guarded slot has it written twice.
 func (l Lock) MarshalJSON() ([]byte, error) {
-	list := func(slots []LockSlot) []lockSlotWire {
-		wire := make([]lockSlotWire, len(slots))
-		for i, s := range slots {
-			wire[i] = lockSlotWire{s.Slot.ID(), s.At.UTC(), s.OnTime, s.Since.UTC()}
-		}
-		return wire
+	o := make(object, 0, 160+120*(len(l.Holders)+len(l.Waiting)))
+	o = o.open().number("v", Version).text("job", l.Job).slots("holders", l.Holders)
+	if len(l.Waiting) > 0 {
+		o = o.slots("waiting", l.Waiting)
 	}
-	return encode(lockWire{Version, l.Job, list(l.Holders), list(l.Waiting), l.Newest.UTC(), l.Nonce}, l.Extra)
+	return withExtra(o.timeIf("newest", l.Newest).text("nonce", l.Nonce).end(), l.Extra)
+}
+
+func (o object) slots(name string, slots []LockSlot) object {
+	o = append(o.name(name), '[')
+	for i, s := range slots {
+		if i > 0 {
+			o = append(o, ',')
+		}
+		o = o.open().text("id", s.Slot.ID()).time("at", s.At).trueIf("on_time", s.OnTime).time("since", s.Since).end()
+	}
+	return append(o, ']')
 }
 
 // DecodeLock reads the value of a key lock.<job>.

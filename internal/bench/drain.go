@@ -25,19 +25,18 @@ func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace s
 	}
 	var first, runs atomic.Int64
 	ran := make(chan struct{})
+	handler := func(context.Context, job.Run) error {
+		if first.Load() == 0 {
+			first.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		if runs.Add(1) == int64(slots) {
+			close(ran) // the rest is to be waited for, and not to be disturbed before
+		}
+		return nil
+	}
 	r := replica.New(replica.Config{
 		Conn: work.Conn(), Store: store, Queues: []string{"default"},
-		Handler: func(string) job.Handler {
-			return func(context.Context, job.Run) error {
-				if first.Load() == 0 {
-					first.CompareAndSwap(0, time.Now().UnixNano())
-				}
-				if runs.Add(1) == int64(slots) {
-					close(ran) // the rest is to be waited for, and not to be disturbed before
-				}
-				return nil
-			}
-		},
+		Handler:  func(string) job.Handler { return handler },
 		Handlers: func() []string { return nil },
 	})
 	// The queue first: the slots are there before the worker is.

@@ -1,0 +1,45 @@
+package job
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// A member that lockWire has and MarshalJSON does not write would be lost with the
+// next write.
+func TestALockIsWrittenAsItsWireFormSays(t *testing.T) {
+	t.Parallel()
+	instant := rapid.Custom(func(t *rapid.T) time.Time {
+		return time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
+	})
+	slot := rapid.Custom(func(t *rapid.T) LockSlot {
+		return LockSlot{NewSlot("report", instant.Draw(t, "slot")), instant.Draw(t, "at"), rapid.Bool().Draw(t, "on time"), instant.Draw(t, "since")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		l := Lock{
+			Job: "report", Holders: rapid.SliceOfN(slot, 0, 3).Draw(t, "holders"), Waiting: rapid.SliceOfN(slot, 0, 3).Draw(t, "waiting"),
+			Nonce: rapid.String().Draw(t, "nonce"),
+		}
+		if rapid.Bool().Draw(t, "newest") {
+			l.Newest = instant.Draw(t, "newest one")
+		}
+		wire := func(slots []LockSlot) []lockSlotWire {
+			all := []lockSlotWire{}
+			for _, s := range slots {
+				all = append(all, lockSlotWire{s.Slot.ID(), s.At, s.OnTime, s.Since})
+			}
+			return all
+		}
+		want, err := json.Marshal(lockWire{Version, l.Job, wire(l.Holders), wire(l.Waiting), l.Newest, l.Nonce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.MarshalJSON()
+		if err != nil || string(got) != string(want) {
+			t.Fatalf("%v\n got %s\nwant %s", err, got, want)
+		}
+	})
+}
