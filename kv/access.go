@@ -193,7 +193,7 @@ func (a Access) reading() []right {
 		may("read what waits", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
 		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, a.Namespace+"_events")),
-		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state"))),
+		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", a.alerts())),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
 	}
 }

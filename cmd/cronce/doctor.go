@@ -83,7 +83,8 @@ Checks: ` + doctorChecks,
 
 const doctorChecks = `missing, settings, timers, layout, storage, replicas, replica, sync, version,
 limit, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
-unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, incomplete.`
+unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, alerts,
+intake, incomplete.`
 
 func (f doctorFlags) check() error {
 	for _, text := range f.monitors {

@@ -219,6 +219,42 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 
 // The whole story of a watermark in the future: nothing runs, the doctor says so, a
 // running fleet follows its reset, and no slot runs twice.
+func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	js := natstest.JetStream(t, natstest.Connect(t, f.url))
+	charge := job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, OnFailure: &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}}
+	f.define(t, job.Definition{Job: charge, Owner: "file", Node: "web1"})
+	if r := f.run(t, "doctor"); r.code != exitFound || !strings.Contains(r.stdout, "there is no stream ORDERS") {
+		t.Errorf("status %d:\n%s", r.code, r.stdout)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	e, _, err := f.store.Jobs().Read(t.Context(), "charge")
+	if err == nil {
+		_, err = f.store.On(t.Context(), e) // a producer was there, and is gone
+	}
+	if err == nil {
+		_, err = f.store.Alerts(t.Context())
+	}
+	if err == nil {
+		_, err = js.Publish(t.Context(), "orders.paid", nil)
+	}
+	if err == nil {
+		err = f.store.Alert(t.Context(), job.Event{V: job.Version, Kind: job.EventAlert, Alert: job.Failed, ID: "charge:@1", Job: "charge"}, "1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := f.run(t, "doctor")
+	for _, says := range []string{"1 wait, and no worker asks for them", "1 messages of stream ORDERS wait, and no producer asks for them"} {
+		if r.code != exitFound || !strings.Contains(r.stdout, says) {
+			t.Errorf("status %d, want %q in\n%s", r.code, says, r.stdout)
+		}
+	}
+}
+
 func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

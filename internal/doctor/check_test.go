@@ -73,6 +73,14 @@ func (f *Facts) job(name string, edit func(*job.Entry)) {
 	f.Jobs = append(f.Jobs, e)
 }
 
+var pending = &jetstream.ConsumerInfo{NumPending: 7}
+
+// taker is the consumer of alerts, or of what starts the job.
+func (f *Facts) taker(name string, info *jetstream.ConsumerInfo) {
+	f.Takers = append(f.Takers, kv.Taker{Job: name, Stream: "ORDERS", Info: info})
+	f.Jobs[0].Job.OnFailure = &job.Alert{}
+}
+
 func slotAt(text string) job.Slot {
 	s, err := job.ParseSlotID("report:" + text)
 	if err != nil {
@@ -278,6 +286,25 @@ func TestEachFinding(t *testing.T) {
 			lock(f, 0)
 			f.Locks[0].Newest = now.AddDate(10, 0, 0)
 		}, "lock error job report", "lock.report"},
+		"alerts that nobody asks for":   {func(f *Facts) { f.taker("", pending); f.Still = []int{0} }, "alerts warning alerts", "7 wait"},
+		"alerts that somebody asks for": {func(f *Facts) { f.taker("", pending) }, "", ""},
+		"alerts that no job wants": {func(f *Facts) {
+			f.taker("", pending)
+			f.Still, f.Jobs[0].Job.OnFailure = []int{0}, nil
+		}, "", ""},
+		"alerts without a consumer":       {func(f *Facts) { f.taker("", nil) }, "alerts warning alerts", "no consumer"},
+		"alerts that are not delivered":   {func(f *Facts) { f.taker("", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "alerts warning alerts", "3 could not be delivered"},
+		"alerts of which nothing is said": {func(f *Facts) { f.taker("", nil); f.Takers[0].Err = job.ErrDenied }, "alerts note alerts", "login"},
+		"messages that nobody takes":      {func(f *Facts) { f.taker("report", pending); f.Still = []int{0} }, "intake warning job report", "7 messages of stream ORDERS"},
+		"messages that somebody takes":    {func(f *Facts) { f.taker("report", pending) }, "", ""},
+		"messages for a paused job": {func(f *Facts) {
+			f.taker("report", pending)
+			f.Still, f.Jobs[0].Paused = []int{0}, true
+		}, "", ""},
+		"messages that come again":               {func(f *Facts) { f.taker("report", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "intake warning job report", "again and again"},
+		"messages without a consumer":            {func(f *Facts) { f.taker("report", nil) }, "intake warning job report", "no producer has begun"},
+		"messages of a stream that is not there": {func(f *Facts) { f.taker("report", nil); f.Takers[0].Err = job.ErrNotFound }, "intake error job report", "ORDERS"},
+
 		"a lock of a slot that runs": {func(f *Facts) { lock(f, 2) }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

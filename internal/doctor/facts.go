@@ -47,6 +47,11 @@ type Facts struct {
 	// no record.
 	Ended map[job.Slot]time.Time
 
+	// Takers are the consumers beside the queues. Still are the places, among them, of
+	// those that had something to give in two looks, and that nobody asked.
+	Takers []kv.Taker
+	Still  []int
+
 	// Unasked names the queues that nobody asked for their messages in two looks,
 	// while their workers were idle.
 	Unasked []string

@@ -45,6 +45,7 @@ func Check(f Facts) []Finding {
 		c.watermark()
 		c.slots()
 		c.locks()
+		c.takers()
 	}
 	slices.SortStableFunc(c.found, func(x, y Finding) int { return cmp.Compare(rank(x.Level), rank(y.Level)) })
 	return c.found

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
@@ -55,7 +56,7 @@ func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 		return store, f, nil
 	}
 	g := gatherer{store, from, &f}
-	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.refused, g.open, g.locks, g.unasked} {
+	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.refused, g.open, g.locks, g.takers, g.unasked} {
 		if err := part(ctx); err != nil {
 			return nil, f, err
 		}
@@ -156,15 +157,21 @@ func (g gatherer) locks(ctx context.Context) error {
 	return nil
 }
 
-// unasked looks again at what may be a moment between two slots.
+func (g gatherer) takers(ctx context.Context) error {
+	g.f.Takers = g.Takers(ctx, g.f.Jobs)
+	return ctx.Err()
+}
+
+// unasked looks again at what may be a moment between two messages.
 func (g gatherer) unasked(ctx context.Context) error {
+	waits := slices.ContainsFunc(g.f.Takers, still)
 	before := map[string]uint64{}
 	for _, q := range g.f.Survey.Queues {
 		if g.f.idle(q) {
 			before[q.Name] = q.Slots.Delivered.Consumer
 		}
 	}
-	if len(before) == 0 {
+	if len(before) == 0 && !waits {
 		return nil
 	}
 	select {
@@ -180,6 +187,11 @@ func (g gatherer) unasked(ctx context.Context) error {
 	for _, q := range survey.Queues {
 		if seen, suspect := before[q.Name]; suspect && g.f.idle(q) && q.Slots.Delivered.Consumer == seen {
 			g.f.Unasked = append(g.f.Unasked, q.Name)
+		}
+	}
+	for i, t := range g.Takers(ctx, g.f.Jobs) {
+		if first := g.f.Takers[i]; still(first) && still(t) && t.Info.Delivered.Consumer == first.Info.Delivered.Consumer {
+			g.f.Still = append(g.f.Still, i)
 		}
 	}
 	return nil
