@@ -298,7 +298,7 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 		"$JS.API.CONSUMER.MSG.NEXT.KV_cronce_ledger.x":                      "P",
 		"$JS.API.CONSUMER.CREATE.KV_cronce_jobs.x":                          "PWN",
 		"$JS.API.CONSUMER.CREATE.KV_cronce_ledger.x":                        "P",
-		"$JS.API.CONSUMER.CREATE.KV_cronce_state.x":                         "",
+		"$JS.API.CONSUMER.CREATE.KV_cronce_state.x":                         "P",
 		"$JS.API.CONSUMER.CREATE.cronce_slots.reports":                      "",
 		"$JS.API.CONSUMER.CREATE.cronce_slots.x.cronce.slot.default.>":      "S",
 		"$JS.API.CONSUMER.CREATE.cronce_events.x":                           "",
