@@ -247,6 +247,15 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 	}
 }
 
+// pflag reads the first line, and is silent about the others.
+func TestAListOfMoreThanOneLineIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for _, args := range [][]string{{"slot", "ls", "--state", "failed\nexpired"}, {"verify", "--job", "a\r\nb"}, {"setup", "--queue", "a,b\n"}} {
+		f.run(t, args...).oneError(t, exitUsage, "more than one line", args[len(args)-2])
+	}
+}
+
 func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -91,6 +91,7 @@ func newRootCommand(a *app) *cobra.Command {
 		newVerifyCommand(a),
 		newWatchCommand(a),
 	)
+	guardLists(root)
 	return root
 }
 

@@ -84,13 +84,15 @@ type ListedSlot struct {
 }
 
 // when is where the slot stands in time: its instant; a triggered run's
-// publication, or the time that it waits for.
+// publication, its end if it was ended before its time, or the time that it waits for.
 func (s ListedSlot) when() time.Time {
 	switch {
 	case !s.Slot.IsZero():
 		return s.Slot
 	case !s.Published.IsZero():
 		return s.Published
+	case !s.Finished.IsZero():
+		return s.Finished
 	}
 	return s.Due
 }

@@ -72,6 +72,30 @@ func TestPagesOfSlotsAreTheWholeListing(t *testing.T) {
 	}
 }
 
+// Its record was written long before the time that it was set for.
+func TestATimerThatWasCancelledIsListedByWhenThatWas(t *testing.T) {
+	s := newShop(t)
+	c, now := s.as("alice@a"), time.Now()
+	run := job.Slot{Job: "report", Token: "k"}
+	if _, err := c.Trigger(t.Context(), control.Order{Job: "report", Key: "k", At: now.Add(48 * time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Cancel(t.Context(), run, quiet); err != nil {
+		t.Fatal(err)
+	}
+	for since, want := range map[time.Time]int{now.Add(-time.Minute): 1, now.Add(24 * time.Hour): 0} {
+		list, err := c.ListSlots(t.Context(), control.SlotFilter{Since: since})
+		if err != nil || len(list.Slots) != want {
+			t.Errorf("since %v: %+v, %v; want %d", since.Sub(now), list.Slots, err, want)
+		}
+		// What is listed since then is what stands there in the whole listing.
+		whole, err := c.ListSlots(t.Context(), control.SlotFilter{})
+		if later := control.Place(since.UTC().Format(time.RFC3339)); err != nil || (whole.Slots[0].Place() > later) != (want == 1) {
+			t.Errorf("since %v: it stands at %s, %v", since.Sub(now), whole.Slots[0].Place(), err)
+		}
+	}
+}
+
 func TestListingsRefuseWhatIsWrong(t *testing.T) {
 	s := newShop(t)
 	c := s.as("alice@a")
