@@ -1,0 +1,99 @@
+package kv_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// What a ledger costs that holds a million records beside one of a thousand: a claim
+// with its outcome, many at a time, and the slots of one job, of which there are a
+// hundred.
+func BenchmarkLedger(b *testing.B) {
+	for _, records := range []int{1000, 1_000_000} {
+		store, err := kv.Open(b.Context(), natstest.Run(b).JetStream(), kv.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ledger := store.Ledger()
+		fillLedger(b, ledger, records)
+		b.Run(fmt.Sprintf("claims/%d", records), func(b *testing.B) { benchmarkClaims(b, ledger) })
+		b.Run(fmt.Sprintf("list/%d", records), func(b *testing.B) { benchmarkList(b, ledger, records/slotsOfBench) })
+	}
+}
+
+const (
+	writersOfBench = 64
+	slotsOfBench   = 100 // of each job
+)
+
+var benchEpoch = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+
+func benchRecord(name string, n int, state job.State, attempt string) job.Record {
+	at := benchEpoch.Add(time.Duration(n) * time.Minute)
+	return job.Record{
+		Slot: job.NewSlot(name, at), Queue: "default", State: state, Attempt: 1, MaxAttempts: 3, Node: "worker-1-1763700000-abcdefgh",
+		Attempts: []job.Attempt{{Node: "worker-1-1763700000-abcdefgh", Started: at}}, Nonce: fmt.Sprint(name, n, attempt),
+	}
+}
+
+func fillLedger(b *testing.B, ledger *kv.Ledger, records int) {
+	var writers sync.WaitGroup
+	var next atomic.Int64
+	for range 4 * writersOfBench {
+		writers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < records; i = int(next.Add(1)) - 1 {
+				jobs := records / slotsOfBench
+				r := benchRecord(fmt.Sprintf("customer-report-%08d", i%jobs), i/jobs, job.Succeeded, "")
+				if _, err := ledger.Write(context.Background(), r, 0); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
+}
+
+// claimed numbers the slots of all runs: each is claimed once.
+var claimed atomic.Int64
+
+func benchmarkClaims(b *testing.B, ledger *kv.Ledger) {
+	b.SetParallelism(writersOfBench)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			n := int(claimed.Add(1))
+			fence, err := ledger.Write(context.Background(), benchRecord("claimed", n, job.Running, "claim"), 0)
+			if err == nil {
+				_, err = ledger.Write(context.Background(), benchRecord("claimed", n, job.Succeeded, "outcome"), fence)
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func benchmarkList(b *testing.B, ledger *kv.Ledger, jobs int) {
+	name := fmt.Sprintf("customer-report-%08d", jobs/2)
+	for b.Loop() {
+		found := 0
+		for _, err := range ledger.List(b.Context(), kv.ListFilter{Job: name}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			found++
+		}
+		if found != slotsOfBench {
+			b.Fatalf("%d slots of the job, want %d", found, slotsOfBench)
+		}
+	}
+}
