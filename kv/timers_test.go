@@ -361,7 +361,9 @@ func TestTimersOutliveTheirStreamsLeader(t *testing.T) {
 		})
 	}
 	setting.Wait()
-	if got := won.Load(); got != n {
+	// On a machine so slow that some have fired before the other one set them, those
+	// were set again, and rightly so.
+	if got := won.Load(); got < n || got > n && time.Now().Before(due) {
 		t.Errorf("%d of %d timers were set", got, n)
 	}
 	c.Leader("cronce_timers").Stop()
