@@ -1,0 +1,104 @@
+//go:build unix && long
+
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// One producer after the other is killed, at any moment, while a hundred slots are due
+// each second. By the broker's timestamps, the first slots after a death may be half a
+// second late; all others are on time, and each is stored once.
+func TestLongAKilledProducerDelaysItsNextSlotsOnly(t *testing.T) {
+	for _, producers := range []int{3, 10} {
+		t.Run(fmt.Sprint(producers), func(t *testing.T) {
+			s := newForeignSite(t)
+			var jobs []string
+			for i := range 100 {
+				jobs = append(jobs, fmt.Sprintf(`name: tick-%d, schedule: "* * * * * *"`, i))
+			}
+			f := &fleet{site: s, file: s.jobs("", jobs...)}
+			add := func() {
+				f.born++
+				p := s.worker(fmt.Sprintf("p%d", f.born), f.file, "--no-work")
+				p.says("node is up")
+				f.members = append(f.members, p)
+			}
+			for range producers {
+				add()
+			}
+			wait := func(d time.Duration) {
+				until := time.Now().Add(d)
+				eventually(t, d+time.Second, "the next moment", func() bool { return time.Now().After(until) })
+			}
+			wait(5 * time.Second) // until their membership is steady
+			since := time.Now()
+			var deaths []time.Time
+			for range 8 {
+				wait(2*time.Second + rand.N(time.Second))
+				i := rand.IntN(min(len(f.members), 5)) // the oldest take part
+				f.members[i].kill()
+				f.members = slices.Delete(f.members, i, i+1)
+				deaths = append(deaths, time.Now())
+				add()
+			}
+			wait(3 * time.Second)
+			until := time.Now().Add(-time.Second)
+			for _, p := range f.members {
+				term(p)
+			}
+			stored := map[string]bool{}
+			late, worst, punctual := 0, time.Duration(0), time.Duration(0)
+			for _, m := range s.stored() {
+				id := m.Header.Get(job.HeaderSlot)
+				if stored[id] {
+					t.Errorf("%s is stored twice", id)
+				}
+				stored[id] = true
+				slot, err := job.ParseSlotID(id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if slot.At.Before(since) || slot.At.After(until) {
+					continue
+				}
+				lateness := m.Time.Sub(slot.At)
+				// A slot of the dead one's may have fallen due just before its end too.
+				mayBe := slices.ContainsFunc(deaths, func(d time.Time) bool {
+					after := slot.At.Sub(d)
+					return -200*time.Millisecond < after && after <= time.Second+100*time.Millisecond
+				})
+				switch {
+				case lateness < 0:
+					t.Errorf("%s is stored %v early", id, -lateness)
+				case mayBe && lateness > 100*time.Millisecond:
+					late++
+					worst = max(worst, lateness)
+				case !mayBe:
+					punctual = max(punctual, lateness)
+				}
+			}
+			t.Logf("%d producers, %d killed: %d slots, %d of them late by %v at most, the others by %v",
+				producers, len(deaths), len(stored), late, worst, punctual)
+			if worst > 500*time.Millisecond {
+				t.Errorf("a slot of a killed producer is %v late, want half a second at most", worst)
+			}
+			if punctual > 100*time.Millisecond {
+				t.Errorf("a slot that no dead producer owed is %v late", punctual)
+			}
+			for at := since.Truncate(time.Second).Add(time.Second); at.Before(until); at = at.Add(time.Second) {
+				for i := range 100 {
+					if id := job.NewSlot(fmt.Sprint("tick-", i), at).ID(); !stored[id] {
+						t.Errorf("%s is not stored", id)
+					}
+				}
+			}
+		})
+	}
+}
