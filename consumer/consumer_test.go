@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -175,5 +176,32 @@ func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 		}
 		b.settled(200)
 		_ = stop()
+	})
+}
+
+// The subject is what the server lets a login publish on. What is said there of
+// another job's slot is dropped, before anything is asked or written.
+func TestAMessageOnAnotherJobsSubjectIsNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		ran := 0
+		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { ran++; return nil })
+		stop := b.run()
+		slot := job.NewSlot("report", time.Now().Truncate(time.Second))
+		for _, m := range []job.Message{{Slot: slot}, {Slot: slot, Missed: 1}, {Slot: slot, Refused: "no"}} {
+			b.queue.addOn("cronce.slot.default.mail", m)
+		}
+		for i, v := range b.settled(3) {
+			if v != "term "+slot.ID() {
+				t.Errorf("verdict %d is %q, want it dropped", i, v)
+			}
+		}
+		if r, _, err := b.ledger.Read(t.Context(), slot); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("recorded %+v, %v", r, err)
+		}
+		if err := stop(); err != nil || ran > 0 {
+			t.Errorf("ran %d times, %v", ran, err)
+		}
 	})
 }

@@ -52,10 +52,12 @@ type stored struct {
 
 func newQueue() *fakeQueue { return &fakeQueue{wake: make(chan struct{}, 1)} }
 
-func (q *fakeQueue) add(m job.Message) *stored {
+func (q *fakeQueue) add(m job.Message) *stored { return q.addOn("cronce.slot.default."+m.Slot.Job, m) }
+
+func (q *fakeQueue) addOn(subject string, m job.Message) *stored {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := &stored{q: q, message: m, subject: "cronce.slot.default." + m.Slot.Job, data: []byte(`{"n":1}`), at: time.Now()}
+	s := &stored{q: q, message: m, subject: subject, data: []byte(`{"n":1}`), at: time.Now()}
 	q.offer(s)
 	return s
 }

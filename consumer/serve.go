@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,6 +36,9 @@ func (c *Consumer) serve(msg jetstream.Msg, turn chan struct{}) {
 		return
 	}
 	m, err := job.ParseMessage(msg.Headers())
+	if err == nil {
+		err = m.CheckSubject(msg.Subject())
+	}
 	if err != nil {
 		c.settle(msg, c.unreadable(msg, meta, err))
 		return
@@ -55,9 +59,10 @@ func (c *Consumer) serve(msg jetstream.Msg, turn chan struct{}) {
 }
 
 // unreadable is the verdict on a message that this program cannot read. A newer
-// one may: it is given back, until it is older than any slot may be.
+// one may: it is given back, until it is older than any slot may be. One that
+// contradicts itself is no slot for any program, and is dropped at once.
 func (c *Consumer) unreadable(msg jetstream.Msg, meta *jetstream.MsgMetadata, why error) verdict {
-	if c.cfg.Now().Sub(meta.Timestamp) > c.cfg.Horizon {
+	if errors.Is(why, job.ErrContradicts) || c.cfg.Now().Sub(meta.Timestamp) > c.cfg.Horizon {
 		return dropped(why.Error())
 	}
 	c.cfg.Logger.Warn("a message cannot be read here; left for a newer node", "subject", msg.Subject(), "error", why)

@@ -40,7 +40,7 @@ func TestLocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asks, err := job.DecodeLock([]byte(`{"v":1,"holders":[` + string(c.Slot) + `]}`))
+		asks, err := job.DecodeLock([]byte(`{"v":1,"job":"report","holders":[` + string(c.Slot) + `]}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,10 @@ func TestSlotNames(t *testing.T) {
 }
 
 type messageCase struct {
-	Headers     headers   `json:"headers"`
+	Headers headers `json:"headers"`
+
+	// Subject is what it was published on. Absent: that it is one of its slot's job.
+	Subject     string    `json:"subject,omitempty"`
 	Slot        string    `json:"slot,omitempty"`
 	JobRevision uint64    `json:"job_revision,omitempty"`
 	Node        string    `json:"node,omitempty"`
@@ -67,11 +70,14 @@ func TestSlotMessages(t *testing.T) {
 	t.Parallel()
 	hold(t, "messages.json", func(t *testing.T, c messageCase) messageCase {
 		m, err := job.ParseMessage(c.Headers.lists())
+		if err == nil && c.Subject != "" {
+			err = m.CheckSubject(c.Subject)
+		}
 		if err != nil {
-			return messageCase{Headers: c.Headers, Refused: refusal(t, err)}
+			return messageCase{Headers: c.Headers, Subject: c.Subject, Refused: refusal(t, err)}
 		}
 		return messageCase{
-			Headers: c.Headers, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Backfill: m.Backfill,
+			Headers: c.Headers, Subject: c.Subject, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Backfill: m.Backfill,
 			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
 		}
 	})

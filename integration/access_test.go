@@ -404,6 +404,65 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 	}
 }
 
+// A login that may publish the slots of one job, and write and tell of another, has no
+// third one run, ended or told of: the server looks at subjects, and so do workers.
+func TestALoginForOneJobReachesNoOther(t *testing.T) {
+	t.Parallel()
+	g := newGuardedSite(t)
+	var told atomic.Int32
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { told.Add(1) }))
+	defer hook.Close()
+	alerts := `on_failure: {http: {url: "` + hook.URL + `"}}`
+	file := g.jobs("echo $CRONCE_SLOT_ID >> touched", `name: next, schedule: "0 0 1 1 *"`,
+		`name: report, schedule: "0 0 1 1 *", overlap: replace`, `name: payroll, schedule: "0 0 1 1 *", `+alerts)
+	worker := g.as("admin").worker("w", file)
+	worker.says("starting")
+
+	narrow := natstest.Connect(t, g.login("narrow"), nats.CustomInboxPrefix("_INBOX.narrow"))
+	future := time.Now().Add(time.Hour).UTC().Truncate(time.Hour).Format(time.RFC3339)
+	send := func(subject, body string, header ...string) {
+		t.Helper()
+		m := nats.NewMsg(subject)
+		m.Data = []byte(body)
+		for i := 0; i < len(header); i += 2 {
+			m.Header.Set(header[i], header[i+1])
+		}
+		if err := narrow.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const next = "cronce.slot.default.next"
+	send(next, "{}", "Nats-Msg-Id", "payroll:@a", "Cronce-Slot", "payroll:@a")
+	send(next, "{}", "Nats-Msg-Id", "next:@b", "Cronce-Slot", "payroll:@b")
+	send(next, "{}", "Cronce-Slot", "payroll:@c", "Cronce-Refused", "because")
+	send(next, "{}", "Nats-Msg-Id", "payroll:"+future, "Cronce-Slot", "payroll:"+future, "Cronce-Missed", "1")
+	send(next, "{}", "Cronce-Slot", "payroll:m."+future, "Cronce-Missed", "1000000", "Cronce-Missed-Last", "2100-01-01T00:00:00Z")
+	send("cronce.event.alert.report", `{"v":1,"kind":"alert","job":"payroll","id":"payroll:@a","alert":"failed"}`)
+	send("cronce.event.alert.report", `{"v":1,"kind":"alert","job":"report","id":"payroll:@a","alert":"failed"}`)
+	send("$KV.cronce_state.lock.report", `{"v":1,"job":"payroll","holders":[{"id":"payroll:@z","at":"2026-01-01T00:00:00Z","on_time":true,"since":"2026-01-01T00:00:00Z"}],"nonce":"n"}`)
+	send("$KV.cronce_ledger.report.t.K", `{"v":1,"id":"payroll:@K","queue":"default","state":"succeeded","attempt":1,"node":"n","nonce":"n","published":"2026-01-01T00:00:00Z"}`)
+	if err := narrow.FlushTimeout(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	send(next, "{}", "Nats-Msg-Id", "next:@own", "Cronce-Slot", "next:@own")
+	eventually(t, 40*time.Second, "the login's own slot to run", func() bool { return slices.Contains(g.touched(), "next:@own") })
+	eventually(t, 40*time.Second, "five slots and two alerts to be dropped, and said to be", func() bool {
+		return strings.Count(worker.stderr(), "is no slot; dropped") == 5 && strings.Count(worker.stderr(), "among the events is none; dropped") == 2
+	})
+	if got := g.touched(); len(got) != 1 {
+		t.Errorf("ran %q", got)
+	}
+	for _, row := range g.as("admin").slots() {
+		if row.Job != "next" {
+			t.Errorf("there is a record of %+v", row)
+		}
+	}
+	if n := told.Load(); n > 0 {
+		t.Errorf("told of payroll %d times", n)
+	}
+	term(worker)
+}
+
 // What a login may not do is said at once and by name, and not after a wait.
 func TestOrdersBeyondARoleSaySo(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,10 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -124,6 +126,20 @@ func DecodeEvent(data []byte) (Event, error) {
 		return Event{}, fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, e.V, Version)
 	}
 	return e, nil
+}
+
+// CheckSubject refuses the event if it was not published on NS.event.<kind>.<job> of
+// its own kind and job, or its slot is another job's: so a login that may tell of one
+// job tells of no other. Its errors wrap ErrInvalid and ErrContradicts.
+func (e Event) CheckSubject(subject string) error {
+	of, _, _ := strings.Cut(e.ID, ":")
+	name := cmp.Or(e.Job, of, NoJob)
+	tokens := strings.Split(subject, ".")
+	if len(tokens) == 4 && tokens[1] == "event" && tokens[2] == string(e.Kind) && tokens[3] == name && (of == "" || of == name) {
+		return nil
+	}
+	return fmt.Errorf("%w event: %w: it tells that %q is %q, of job %q, and was published on %q",
+		ErrInvalid, ErrContradicts, clip(e.ID), clip(string(e.Kind)), clip(e.Job), clip(subject))
 }
 
 // NoJob is the last token of the subject of an event that is about no job.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -348,7 +349,8 @@ func (o object) slots(name string, slots []LockSlot) object {
 	return append(o, ']')
 }
 
-// DecodeLock reads the value of a key lock.<job>.
+// DecodeLock reads the value of a key lock.<job>. One that names a slot of another
+// job is none.
 func DecodeLock(data []byte) (Lock, error) {
 	var w lockWire
 	extra, err := decode("lock", data, &w)
@@ -364,6 +366,9 @@ func DecodeLock(data []byte) (Lock, error) {
 			slot, err := ParseSlotID(s.ID)
 			if err != nil {
 				return Lock{}, err
+			}
+			if slot.Job != l.Job { // or who may write one job's lock could have another's slots replaced
+				return Lock{}, fmt.Errorf("%w lock of job %q: it names slot %q", ErrInvalid, clip(l.Job), clip(s.ID))
 			}
 			*part.to = append(*part.to, LockSlot{slot, s.At, s.OnTime, s.Since})
 		}

@@ -121,9 +121,40 @@ func (m Message) Header() map[string][]string {
 // offered again.
 var reoffer = regexp.MustCompile(`/r[0-9]+$`)
 
+// offerOf is the number in the message ID of a slot that was offered anew, 0 in that
+// of any other. A message that has fired from a timer has no ID.
+func offerOf(id, slot string) (int, error) {
+	number := strings.TrimPrefix(strings.TrimPrefix(id, slot), "/r")
+	switch {
+	case id == "" || id == slot:
+		return 0, nil
+	case id != slot+"/r"+number || number == "" || strings.Trim(number, "0123456789") != "":
+		return 0, fmt.Errorf("%w message: %w: it names slot %q, and its message ID is %q", ErrInvalid, ErrContradicts, clip(slot), clip(id))
+	}
+	offer, _ := strconv.ParseUint(number, 10, strconv.IntSize-1)
+	return int(offer), nil
+}
+
+// CheckSubject refuses the message if the subject on which it was published is not
+// one of its slot's job: NS.slot.<queue>.<job>, or NS.timer.due.<queue>.<job>. The
+// server checks what a login publishes to, and not what it says there: without this,
+// whoever may publish for one job could have any other run. Its errors wrap
+// ErrInvalid and ErrContradicts.
+func (m Message) CheckSubject(subject string) error {
+	const dot = "."
+	name := strings.LastIndex(subject, dot)
+	queue := strings.LastIndex(subject[:max(name, 0)], dot)
+	_, kind, _ := strings.Cut(subject[:max(queue, 0)], dot)
+	if (kind == "slot" || kind == "timer.due") && subject[name+1:] == m.Slot.Job {
+		return nil
+	}
+	return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", ErrInvalid, ErrContradicts, clip(m.Slot.ID()), clip(subject))
+}
+
 // ParseMessage reads the headers of a slot message. The slot's name comes from
-// Cronce-Slot, since a message offered again has a Msg-Id of its own. Its errors
-// wrap ErrInvalid.
+// Cronce-Slot, since a message offered again has a Msg-Id of its own; a Msg-Id that
+// is of another slot is ErrContradicts. Its errors wrap ErrInvalid. Who has the
+// message from a stream checks its subject too: see CheckSubject.
 func ParseMessage(header map[string][]string) (Message, error) {
 	get := func(name string) string {
 		if v := header[name]; len(v) > 0 {
@@ -140,9 +171,8 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if m.Slot, err = ParseSlotID(slot); err != nil {
 		return Message{}, err
 	}
-	if n, ok := strings.CutPrefix(id, slot+"/r"); ok {
-		offer, _ := strconv.ParseUint(n, 10, strconv.IntSize-1)
-		m.Offer = int(offer)
+	if m.Offer, err = offerOf(id, slot); err != nil {
+		return Message{}, err
 	}
 	m.Traceparent = get(HeaderTraceparent)
 	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""

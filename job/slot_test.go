@@ -164,6 +164,68 @@ func TestMessageThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
+// Whoever may publish for one job may not have another run: the server looks at the
+// subject alone.
+func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
+	t.Parallel()
+	mail := job.Slot{Job: "mail", Token: "x"}
+	for _, subject := range []string{"cronce.slot.default.mail", "other.slot.q.mail", "cronce.timer.due.default.mail"} {
+		if err := (job.Message{Slot: mail}).CheckSubject(subject); err != nil {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	for _, subject := range []string{
+		"cronce.slot.default.payroll", "cronce.timer.due.default.payroll", "cronce.slot.mail.payroll", "cronce.slot.default.x.mail", "cronce.slot.mail",
+		"cronce.timer.set.default.mail", "cronce.event.alert.mail", "mail", "",
+	} {
+		if err := (job.Message{Slot: mail}).CheckSubject(subject); !errors.Is(err, job.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	for _, id := range []string{"payroll:@x", "mail:@y", "mail:@x/r2/r3", "mail:@x/r", "mail:@xx", "/r2", "x"} {
+		_, err := job.ParseMessage(map[string][]string{job.HeaderSlot: {"mail:@x"}, job.HeaderMsgID: {id}})
+		if !errors.Is(err, job.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
+			t.Errorf("message ID %q: %v", id, err)
+		}
+	}
+	if m, err := job.ParseMessage(map[string][]string{job.HeaderSlot: {"mail:@x"}}); err != nil || m.Slot != mail {
+		t.Errorf("a timer that has fired, without an ID: %v, %v", m, err)
+	}
+}
+
+func TestEventOnAnotherSubjectIsNone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		subject string
+		e       job.Event
+		good    bool
+	}{
+		{"cronce.event.failed.mail", job.Event{Kind: job.EventFailed, Job: "mail", ID: "mail:@x"}, true},
+		{"cronce.event.fenced._", job.Event{Kind: job.EventFenced, Peer: "b"}, true},
+		{"cronce.event.failed.mail", job.Event{Kind: job.EventFailed, ID: "mail:@x"}, true},
+		{"cronce.event.failed.mail", job.Event{Kind: job.EventFailed, ID: "payroll:@x"}, false},
+		{"cronce.event.alert.mail", job.Event{Kind: job.EventAlert, Job: "payroll", ID: "payroll:@x", Alert: job.Failed}, false},
+		{"cronce.event.alert.mail", job.Event{Kind: job.EventAlert, Job: "mail", ID: "payroll:@x", Alert: job.Failed}, false},
+		{"cronce.event.failed.mail", job.Event{Kind: job.EventAlert, Job: "mail", ID: "mail:@x", Alert: job.Failed}, false},
+		{"cronce.event.failed._", job.Event{Kind: job.EventFailed, ID: "payroll:@x"}, false},
+		{"cronce.slot.failed.mail", job.Event{Kind: job.EventFailed, Job: "mail", ID: "mail:@x"}, false},
+	} {
+		if err := c.e.CheckSubject(c.subject); (err == nil) != c.good || err != nil && !errors.Is(err, job.ErrContradicts) {
+			t.Errorf("%+v on %s: %v", c.e, c.subject, err)
+		}
+	}
+}
+
+func TestLockThatNamesAnotherJobsSlotIsNone(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"holders", "waiting"} {
+		_, err := job.DecodeLock([]byte(`{"v":1,"job":"mail","` + where + `":[{"id":"payroll:@x","at":"2026-11-21T07:00:00Z","since":"2026-11-21T07:00:00Z"}],"nonce":"n"}`))
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "payroll:@x") {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
+
 func ExampleParseSlotID() {
 	slot, _ := job.ParseSlotID("report:2026-11-21T07:00:00Z")
 	fmt.Println(slot.Job, slot.At, slot.Key())

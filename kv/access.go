@@ -38,11 +38,16 @@ type Access struct {
 	Queues []string
 
 	// Jobs are those whose records and locks a worker may write, and about which
-	// it may tell events. Empty: all.
+	// it may tell events. Empty: all. The server looks at subjects alone; that what
+	// stands in a value or an event is of the same job is for who reads it to see to,
+	// and every reader here does.
 	Jobs []string
 
 	// Followers are the jobs that come after Jobs: a worker publishes their slots.
-	// With no Jobs it may publish those of all.
+	// With no Jobs it may publish those of all. A message on their subjects that names
+	// the slot of another job is no slot (job.Message.CheckSubject); but the stream
+	// folds by message ID, on whatever subject, so such a message can take the place
+	// of that slot's own, until the sweep offers it again.
 	Followers []string
 
 	// On are the jobs that messages of other streams start, as STREAM/JOB: a producer

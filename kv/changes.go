@@ -111,7 +111,7 @@ func (l *Locks) Changes(ctx context.Context, at *Cursor) iter.Seq2[LockChange, e
 			if !is {
 				continue
 			}
-			lock, err := job.DecodeLock(e.data)
+			lock, err := l.decode(e)
 			if e.gone() {
 				lock, err = job.Lock{Job: name}, nil
 			}

@@ -44,6 +44,9 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 				return
 			}
 			event, err := job.DecodeEvent(e.data)
+			if err == nil {
+				err = event.CheckSubject(e.subject)
+			}
 			if err != nil {
 				err = fmt.Errorf("event %d on %s: %w", e.revision, e.subject, err)
 				if !yield(job.Event{}, err) {

@@ -211,6 +211,9 @@ func ahead[T any](ctx context.Context, seq func(context.Context) iter.Seq2[T, er
 
 func (l *Ledger) decode(e entry) (job.Record, error) {
 	r, err := job.DecodeRecord(e.data)
+	if err == nil && r.Slot.Key() != l.b.key(e.subject) {
+		err = fmt.Errorf("%w record: it names slot %q", job.ErrInvalid, r.Slot)
+	}
 	if err != nil {
 		return r, fmt.Errorf("%s/%s: %w", l.b.name, l.b.key(e.subject), err)
 	}

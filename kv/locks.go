@@ -27,8 +27,21 @@ func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error)
 	if err != nil {
 		return job.Lock{}, e.revision, err
 	}
-	lock, err := job.DecodeLock(e.data)
+	lock, err := l.decode(e)
 	return lock, e.revision, err
+}
+
+// decode reads a lock, which is that of its key's job.
+func (l *Locks) decode(e entry) (job.Lock, error) {
+	b := l.bucket()
+	lock, err := job.DecodeLock(e.data)
+	if err == nil && lockKey(lock.Job) != b.key(e.subject) {
+		err = fmt.Errorf("%w lock: it names job %q", job.ErrInvalid, lock.Job)
+	}
+	if err != nil {
+		return job.Lock{}, fmt.Errorf("%s/%s: %w", b.name, b.key(e.subject), err)
+	}
+	return lock, nil
 }
 
 // Write stores the lock if revision is the last one of its job: 0 creates.
@@ -51,11 +64,7 @@ func (l *Locks) List(ctx context.Context) iter.Seq2[job.Lock, error] {
 			if e.gone() {
 				continue
 			}
-			lock, err := job.DecodeLock(e.data)
-			if err != nil {
-				err = fmt.Errorf("%s/%s: %w", b.name, b.key(e.subject), err)
-			}
-			if !yield(lock, err) {
+			if !yield(l.decode(e)) {
 				return
 			}
 		}
@@ -77,7 +86,7 @@ func (l *Locks) Listen(name string, f func(job.Slot)) (stop func(), err error) {
 		return nil, err
 	}
 	sub, err := l.s.conn().Subscribe(l.subject(name), func(m *nats.Msg) {
-		if slot, err := job.ParseSlotID(string(m.Data)); err == nil {
+		if slot, err := job.ParseSlotID(string(m.Data)); err == nil && slot.Job == name {
 			f(slot)
 		}
 	})

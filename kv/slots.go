@@ -240,9 +240,10 @@ func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
 	var err error
 	w.Message, err = job.ParseMessage(e.header)
 	if err == nil && w.Slot.Job != name {
-		err = fmt.Errorf("%w slot message: it names job %q", job.ErrInvalid, w.Slot.Job)
+		err = fmt.Errorf("%w message: %w: it names slot %q", job.ErrInvalid, job.ErrContradicts, w.Slot)
 	}
 	if err != nil {
+		w.Message = job.Message{} // what it says of a slot counts for nothing
 		err = fmt.Errorf("message %d on %s: %w", e.revision, e.subject, err)
 	}
 	return w, err

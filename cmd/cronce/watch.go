@@ -119,6 +119,9 @@ func (a *app) watch(ctx context.Context, f watchFlags) error {
 
 func (a *app) printEvent(m *nats.Msg, f watchFlags) error {
 	e, err := job.DecodeEvent(m.Data)
+	if err == nil {
+		err = e.CheckSubject(m.Subject)
+	}
 	if err != nil {
 		a.log.Warn("left out an event that cannot be read", "subject", m.Subject, "error", err)
 		return nil

@@ -124,6 +124,9 @@ func (d *Deliverer) deliver(ctx context.Context) error {
 // one sees to one message.
 func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 	e, err := job.DecodeEvent(m.Data())
+	if err == nil {
+		err = e.CheckSubject(m.Subject())
+	}
 	switch {
 	case errors.Is(err, job.ErrVersion):
 		_ = m.NakWithDelay(maxDelay) // for a newer program

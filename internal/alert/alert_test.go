@@ -273,12 +273,14 @@ func TestWhatIsNotToBeDeliveredIsTakenOutOfTheWay(t *testing.T) {
 	f := newFixture(t)
 	h := newHook(t)
 	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
+	f.job("payroll", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
 	f.job("quiet", nil)
 	reopened := job.Event{V: job.Version, Kind: job.EventAlert, ID: "report:2026-11-21T07:00:00Z", Job: "report", Reopened: true}
 	if err := f.store.Tell(t.Context(), reopened); err != nil {
 		t.Fatal(err)
 	}
-	for _, data := range []string{"no event", `{"v":1,"kind":"alert","job":"report","id":"other:2026-11-21T07:00:00Z","alert":"failed"}`, `{"v":1,"kind":"alert","job":"report","alert":"failed"}`} {
+	for _, data := range []string{"no event", `{"v":1,"kind":"alert","job":"report","id":"other:2026-11-21T07:00:00Z","alert":"failed"}`, `{"v":1,"kind":"alert","job":"report","alert":"failed"}`,
+		`{"v":1,"kind":"alert","job":"payroll","id":"payroll:2026-11-21T07:00:00Z","alert":"failed"}`} { // on the subject of another job
 		if err := f.nc.Publish("cronce.event.alert.report", []byte(data)); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import { withDefaults } from "./definition.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
-import { parseMessage } from "./message.js";
+import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
 import { pause } from "./store.js";
 import { parseDuration, parseInstant, toMs } from "./values.js";
@@ -120,11 +120,11 @@ export class Worker {
 
   parse(m) {
     try {
-      return parseMessage((name) => m.headers?.get(name) ?? "");
+      return parseMessage((name) => m.headers?.get(name) ?? "", m.subject);
     } catch (err) {
       if (!(err instanceof Invalid)) throw err;
       this.log(`no slot: ${err.message}`);
-      if (toMs(this.node.now() - m.timestampNanos) > this.horizon) m.term(err.message);
+      if (err instanceof Contradiction || toMs(this.node.now() - m.timestampNanos) > this.horizon) m.term(err.message);
       else m.nak(60_000);
       return undefined;
     }

@@ -52,7 +52,7 @@ for (const c of vectors("claims")) {
 
 test("messages are read as the protocol says", () => {
   for (const c of vectors("messages")) {
-    const read = () => parseMessage((name) => c.headers[name] ?? "");
+    const read = () => parseMessage((name) => c.headers[name] ?? "", c.subject);
     if (c.refused) {
       assert.throws(read, Invalid, JSON.stringify(c.headers));
       continue;
