@@ -45,6 +45,7 @@ type keeper struct {
 	// Only the keeper's own goroutine uses these, and Run before it.
 	stored   position
 	revision uint64
+	extra    job.Extra // members of the stored value that a newer program gave it
 }
 
 // offer makes p the position to be stored next.
@@ -103,7 +104,7 @@ func (k *keeper) run(ctx context.Context) error {
 // write stores p and reports whether another producer was faster. An error is
 // for good.
 func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
-	wm := job.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text()}
+	wm := job.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
 	wait := newBackOff()
 	for {
 		revision, err := k.Watermark.Write(ctx, wm, k.revision)
@@ -129,12 +130,13 @@ func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) 
 func (k *keeper) refresh(ctx context.Context) error {
 	wait := newBackOff()
 	for {
-		p, revision, err := readWatermark(ctx, k.Watermark)
+		wm, revision, err := readWatermark(ctx, k.Watermark)
+		p := positionOf(wm)
 		if err == nil && p.behind(k.stored) {
 			err = errReset
 		}
 		if err == nil {
-			k.stored, k.revision = p, revision
+			k.stored, k.revision, k.extra = p, revision, wm.Extra
 			return nil
 		}
 		if errors.Is(err, errFatal) || errors.Is(err, errReset) {
@@ -152,21 +154,21 @@ func (k *keeper) refresh(ctx context.Context) error {
 // readTimeout bounds one read of the watermark.
 const readTimeout = 3 * time.Second
 
-// readWatermark makes one attempt. No watermark is the zero position: nothing
-// has been published yet.
-func readWatermark(ctx context.Context, w Watermark) (position, uint64, error) {
+// readWatermark makes one attempt. No watermark is the zero one: nothing has been
+// published yet.
+func readWatermark(ctx context.Context, w Watermark) (job.Watermark, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	wm, revision, err := w.Read(ctx)
 	switch {
 	case err == nil:
-		return positionOf(wm), revision, nil
+		return wm, revision, nil
 	case errors.Is(err, job.ErrNotFound):
-		return position{}, revision, nil
+		return job.Watermark{}, revision, nil
 	case errors.Is(err, job.ErrVersion), errors.Is(err, job.ErrInvalid):
-		return position{}, 0, fmt.Errorf("%w: read the watermark: %w", errFatal, err)
+		return job.Watermark{}, 0, fmt.Errorf("%w: read the watermark: %w", errFatal, err)
 	}
-	return position{}, 0, fmt.Errorf("read the watermark: %w", err)
+	return job.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
 }
 
 // newBackOff never gives up: what has to be published has to be published.

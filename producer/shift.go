@@ -174,7 +174,8 @@ func (s *shift) ahead(now time.Time) bool { return s.board.cursor.Sub(now) > jum
 // shift asleep.
 func (s *shift) refresh(ctx context.Context, now time.Time) error {
 	s.looked = time.Now()
-	pos, _, err := readWatermark(ctx, s.cfg.Watermark)
+	wm, _, err := readWatermark(ctx, s.cfg.Watermark)
+	pos := positionOf(wm)
 	switch {
 	case errors.Is(err, errFatal):
 		return err

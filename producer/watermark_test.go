@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -175,4 +176,32 @@ func TestUnknownWatermarkFormatEndsRun(t *testing.T) {
 	if err := p.Run(t.Context()); err == nil {
 		t.Error("Run went on with a watermark that it cannot read")
 	}
+}
+
+// A newer program may give the watermark a member that this one does not know: it is
+// kept by every write, of the producer that found it there and of the next one.
+func TestWatermarkKeepsWhatANewerProgramPutThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.apply(every("a", "* * * * * *", ""))
+		p := b.start()
+		advance(10 * time.Second)
+		for round, shade := range []string{`"red"`, `"blue"`} {
+			mark := b.watermark()
+			mark.Extra = job.Extra{"shade": json.RawMessage(shade)}
+			mark.Time = mark.Time.Add(time.Millisecond)
+			b.resetTo(mark)
+			advance(15 * time.Second) // who lost a race for it stands aside for five
+			if now := b.watermark(); now.Node == "" || now.Nonce == "operator" || string(now.Extra["shade"]) != shade {
+				t.Errorf("round %d: the producer wrote %+v", round, now)
+			}
+		}
+		p.stop()
+		b.start()
+		advance(10 * time.Second)
+		if now := b.watermark(); string(now.Extra["shade"]) != `"blue"` {
+			t.Errorf("the next producer wrote %+v", now)
+		}
+	})
 }

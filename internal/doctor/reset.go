@@ -27,7 +27,7 @@ func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, who, nonce st
 	if f.WatermarkErr != nil || to.Sub(f.Now) > ahead {
 		to = f.Now.Add(-f.Survey.Settings.Horizon)
 	}
-	next := job.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: who, Nonce: nonce}
+	next := job.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: who, Nonce: nonce, Extra: f.Watermark.Extra}
 	if _, err := store.Watermark().Write(ctx, next, f.WatermarkRevision); err != nil {
 		return Reset{}, fmt.Errorf("reset the watermark: %w", err)
 	}
