@@ -32,8 +32,10 @@ type line struct {
 	// missed and coming are ranges of missed slots, recorded and still waiting.
 	missed, coming []span
 
-	// told had an outcome by the word of an event.
-	told instants
+	// told had an outcome by the word of an event, and so had parts of slots that are
+	// split: a part's is its own, whatever became of the others and of the whole.
+	told  instants
+	parts map[job.Slot]bool
 
 	// reopened were given a new start: what came before does not count.
 	reopened map[job.Slot]bool
@@ -79,7 +81,7 @@ func newLine(name string, entry *job.Entry) *line {
 	return &line{
 		name: name, entry: entry, next: never,
 		open: instants{}, waiting: instants{}, fresh: instants{}, overdue: instants{}, told: instants{},
-		tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
+		parts: map[job.Slot]bool{}, tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
 	}
 }
 
@@ -149,6 +151,15 @@ func (l *line) waits(s job.Slot) bool {
 	return l.waiting.has(s.At.Unix())
 }
 
+// ended reports whether an outcome of the planned slot, or of this part of it, was
+// told.
+func (l *line) ended(s job.Slot) bool {
+	if s.Shards > 0 {
+		return l.parts[s]
+	}
+	return l.told.has(s.At.Unix())
+}
+
 // overlapping is by how much the clocks of two nodes may make two attempts seem
 // to overlap that did not.
 const overlapping = time.Second
@@ -165,7 +176,7 @@ func (l *line) ends(r job.Record) string {
 			return fmt.Sprintf("attempt %d was started %v before attempt %d had ended", b.Number, a.Finished.Sub(b.Started), a.Number)
 		}
 	}
-	if r.State == job.Succeeded && r.Slot.Token == "" && l.told.has(r.Slot.At.Unix()) {
+	if r.State == job.Succeeded && r.Slot.Token == "" && l.ended(r.Slot) {
 		return "it succeeded, and another outcome was told before"
 	}
 	return ""

@@ -167,10 +167,13 @@ func (c *Check) Told(e job.Event) {
 	switch {
 	case e.Reopened:
 		l.told.take(s.At.Unix())
+		delete(l.parts, s)
 		l.reopened[s] = true
-	case s.Token != "" || s.Range || s.Shards > 0 || !job.State(e.Kind).Final():
-	case l.told.has(s.At.Unix()):
+	case s.Token != "" || s.Range || !job.State(e.Kind).Final():
+	case l.ended(s):
 		l.doubled[s] = "two outcomes of it were told, the later one: " + string(e.Kind)
+	case s.Shards > 0:
+		l.parts[s] = true
 	default:
 		l.told.add(s.At.Unix())
 	}

@@ -436,3 +436,57 @@ func TestSlotsOfShards(t *testing.T) {
 		}
 	}
 }
+
+// Each part of a slot has an outcome of its own: that one failed, and the whole with
+// it, says nothing of those that succeeded. A part that had an outcome and then
+// another is doubled all the same.
+func TestAPartIsDoubledByItsOwnOutcomesOnly(t *testing.T) {
+	t.Parallel()
+	told := func(kind job.EventKind, s job.Slot) job.Event {
+		return job.Event{V: job.Version, Kind: kind, ID: s.ID(), Job: s.Job, Reopened: kind == job.EventAlert}
+	}
+	one, two := slot(9).Part(1, 2), slot(9).Part(2, 2)
+	for name, c := range map[string]struct {
+		events []job.Event
+		states [3]job.State // of the whole and its parts
+		want   []string
+	}{
+		"one part failed":   {[]job.Event{told(job.EventFailed, two), told(job.EventFailed, slot(9))}, [3]job.State{job.Failed, job.Succeeded, job.Failed}, nil},
+		"one was cancelled": {[]job.Event{told(job.EventCancelled, two), told(job.EventCancelled, slot(9))}, [3]job.State{job.Cancelled, job.Succeeded, job.Cancelled}, nil},
+		"one was given a new start": {
+			[]job.Event{told(job.EventFailed, two), told(job.EventFailed, slot(9)), told(job.EventAlert, slot(9)), told(job.EventAlert, two)},
+			[3]job.State{job.Succeeded, job.Succeeded, job.Succeeded}, nil,
+		},
+		"one failed, and then succeeded": {[]job.Event{told(job.EventFailed, two)}, [3]job.State{job.Succeeded, job.Succeeded, job.Succeeded}, []string{two.ID()}},
+		"one ended twice":                {[]job.Event{told(job.EventFailed, one), told(job.EventCancelled, one)}, [3]job.State{job.Failed, job.Failed, job.Succeeded}, []string{one.ID()}},
+		"the whole failed, and then succeeded": {
+			[]job.Event{told(job.EventFailed, slot(9))}, [3]job.State{job.Succeeded, job.Succeeded, job.Succeeded}, []string{slot(9).ID()},
+		},
+	} {
+		f := perfect()
+		f.entries[0].Job.Shards = 2
+		f.events = c.events
+		for i, s := range []job.Slot{slot(9), one, two} {
+			r := done(s)
+			if r.State = c.states[i]; r.State != job.Succeeded {
+				r.Error, r.Attempts[0].Error = "boom", "boom"
+			}
+			if i == 0 {
+				r.Shards, r.Attempts = 2, nil
+				f.replace(r)
+			} else {
+				f.records = append(f.records, r)
+			}
+		}
+		var got []string
+		for p := range f.check().Problems() {
+			if p.Kind != verify.Doubled {
+				t.Errorf("%s: %+v", name, p)
+			}
+			got = append(got, p.Slot.ID())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: doubled %q, want %q", name, got, c.want)
+		}
+	}
+}
