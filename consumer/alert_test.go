@@ -29,11 +29,12 @@ func TestAnAlertIsKeptForEachOutcomeThatSomebodyIsToBeToldOf(t *testing.T) {
 		"failed, only missed wanted": {job.Job{OnMissed: told}, fails, nil, ""},
 		"succeeded":                  {job.Job{OnFailure: told, OnMissed: told}, succeed, nil, ""},
 		"too old":                    {job.Job{OnFailure: told}, succeed, func(m *job.Message) { m.Slot.At = m.Slot.At.Add(-2 * horizon) }, job.Expired},
-		"past its deadline":          {job.Job{OnFailure: told, Deadline: time.Minute}, nil, func(m *job.Message) { m.Due = m.Due.Add(-time.Hour) }, job.Expired},
+		"past its deadline":          {job.Job{OnFailure: told, Deadline: time.Minute}, nil, func(m *job.Message) { m.Slot.At, m.Due = m.Slot.At.Add(-time.Hour), m.Due.Add(-time.Hour) }, job.Expired},
 		"missed":                     {job.Job{OnMissed: told}, nil, func(m *job.Message) { m.Missed = 1 }, job.Missed},
 		"missed, only failed wanted": {job.Job{OnFailure: told}, nil, func(m *job.Message) { m.Missed = 1 }, ""},
 		"a range of missed ones": {job.Job{OnMissed: told}, nil, func(m *job.Message) {
-			m.Slot.Range, m.Missed, m.MissedLast = true, 12, m.Slot.At.Add(time.Hour)
+			m.Slot.Range, m.Slot.At = true, m.Slot.At.Add(-2*time.Hour)
+			m.Missed, m.MissedLast = 12, m.Slot.At.Add(time.Hour)
 		}, job.Missed},
 		"cancelled: deleted": {job.Job{OnFailure: told, OnMissed: told}, nil, func(m *job.Message) { m.Slot.Job = "gone" }, ""},
 	} {

@@ -3,7 +3,9 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +123,48 @@ func TestAShardIsRetriedForItself(t *testing.T) {
 		}
 		if runs[1] != 1 || runs[2] != 2 || runs[3] != 1 {
 			t.Errorf("ran %v", runs)
+		}
+	})
+}
+
+// A producer that does not know of parts must not have the whole run, in place of the
+// parts, for good; nor is the slot lost with its message, if nobody else sends those.
+func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsPartsCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		var said strings.Builder // of this test's one worker: read when that has ended
+		b.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		var ran []int
+		b.cfg.Concurrency = 1
+		b.handle(job.Job{Name: "report", Shards: 2}, func(_ context.Context, run job.Run) error {
+			ran = append(ran, run.Shard)
+			return nil
+		})
+		stop := b.run()
+		whole := b.publish("report")
+		time.Sleep(time.Minute)
+		if _, _, err := b.ledger.Read(t.Context(), whole); !errors.Is(err, job.ErrNotFound) {
+			t.Errorf("the whole has a record: %v", err)
+		}
+		for i := range 2 {
+			b.queue.add(job.Message{Slot: whole.Part(i+1, 2), JobRevision: 1, Due: whole.At})
+		}
+		time.Sleep(2 * time.Minute)
+		if acks := slices.DeleteFunc(b.queue.verdicts(), func(v string) bool { return !strings.HasPrefix(v, "ack") }); len(acks) != 3 {
+			t.Errorf("acked %q, want both parts and then the whole", acks)
+		}
+		if r := b.record(whole); r.State != job.Succeeded || r.Shards != 2 {
+			t.Errorf("the whole is %s of %d parts", r.State, r.Shards)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if slices.Sort(ran); !slices.Equal(ran, []int{1, 2}) {
+			t.Errorf("ran parts %v, want 1 and 2", ran)
+		}
+		if n := strings.Count(said.String(), "it asks for the whole of a slot that is split"); n != 3 {
+			t.Errorf("said so %d times, want in the first three deliveries:\n%s", n, said.String())
 		}
 	})
 }

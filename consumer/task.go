@@ -47,6 +47,9 @@ func (t *task) settle(v verdict) {
 	t.cfg.Table.end(t.d.Slot.Key())
 }
 
+// sayTimes is in how many deliveries of a slot it is said that it is left, and why.
+const sayTimes = 3
+
 // maxTurns bounds how often a slot that others fight over is looked at in one
 // delivery.
 const maxTurns = 8
@@ -59,8 +62,8 @@ func (t *task) decide() verdict {
 	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon}
 	for turn := 0; turn < maxTurns; turn++ {
 		// A first delivery most likely has no record: its claim is tried
-		// without a read, and the write decides.
-		if turn > 0 || t.parked || t.d.Count > 1 {
+		// without a read, and the write decides. What is offered again has one.
+		if turn > 0 || t.parked || t.d.Count > 1 || t.d.Offer > 0 {
 			if err := t.look(ctx); err != nil {
 				return t.postponed(err)
 			}
@@ -148,6 +151,9 @@ func (t *task) take(ctx context.Context, step job.Step) (verdict, bool) {
 	case job.Conclusion:
 		return t.concludeWhole(), true
 	case job.Later:
+		if step.Reason != "" && t.d.Count <= sayTimes {
+			t.cfg.Logger.Warn("a slot is left to others", "slot", t.d.Slot.ID(), "publisher", t.d.Node, "reason", step.Reason)
+		}
 		return after(step.Delay), true
 	case job.Wait:
 		return verdict{}, false

@@ -92,6 +92,10 @@ type Step struct {
 	Action Action
 	Delay  time.Duration
 	Record Record
+
+	// Reason is what somebody should know of a Later. Empty: it is in the order of
+	// things.
+	Reason string
 }
 
 // Decide says what a worker does with a delivered slot. It is the whole of the
@@ -131,9 +135,14 @@ func NeedsDefinition(d Delivery, v View) bool {
 	return !tooOld(d, v) && (v.Record != nil || d.Missed == 0 && d.Refused == "")
 }
 
-// first decides about a slot without a record.
+// first decides about a slot without a record. Before its time nothing is: whatever
+// its message says of it, an outcome written then would be found by the slot's own
+// message, which comes in time. Nor is it dropped, for it may be what that one is
+// folded into.
 func first(d Delivery, v View) Step {
 	switch {
+	case early(d, v) > 0 && (d.Slot.Range || !tooOld(d, v)):
+		return Step{Action: Later, Delay: min(early(d, v), longestWait)}
 	case d.Missed > 0 && d.Chained:
 		return end(d, v, Missed, "its turn came while its job was paused")
 	case d.Missed > 0:
@@ -146,12 +155,14 @@ func first(d Delivery, v View) Step {
 		return end(d, v, Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), MaxPayload))
 	case v.Entry == nil:
 		return end(d, v, Cancelled, "job deleted")
-	case early(d, v) > 0:
-		return Step{Action: Later, Delay: early(d, v)}
 	case splitOtherwise(d, *v.Entry):
 		return Step{Action: Ack} // the slot goes on, in the parts that its plan says
 	case !belongs(d, *v.Entry):
 		return end(d, v, Cancelled, "definition changed")
+	case unsplit(d, *v.Entry):
+		s := unhandled(d)
+		s.Reason = "it asks for the whole of a slot that is split: that is run in parts only, whose messages a producer that knows of parts sends"
+		return s
 	case paused(d, *v.Entry):
 		return end(d, v, Missed, "fell due while its job was paused")
 	case pastDeadline(d, v):
@@ -213,11 +224,23 @@ func tooOld(d Delivery, v View) bool {
 	return v.Now.Sub(at) > v.Horizon
 }
 
+// longestWait is for how long a slot is given back at once that is not due yet.
+const longestWait = time.Hour
+
 // early is how long a slot must still wait that the broker stored before its due
-// time: it came from a fast clock.
+// time: it came from a fast clock. A range is due with its last slot. A chained slot's
+// due time is that of an outcome, by whoever wrote it, and no reason to wait; its
+// instant, at which the slots that it follows from were due, is.
 func early(d Delivery, v View) time.Duration {
-	if d.Published.Before(d.Due) && !d.Chained { // that is the time of an outcome, by whoever wrote it
-		return d.Due.Sub(v.Now)
+	due := d.Due
+	switch {
+	case d.Chained:
+		due = d.Slot.At
+	case d.Slot.Range && d.MissedLast.After(due):
+		due = d.MissedLast
+	}
+	if d.Published.Before(due) {
+		return due.Sub(v.Now)
 	}
 	return 0
 }
@@ -253,6 +276,22 @@ func splitOtherwise(d Delivery, e Entry) bool {
 	}
 	p, _ := e.PlanAt(d.Slot.At)
 	return p.Plan.Shards != d.Slot.Shards
+}
+
+// unsplit reports whether the message is for the whole of a slot that its job splits:
+// it was published by who does not know of parts. To run it would take the place of
+// the parts for good; to ack it could lose the slot, if nobody else publishes those.
+// A run that was triggered, or follows from others, by an older definition is as that
+// one said; a message that names no definition is judged by the one there is.
+func unsplit(d Delivery, e Entry) bool {
+	planned := d.Slot.Token == "" && !d.Chained
+	if d.Slot.Shards > 0 || !planned && 0 < d.JobRevision && d.JobRevision < e.Revision {
+		return false
+	}
+	if p, ok := e.PlanAt(d.Slot.At); ok && planned {
+		return p.Plan.Shards > 0
+	}
+	return e.Job.Shards > 0
 }
 
 // PlanAt is the plan that was in force at the instant.

@@ -96,6 +96,7 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 	if token := args["token"]; token != "" {
 		slot = job.Slot{Job: "report", Token: token}
 	}
+	slot.Range = has(args, "last")
 	if shard := args["shard"]; shard != "" {
 		i, n, _ := strings.Cut(shard, "of")
 		part, _ := strconv.Atoi(i)
@@ -105,9 +106,15 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 	d := job.Delivery{
 		Message: job.Message{
 			Slot: slot, Due: slot.At, JobRevision: uint64(number(t, args, "revision", 7)),
-			Missed: number(t, args, "missed", 0), CaughtUp: has(args, "caught-up"),
+			Missed: number(t, args, "missed", 0), CaughtUp: has(args, "caught-up"), Chained: has(args, "chained"), Refused: args["refused"],
 		},
 		Queue: "default", Count: number(t, args, "count", 1), Published: offset(t, args, "published", "5ms"),
+	}
+	if slot.Range {
+		d.MissedLast = offset(t, args, "last", "")
+	}
+	if has(args, "due") {
+		d.Due = offset(t, args, "due", "")
 	}
 	v := job.View{
 		Now: offset(t, args, "now", "10ms"), Self: "A", Horizon: 24 * time.Hour,

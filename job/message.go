@@ -38,7 +38,8 @@ type Message struct {
 
 	// Due is the slot's instant plus the job's spread, or the time that a
 	// triggered run was set for. One that was set for none is due when it is
-	// published: zero.
+	// published: zero. ParseMessage takes an instant for the due time of a planned slot
+	// that is said to be due before it.
 	Due time.Time
 
 	// CaughtUp marks a slot that ran late by its catch-up policy: its start
@@ -200,8 +201,8 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		return Message{}, err
 	}
 	m.Missed = int(min(missed, 1<<31))
-	if m.Due.IsZero() {
-		m.Due = m.Slot.At
+	if m.Due.IsZero() || m.Due.Before(m.Slot.At) && !m.Chained {
+		m.Due = m.Slot.At // nothing is due before its instant, whoever says so
 	}
 	return m, nil
 }

@@ -118,6 +118,9 @@ func TestMessageRoundTripsThroughItsHeaders(t *testing.T) {
 		if m.Missed > 1 {
 			m.MissedLast = instant("last missed")
 		}
+		if m.Due.Before(m.Slot.At) { // which is no due time
+			m.Due = m.Slot.At
+		}
 		if got, err := job.ParseMessage(m.Header()); err != nil || got != m {
 			t.Fatalf("%+v reads %+v, %v", m, got, err)
 		}

@@ -25,12 +25,14 @@ export function decide(d, v) {
 
 function first(d, v) {
   const { message: m } = d;
+  const wait = early(d, v);
+  if (wait > 0 && (m.slot.range || !tooOld(d, v))) return { do: "later", delay: Math.min(wait, 3_600_000) };
   if (m.missed > 0 && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
   if (m.missed > 0) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
   if (tooOld(d, v)) return end(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
-  if (m.due !== undefined && !m.chained && d.published < m.due && v.now < m.due) return { do: "later", delay: toMs(m.due - v.now) };
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
+  if (splits(m, v.entry)) return unhandled(d); // a part for a worker that knows of parts
   if (ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
   if (pastDeadline(d, v)) return end(d, v, "expired", `not started within its deadline of ${v.entry.job.deadline}`);
   return v.handles ? claim(d, v, 1) : unhandled(d);
@@ -61,6 +63,24 @@ const spent = (r) => (r.max_attempts === 1 ? " (its one attempt is spent)" : ` (
 const startOf = (slot, published) => (slot.at === undefined ? published : fromSeconds(slot.at));
 
 const tooOld = (d, v) => toMs(v.now - startOf(d.message.slot, d.published)) > v.horizon;
+
+// early is for how many milliseconds a slot has to wait that the broker stored before
+// its time.
+function early({ message: m, published }, v) {
+  let due = m.due;
+  if (m.chained) due = m.slot.at === undefined ? undefined : fromSeconds(m.slot.at);
+  else if (m.slot.range && m.missedLast > due) due = m.missedLast;
+  return due !== undefined && published < due ? toMs(due - v.now) : 0;
+}
+
+// splits reports whether the job has parts of the slot run, where the message is for
+// the whole of it.
+function splits(m, entry) {
+  const planned = m.slot.token === undefined && !m.chained;
+  if (m.slot.shards || (!planned && m.revision > 0 && m.revision < entry.revision)) return false;
+  const plan = planned ? planAt(entry, fromSeconds(m.slot.at)) : undefined;
+  return Boolean((plan ?? entry.plans.at(-1)).plan.shards);
+}
 
 function belongs(m, entry) {
   if (m.revision >= entry.revision || entry.job.plan.after?.length) return true;

@@ -20,6 +20,7 @@ export function parseMessage(get, subject) {
     missed: natural(get, "Cronce-Missed"), missedLast: optional(get("Cronce-Missed-Last") || undefined),
   };
   message.due = get("Cronce-Due") ? parseInstant(get("Cronce-Due")) : slot.at === undefined ? undefined : fromSeconds(slot.at);
+  if (slot.at !== undefined && !message.chained && message.due < fromSeconds(slot.at)) message.due = fromSeconds(slot.at);
   return message;
 }
 
