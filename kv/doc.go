@@ -73,6 +73,11 @@
 // them to the connection (outbox), with the acks and events of the others. Their order is not promised,
 // and nothing here needs it: each names the revision that it stands on.
 //
+// Slots are sent without waiting (publisher), over an inbox of their own. They need
+// no revision: a copy folds by its message ID, or finds its record. What is not
+// answered in five seconds, or was open when the connection was lost, is unknown, and
+// sent again by who knows the slot.
+//
 // The first attempt is one message and one answer; nothing is read before it. An
 // attempt is given one second, so that a request that died with a leader is put
 // to the next one soon.

@@ -1,0 +1,52 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// A publication whose answer is lost, with the connection or without, is unknown
+// within seconds; the same message again shows that it was stored.
+func TestAnUnansweredPublicationIsUnknownAndFoldsWhenRepeated(t *testing.T) {
+	t.Parallel()
+	for name, part := range map[string]bool{"the wire is silent": false, "the connection is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			through, _, p, _ := behindProxy(t)
+			m := job.Message{Slot: job.NewSlot("report", at), Node: "n"}
+			publish(t, through, "default", job.Message{Slot: job.NewSlot("first", at), Node: "n"}) // it has its inbox
+			p.Deafen()
+			wait, err := through.Slots().Publish("default", m, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if part {
+				p.Part()
+			}
+			if _, err := wait(within(t, 20*time.Second)); !errors.Is(err, job.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want unknown", err)
+			}
+			p.Heal()
+			if err := through.Slots().Put(within(t, 20*time.Second), "default", m, nil); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for w, err := range through.Slots().Waiting(t.Context(), kv.WaitingFilter{Job: "report"}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if w.Slot == m.Slot {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Errorf("stored %d times, want once", n)
+			}
+		})
+	}
+}
