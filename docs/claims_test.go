@@ -36,10 +36,16 @@ type claimStep struct {
 	OwnerDead bool `json:"owner_dead,omitempty"`
 	NoHandler bool `json:"no_handler,omitempty"`
 
+	// Deleted: the job was, before this step.
+	Deleted bool `json:"deleted,omitempty"`
+
 	Result *attemptResult `json:"result,omitempty"`
 
 	// Request is about cancel: what the owner would be asked, if there were one.
 	Request *job.CancelRequest `json:"request,omitempty"`
+
+	// Place is what the job's lock said, in decide; absent: it was not asked.
+	Place *lockAnswer `json:"place,omitempty"`
 
 	// Wins is the revision that the step's write gets, if it is won.
 	Wins uint64 `json:"wins,omitempty"`
@@ -49,6 +55,31 @@ type claimStep struct {
 	At       *uint64         `json:"at,omitempty"`
 	Record   json.RawMessage `json:"record,omitempty"`
 	Conflict bool            `json:"conflict,omitempty"`
+}
+
+// lockAnswer is what the lock says in words of locks.json.
+type lockAnswer struct {
+	Place string `json:"place"`
+	InWay string `json:"in_way,omitempty"`
+}
+
+func (a *lockAnswer) place(t *testing.T) (p job.Place) {
+	t.Helper()
+	if a == nil {
+		return p
+	}
+	for kind, name := range placeNames {
+		if name == a.Place {
+			p.Kind = kind
+		}
+	}
+	if a.InWay != "" {
+		var err error
+		if p.InWay, err = job.ParseSlotID(a.InWay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
 }
 
 type attemptResult struct {
@@ -110,7 +141,7 @@ func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
 	}
 }
 
-var actions = map[job.Action]string{job.Ack: "ack", job.Later: "later", job.Prove: "prove", job.Start: "start", job.End: "end"}
+var actions = map[job.Action]string{job.Ack: "ack", job.Later: "later", job.Prove: "prove", job.Enter: "enter", job.Wait: "wait", job.Start: "start", job.End: "end"}
 
 func (l *slotLife) delivery(t *testing.T, s *claimStep) job.Delivery {
 	t.Helper()
@@ -123,11 +154,11 @@ func (l *slotLife) delivery(t *testing.T, s *claimStep) job.Delivery {
 
 func (l *slotLife) view(t *testing.T, s *claimStep) job.View {
 	t.Helper()
-	v := job.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Handles: !s.NoHandler}
+	v := job.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Handles: !s.NoHandler, Place: s.Place.place(t)}
 	if !s.Unread {
 		v.Record, v.Revision = l.record, l.revision
 	}
-	if l.Definition != nil {
+	if l.Definition != nil && !s.Deleted {
 		e := l.Definition.entry(t)
 		v.Entry = &e
 	}
@@ -140,6 +171,7 @@ func (l *slotLife) write(t *testing.T, s *claimStep, r job.Record, at uint64, no
 	r.Nonce = nonce
 	s.At, s.Record, s.Conflict = &at, raw(t, r), at != l.revision
 	if s.Conflict {
+		s.Wins = 0
 		return
 	}
 	if s.Wins <= l.revision {

@@ -61,7 +61,7 @@ func TestLayout(t *testing.T) {
 				t.Fatal(err)
 			}
 			return pick(t, c.CachedInfo().Config, "durable_name", "filter_subject", "deliver_policy", "ack_policy", "ack_wait",
-				"max_deliver", "max_ack_pending")
+				"max_deliver", "max_ack_pending", "priority_policy", "priority_groups")
 		}
 		c.Consumer = queue(store.Slots().Queue(t.Context(), "default"))
 		c.Fired = queue(store.Timers().Queue(t.Context(), "default"))

@@ -1,8 +1,12 @@
 package docs_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -19,6 +23,14 @@ type lockCase struct {
 	// comes back in Ask. Leave has the slot leave instead of enter.
 	Ended map[string]bool `json:"ended,omitempty"`
 	Leave bool            `json:"leave,omitempty"`
+
+	// Reoffered: the slot's message is a backfill or has a number, and its worker
+	// has not entered with it yet.
+	Reoffered bool `json:"reoffered,omitempty"`
+
+	// Crowd is how many slots wait in the lock before those that are listed, and
+	// in next as well: crowd has them.
+	Crowd int `json:"crowd,omitempty"`
 
 	Ask       []string        `json:"ask,omitempty"`
 	Place     string          `json:"place,omitempty"`
@@ -40,13 +52,17 @@ func TestLocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		l.Waiting = slices.Concat(crowd(c.Crowd), l.Waiting)
 		asks, err := job.DecodeLock([]byte(`{"v":1,"job":"report","holders":[` + string(c.Slot) + `]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.Leave {
 			next, woken := l.Leave(asks.Holders[0].Slot, c.Places)
-			c.Woken, c.Next = ids(woken...), raw(t, next)
+			c.Woken, c.Next = nil, raw(t, next)
+			for _, s := range woken {
+				c.Woken = append(c.Woken, s.ID())
+			}
 			return c
 		}
 		ended := map[job.Slot]bool{}
@@ -59,11 +75,16 @@ func TestLocks(t *testing.T) {
 		}
 		next, place, ask := l.Enter(job.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places}, ended)
 		if len(ask) > 0 {
-			for _, a := range ask {
-				c.Ask = append(c.Ask, a.Slot.ID())
-			}
+			c.Ask = ids(ask...)
 			return c
 		}
+		if c.Reoffered && next.Has(asks.Holders[0].Slot) {
+			next = next.Renewed(asks.Holders[0].Slot, asks.Holders[0].Since)
+		}
+		if !slices.Equal(ids(next.Waiting[:c.Crowd]...), ids(crowd(c.Crowd)...)) {
+			t.Errorf("%s: of those that waited before, some are gone", c.Name)
+		}
+		next.Waiting = next.Waiting[c.Crowd:]
 		c.Place, c.Next = placeNames[place.Kind], raw(t, next)
 		for _, named := range []struct {
 			slot job.Slot
@@ -77,9 +98,20 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-func ids(slots ...job.Slot) (all []string) {
+// crowd are n triggered runs of the job "report", @1 to @n, that came at 06:00:00.
+func crowd(n int) []job.LockSlot {
+	var all []job.LockSlot
+	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+	for i := range n {
+		all = append(all, job.LockSlot{Slot: job.Slot{Job: "report", Token: strconv.Itoa(i + 1)}, At: at, Since: at})
+	}
+	slices.SortFunc(all, func(a, b job.LockSlot) int { return cmp.Compare(a.Slot.ID(), b.Slot.ID()) })
+	return all
+}
+
+func ids(slots ...job.LockSlot) (all []string) {
 	for _, s := range slots {
-		all = append(all, s.ID())
+		all = append(all, s.Slot.ID())
 	}
 	return all
 }

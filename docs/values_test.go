@@ -19,6 +19,8 @@ type nameCase struct {
 	At      time.Time `json:"at,omitzero"`
 	Token   string    `json:"token,omitempty"`
 	Range   bool      `json:"range,omitempty"`
+	Shard   int       `json:"shard,omitempty"`
+	Shards  int       `json:"shards,omitempty"`
 	TraceID string    `json:"trace_id,omitempty"`
 	Refused string    `json:"refused,omitempty"`
 }
@@ -39,7 +41,7 @@ func TestSlotNames(t *testing.T) {
 		}
 		trace := slot.TraceID(job.DefaultNamespace)
 		return nameCase{
-			ID: slot.ID(), Key: slot.Key(), Job: slot.Job, At: slot.At, Token: slot.Token, Range: slot.Range, TraceID: hex.EncodeToString(trace[:]),
+			ID: slot.ID(), Key: slot.Key(), Job: slot.Job, At: slot.At, Token: slot.Token, Range: slot.Range, Shard: slot.Shard, Shards: slot.Shards, TraceID: hex.EncodeToString(trace[:]),
 		}
 	})
 }
@@ -60,6 +62,7 @@ type messageCase struct {
 	MissedLast  time.Time `json:"missed_last,omitzero"`
 	Offer       int       `json:"offer,omitempty"`
 	Traceparent string    `json:"traceparent,omitempty"`
+	Impossible  string    `json:"impossible,omitempty"` // what Cronce-Refused says
 
 	// Written says that the message is written with just these headers.
 	Written bool   `json:"written"`
@@ -78,7 +81,7 @@ func TestSlotMessages(t *testing.T) {
 		}
 		return messageCase{
 			Headers: c.Headers, Subject: c.Subject, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Backfill: m.Backfill,
-			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
+			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Impossible: m.Refused, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
 		}
 	})
 }
@@ -87,6 +90,9 @@ type valueCase struct {
 	Name  string          `json:"name"`
 	Kind  string          `json:"kind"`
 	Value json.RawMessage `json:"value"`
+
+	// Time is the entry's, of a definition.
+	Time time.Time `json:"time,omitzero"`
 
 	// Unknown are the members that have no meaning and are kept; Written is what
 	// a program that read the value writes again, where that is not the same.
@@ -98,7 +104,7 @@ type valueCase struct {
 func TestStoredValues(t *testing.T) {
 	t.Parallel()
 	hold(t, "values.json", func(t *testing.T, c valueCase) valueCase {
-		read, extra, err := decodeValue(t, c.Kind, c.Value)
+		read, extra, err := decodeValue(t, c.Kind, c.Value, c.Time)
 		c.Unknown, c.Written, c.Refused = slices.Sorted(maps.Keys(extra)), nil, refusal(t, err)
 		if err != nil {
 			return c
@@ -110,14 +116,14 @@ func TestStoredValues(t *testing.T) {
 	})
 }
 
-func decodeValue(t *testing.T, kind string, data []byte) (value any, unknown job.Extra, err error) {
+func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value any, unknown job.Extra, err error) {
 	t.Helper()
 	switch kind {
 	case "settings":
 		s, err := job.DecodeSettings(data)
 		return s, s.Extra, err
 	case "definition":
-		e, err := job.DecodeEntry(data, 7, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+		e, err := job.DecodeEntry(data, 7, at)
 		return e.Definition, e.Extra, err
 	case "node":
 		n, err := job.DecodeNode(data)

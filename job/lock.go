@@ -42,7 +42,7 @@ type LockSlot struct {
 	Slot Slot
 
 	// At is the slot's place in the order: its instant, of a triggered run the
-	// time of its publication.
+	// publication of the message that brought it into the lock.
 	At time.Time
 
 	// OnTime says that it was published on time, so that a newer one may displace
@@ -134,6 +134,9 @@ func NewEntrant(d Delivery, v View) Entrant {
 // those that must be known first are returned in ask, and nothing else then.
 func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
+	if stay, in := l.Stay(e.Slot); in {
+		e.At = stay.At // its messages may differ in when they were published; its place in the order is one
+	}
 	newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace
 	held := find(l.Holders, e.Slot)
 	holds := held >= 0

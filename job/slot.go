@@ -79,6 +79,10 @@ func (s Slot) part() string { return strconv.Itoa(s.Shard) + "of" + strconv.Itoa
 // shardSuffix is what stands behind the ID, or the key, of the whole slot.
 var shardSuffix = regexp.MustCompile(`^(.*)[#.]([1-9][0-9]{0,2})of([1-9][0-9]{0,2})$`)
 
+// shardLike is an end that no token has, so that no token's end is ever mistaken for
+// a shard.
+var shardLike = regexp.MustCompile(`#[0-9]+of[0-9]+$`)
+
 // cutShard takes the shard off an ID or a key.
 func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // most are none, and need not be searched
@@ -211,7 +215,7 @@ func ValidateToken(token string) error {
 		return fmt.Errorf("%w token %q: %d bytes, at most %d", ErrInvalid, clip(token), len(token), MaxToken)
 	case !utf8.ValidString(token):
 		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
-	case shardSuffix.MatchString(token) && strings.Contains(token, "#"):
+	case shardLike.MatchString(token):
 		return fmt.Errorf("%w token %q: its end is how a shard is named", ErrInvalid, token)
 	case reoffer.MatchString(token):
 		return fmt.Errorf("%w token %q: %q at its end is how a message that was offered again is named", ErrInvalid, token, reoffer.FindString(token))

@@ -29,6 +29,7 @@ function first(d, v) {
   if (wait > 0 && (m.slot.range || !tooOld(d, v))) return { do: "later", delay: Math.min(wait, 3_600_000) };
   if (m.missed > 0 && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
   if (m.missed > 0) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
+  if (m.refused) return end(d, v, "failed", m.refused);
   if (tooOld(d, v)) return end(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
@@ -107,9 +108,10 @@ const unhandled = (d) => ({ do: "later", delay: Math.min(100 * 2 ** Math.min(d.c
 
 function claim(d, v, attempt) {
   if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others
-  if (v.entry && guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
+  if (!v.entry) return unhandled(d); // deleted since its first claim: who knows what its lock then is goes on with it
+  if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
   const { retry_at, error, output, ...record } = recordOf(d, v);
-  record.max_attempts ??= v.entry?.job.attempts ?? 3;
+  record.max_attempts ??= v.entry.job.attempts;
   let attempts = record.attempts ?? [];
   if (attempt === record.attempt) attempts = attempts.slice(0, -1); // its answer was lost: the same one again
   record.attempts = [...attempts, { attempt, node: v.self, started: formatInstant(v.now) }].slice(-200);

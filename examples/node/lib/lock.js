@@ -16,7 +16,7 @@ export function entrant(d, v) {
   const at = m.slot.at === undefined ? d.published : fromSeconds(m.slot.at);
   return {
     slot: { id: slotID(m.slot), at: formatInstant(at), ...(onTime && { on_time: true }), since: formatInstant(v.now) },
-    overlap: job.overlap, places: Math.max(1, job.concurrency ?? 1),
+    overlap: job.overlap, places: Math.max(1, job.concurrency ?? 1), reoffered: m.backfill || m.offer > 0,
   };
 }
 
@@ -26,10 +26,12 @@ export function entrant(d, v) {
 export function enter(lock, e, ended) {
   const gone = (s) => ended.get(s.id) === true;
   lock = { ...lock, holders: lock.holders.filter((s) => !gone(s)), waiting: (lock.waiting ?? []).filter((s) => !gone(s)) };
-  const { slot, overlap, places } = e;
+  const { overlap, places } = e;
+  const stay = [...lock.holders, ...lock.waiting].find((s) => s.id === e.slot.id);
+  const slot = stay ? { ...e.slot, at: stay.at } : e.slot; // its messages may differ in when they were published
   const newest = overlap === "latest" || overlap === "replace";
   const held = lock.holders.find((s) => s.id === slot.id);
-  const answer = (place, next = lock) => ({ place, next: tidy(next) });
+  const answer = (place, next = lock) => ({ place, next: tidy(e.reoffered ? renewed(next, e.slot) : next) });
   if (overlap === "replace" && held?.on_time) {
     const newer = lock.waiting.find((s) => s.on_time && order(s, slot) > 0);
     if (newer && !ended.has(newer.id)) return { ask: [newer.id] };
@@ -59,6 +61,13 @@ export function enter(lock, e, ended) {
   const waiting = [...rest, slot].sort(order).slice(0, maxWaiting);
   if (!waiting.includes(slot)) return answer({ kind: "crowded" });
   return answer(place, { ...remembered, waiting });
+}
+
+// renewed has the slot, if it is there, begin a stay of its own: it may have been
+// reopened, and what was found out about the one before does not hold of it.
+function renewed(lock, { id, since }) {
+  const renew = (s) => (s.id === id ? { ...s, since } : s);
+  return { ...lock, holders: lock.holders.map(renew), waiting: lock.waiting.map(renew) };
 }
 
 // leave takes a slot out, and gives the places that are free to those that wait.

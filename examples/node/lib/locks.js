@@ -4,7 +4,7 @@ import { guarded } from "./definition.js";
 import { empty, enter, entrant, leave } from "./lock.js";
 import { isFinal } from "./claim.js";
 import { parseSlot, slotKey } from "./names.js";
-import { fromSeconds, toMs } from "./values.js";
+import { parseInstant, toMs } from "./values.js";
 
 export class Locks {
   // end(record, revision, by) has a slot that has not ended end for a newer one.
@@ -12,9 +12,12 @@ export class Locks {
     Object.assign(this, { store, node, end });
   }
 
-  // enter asks for a place until the answer is stored; undefined: trust has ended.
-  async enter(d, v) {
+  // enter asks for a place until the answer is stored; undefined: trust has ended. since
+  // is when the stay began that the slot has in the lock already, as far as its worker
+  // knows; the place comes with that of the stay that it has now.
+  async enter(d, v, since) {
     const e = entrant(d, v), key = `lock.${v.entry.job.name}`;
+    e.reoffered &&= since === undefined; // once for each delivery
     const ended = new Map();
     while (this.node.trusted()) {
       const { value, revision } = await this.store.read("state", key);
@@ -23,7 +26,7 @@ export class Locks {
       if (foreign) throw new Error(`lock ${key} names slot ${foreign.id}`);
       const { ask, place, next } = enter(lock, e, ended);
       if (ask) {
-        for (const id of ask) ended.set(id, await this.hasEnded(id, v.horizon));
+        for (const id of ask) ended.set(id, await this.hasEnded(id, lock, v.horizon));
         continue;
       }
       if (!same(lock, next)) {
@@ -32,16 +35,15 @@ export class Locks {
         if (wrote.lost) { ended.clear(); continue; }
       }
       if (place.displaces) await this.replace(place.displaces, e.slot.id);
-      return place;
+      return { ...place, since: stayOf(next, e.slot.id)?.since };
     }
     return undefined;
   }
 
-  async hasEnded(id, horizon) {
-    const slot = parseSlot(id);
-    const { value } = await this.store.read("ledger", slotKey(slot));
+  async hasEnded(id, lock, horizon) {
+    const { value } = await this.store.read("ledger", slotKey(parseSlot(id)));
     if (value) return isFinal(value);
-    return slot.at !== undefined && toMs(this.node.now() - fromSeconds(slot.at)) > horizon;
+    return toMs(this.node.now() - parseInstant(stayOf(lock, id).at)) > horizon + this.node.lease;
   }
 
   // replace has a holder ended. One that nobody has claimed yet is left for the next
@@ -51,14 +53,15 @@ export class Locks {
     if (value && !isFinal(value)) await this.end(value, revision, by);
   }
 
-  // leave takes a slot out whose outcome is written. Who does not come to it leaves a
+  // leave takes a slot out whose outcome is written, if its stay is still the one that
+  // began then: it may have been reopened meanwhile. Who does not come to it leaves a
   // holder that has ended.
-  async leave(id, entry, signal) {
-    if (entry && !guarded(entry.job)) return;
+  async leave(id, since, entry, signal) {
+    if (since === undefined || entry && !guarded(entry.job)) return;
     const key = `lock.${id.split(":")[0]}`;
     while (!signal.aborted) {
       const { value, revision } = await this.store.read("state", key);
-      if (!value || ![...value.holders, ...(value.waiting ?? [])].some((s) => s.id === id)) return;
+      if (!value || stayOf(value, id)?.since !== since) return;
       const { next, woken } = leave(value, id, Math.max(1, entry?.job.concurrency ?? 1));
       const wrote = await this.store.write("state", key, next, revision, { node: this.node.name, signal });
       if (wrote.lost) continue;
@@ -68,5 +71,8 @@ export class Locks {
   }
 }
 
-const names = (list) => (list ?? []).map((s) => s.id).join("\n");
+const stayOf = (lock, id) => [...lock.holders, ...(lock.waiting ?? [])].find((s) => s.id === id);
+
+// A stay that was renewed is a difference too.
+const names = (list) => (list ?? []).map((s) => `${s.id} ${s.since}`).join("\n");
 const same = (a, b) => names(a.holders) === names(b.holders) && names(a.waiting) === names(b.waiting) && a.newest === b.newest;

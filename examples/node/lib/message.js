@@ -9,15 +9,15 @@ export class Contradiction extends Invalid {}
 // parseMessage reads headers; get(name) is a header's value, "" for none. subject is
 // what it was published on; if that is not one of its slot's job, it is no slot.
 export function parseMessage(get, subject) {
-  const [, id, offer] = /^(.*?)(?:\/r([1-9][0-9]*))?$/s.exec(get("Nats-Msg-Id"));
+  const [, id, offer] = /^(.*?)(?:\/r([0-9]+))?$/s.exec(get("Nats-Msg-Id"));
   const slot = parseSlot(get("Cronce-Slot") || id);
   if (id && id !== slotID(slot)) throw new Contradiction(`slot ${slotID(slot)} has the message ID of ${id}`);
   const [, of] = /^[^.]+\.(?:slot|timer\.due)\.[^.]+\.([^.]+)$/.exec(subject ?? `any.slot.any.${slot.job}`) ?? [];
   if (of !== slot.job) throw new Contradiction(`slot ${slotID(slot)} was published on ${subject}`);
   const message = {
     slot, revision: natural(get, "Cronce-Job-Revision"), node: get("Cronce-Node"), offer: Number(offer ?? 0),
-    caughtUp: get("Cronce-Caught-Up") === "1", chained: get("Cronce-Chained") === "1", backfill: get("Cronce-Backfill") === "1",
-    missed: natural(get, "Cronce-Missed"), missedLast: optional(get("Cronce-Missed-Last") || undefined),
+    caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", backfill: get("Cronce-Backfill") !== "",
+    refused: get("Cronce-Refused"), missed: natural(get, "Cronce-Missed"), missedLast: optional(get("Cronce-Missed-Last") || undefined),
   };
   message.due = get("Cronce-Due") ? parseInstant(get("Cronce-Due")) : slot.at === undefined ? undefined : fromSeconds(slot.at);
   if (slot.at !== undefined && !message.chained && message.due < fromSeconds(slot.at)) message.due = fromSeconds(slot.at);

@@ -18,7 +18,7 @@ export function parseSlot(id) {
   const slot = { job: checkName("job", id.slice(0, colon)) };
   let rest = id.slice(colon + 1);
   const part = /^(.*)#([1-9][0-9]*)of([1-9][0-9]*)$/s.exec(rest);
-  if (part && Number(part[3]) >= 2 && Number(part[3]) <= 256 && Number(part[2]) <= Number(part[3])) {
+  if (part && !rest.startsWith("m.") && Number(part[3]) >= 2 && Number(part[3]) <= 256 && Number(part[2]) <= Number(part[3])) {
     rest = part[1];
     slot.shard = Number(part[2]);
     slot.shards = Number(part[3]);
@@ -56,7 +56,7 @@ function seconds(at) {
 
 function checkToken(token) {
   const bytes = Buffer.byteLength(token);
-  const wrong = bytes < 1 || bytes > 128 || /\p{Cc}|^\p{White_Space}|\p{White_Space}$|\/r[0-9]+$/u.test(token) || /#[0-9]+of[0-9]+$/.test(token) || !token.isWellFormed();
+  const wrong = bytes < 1 || bytes > 128 || /[\0-\x1f\x7f]|^\p{White_Space}|\p{White_Space}$|\/r[0-9]+$/u.test(token) || /#[0-9]+of[0-9]+$/.test(token) || !token.isWellFormed();
   if (wrong) throw new Invalid(`token ${JSON.stringify(token)}: want 1 to 128 bytes of printable UTF-8`);
   return token;
 }

@@ -2,7 +2,6 @@
 // runs, completes, and settles each message once.
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { cancelled, complete, decide, isFinal, release } from "./claim.js";
-import { withDefaults } from "./definition.js";
 import { emitter } from "./event.js";
 import { follow } from "./follow.js";
 import { Locks } from "./locks.js";
@@ -142,7 +141,7 @@ export class Worker {
   // nothing.
   async work(d, key, hand) {
     const { slot } = d.message;
-    let place, ownerDead;
+    let place, since, ownerDead;
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
       const v = { now: this.node.now(), self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead, handles: Boolean(this.handlers[slot.job]) };
@@ -152,7 +151,6 @@ export class Worker {
         case "ack":
           v.entry = await this.registry.entry(slot.job, 0).catch(() => undefined);
           await follow(this, record, revision, d.message, v.entry);
-          await this.locks.leave(slotID(slot), v.entry, this.node.signal);
           return { ack: true };
         case "later":
           return { nak: step.delay };
@@ -164,16 +162,17 @@ export class Worker {
           continue;
         }
         case "enter":
-          place = await this.locks.enter(d, v);
+          place = await this.locks.enter(d, v, since);
           if (!place) return undefined;
+          since = place.since ?? since;
           continue;
       }
       const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown) return undefined;
       if (wrote.lost) { [place, ownerDead] = []; continue; }
       if (ownerDead) this.tell("takeover", { ...about(step.record), peer: record.node });
-      if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v.entry);
-      return this.attempt(d, key, hand, { record: step.record, fence: wrote.won, entry: v.entry });
+      if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v.entry, since);
+      return this.attempt(d, key, hand, { record: step.record, fence: wrote.won, entry: v.entry, since });
     }
     return undefined;
   }
@@ -186,16 +185,16 @@ export class Worker {
   }
 
   // ended is how the message is settled once the record stands at revision.
-  async ended(record, revision, message, entry) {
+  async ended(record, revision, message, entry, since) {
     this.tell(record.state, { ...about(record), error: record.error });
     if (!isFinal(record)) return { nak: toMs(parseInstant(record.retry_at) - this.node.now()) };
-    await this.locks.leave(record.id, entry, this.node.signal);
+    await this.locks.leave(record.id, since, entry, this.node.signal);
     await follow(this, record, revision, message, entry);
     return { ack: true };
   }
 
   // attempt runs the handler of a claim that was won, and completes at its revision.
-  async attempt(d, key, hand, { record, fence, entry }) {
+  async attempt(d, key, hand, { record, fence, entry, since }) {
     Object.assign(hand, { fence, id: record.id });
     let outcome;
     if (this.stopping || hand.controller.signal.aborted) {
@@ -208,11 +207,11 @@ export class Worker {
     if (!this.node.trusted()) return undefined; // it is another's, or will be
     const wrote = await this.put(key, outcome, fence);
     if (wrote.lost) this.tell("refused", about(record));
-    return wrote.won ? this.ended(outcome, wrote.won, d.message, entry) : undefined;
+    return wrote.won ? this.ended(outcome, wrote.won, d.message, entry, since) : undefined;
   }
 
   async handle(d, hand, record, fence, entry) {
-    const job = entry?.job ?? withDefaults({ name: d.message.slot.job }); // deleted since its first claim
+    const { job } = entry;
     const timeout = job.timeout ? AbortSignal.timeout(parseDuration(job.timeout)) : undefined;
     const signal = AbortSignal.any([hand.controller.signal, this.node.signal, ...(timeout ? [timeout] : [])]);
     const backoff = Math.min(parseDuration(job.backoff) * 2 ** (record.attempt - 1), parseDuration(job.max_backoff)) * (0.75 + Math.random() / 2);

@@ -16,5 +16,7 @@ test("each slot has one ID and one key", () => {
     assert.equal(slot.job, c.job);
     assert.equal(slot.at, c.at === undefined ? undefined : Date.parse(c.at) / 1000);
     assert.equal(slot.token, c.token);
+    assert.equal(slot.shard, c.shard);
+    assert.equal(slot.shards, c.shards);
   }
 });

@@ -1,0 +1,91 @@
+package producer
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// shareVectors are what docs/protocol.md says of how producers share the work, in
+// numbers: the other implementations have to come to the same shares.
+type shareVectors struct {
+	Hashes []struct {
+		Parts []string `json:"parts"`
+		Hash  string   `json:"hash"`
+	} `json:"hashes"`
+	Members []struct {
+		Rules string   `json:"rules"`
+		Nodes []string `json:"nodes"`
+		E     string   `json:"e"`
+	} `json:"members"`
+	Registries []struct {
+		Jobs []struct {
+			Name     string    `json:"name"`
+			Revision uint64    `json:"revision"`
+			Time     time.Time `json:"time"`
+			Broken   bool      `json:"broken"`
+		} `json:"jobs"`
+		R string `json:"r"`
+	} `json:"registries"`
+	Shares []struct {
+		Nodes []string          `json:"nodes"`
+		Of    map[string]string `json:"of"`
+	} `json:"shares"`
+}
+
+func TestSharesAreThoseOfTheProtocol(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../docs/protocol/shares.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v shareVectors
+	if err := json.Unmarshal(data, &v); err != nil || len(v.Hashes)*len(v.Members)*len(v.Registries)*len(v.Shares) == 0 {
+		t.Fatal(v, err)
+	}
+	same := func(what any, got uint64, want string) {
+		t.Helper()
+		if text := fmt.Sprintf("%016x", got); text != want {
+			t.Errorf("%v: the code says %s and the vector %s", what, text, want)
+		}
+	}
+	fleetOf := func(rules string, nodes []string) *fleet {
+		f := newFleet(nodes[0], epoch, job.Lateness{})
+		f.rules = rules
+		now := time.Now()
+		for i, name := range nodes[1:] {
+			f.hear(job.Announcement{Node: name, Started: epoch.Add(time.Duration(i+1) * time.Second), Kind: job.AnnounceHere}, now)
+		}
+		f.review(now, true, 1)
+		return f
+	}
+	for _, c := range v.Hashes {
+		same(c.Parts, digest(c.Parts...), c.Hash)
+	}
+	for _, c := range v.Members {
+		same(c.Nodes, fleetOf(c.Rules, c.Nodes).members, c.E)
+	}
+	for _, c := range v.Registries {
+		b := newBoard(job.Lateness{}, position{}, slog.New(slog.DiscardHandler))
+		for _, j := range c.Jobs {
+			k := &task{def: &definition{name: j.Name, revision: j.Revision}}
+			b.count(k, j.Time, j.Broken)
+		}
+		same(c.Jobs, b.digest, c.R)
+	}
+	for _, c := range v.Shares {
+		f := fleetOf("", c.Nodes)
+		for _, name := range slices.Sorted(maps.Keys(c.Of)) {
+			if got := f.first(name).name; got != c.Of[name] {
+				t.Errorf("of %v, job %s is %s's, and by the vector %s's", c.Nodes, name, got, c.Of[name])
+			}
+		}
+	}
+}
