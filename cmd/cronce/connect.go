@@ -14,7 +14,7 @@ import (
 // connect connects to the server that the global flags and the environment mean.
 // as is what the server's administrator sees behind "cronce". With mayEmbed, and
 // when nothing was chosen, this process joins or becomes the embedded server
-// first. The returned function ends the connection, and then the server: call it
+// first; when a server was chosen, it is waited for. The returned function ends the connection, and then the server: call it
 // once, after everything that uses the connection.
 func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*connect.Conn, func(), error) {
 	target, err := a.target(as)
@@ -27,7 +27,11 @@ func (a *app) connect(ctx context.Context, as string, mayEmbed bool) (*connect.C
 			return nil, nil, err
 		}
 	}
-	nc, err := target.Connect(ctx)
+	open := target.Connect
+	if mayEmbed && !target.Local() {
+		open = target.Await // a node is for good, and may be started before its server
+	}
+	nc, err := open(ctx)
 	if err != nil {
 		leave()
 		return nil, nil, connectError(err, target)

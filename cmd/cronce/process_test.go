@@ -118,3 +118,25 @@ func TestFirstSignalAsksTheSecondEnds(t *testing.T) {
 		t.Errorf("exit status %d, want %d", code, exitSecondSignal)
 	}
 }
+
+// A node may be started before its server: it says what it waits for, and a signal
+// ends it cleanly. Other commands say at once that nothing answers (TestFailures).
+func TestANodeWaitsForTheServerThatItIsTold(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, "run", "--server", "nats://"+nobody)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, cmd)
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	if err != nil || !strings.Contains(line, "waiting for the NATS server") || !strings.Contains(line, nobody) {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+}

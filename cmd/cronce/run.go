@@ -46,7 +46,8 @@ many machines as you like, with the same file: each slot runs once.
 
 With no --server, no NATS_URL and no selected NATS context it joins the server on
 127.0.0.1:4222, or embeds one there with its files under --store. When the
-process that embeds dies, another one takes over.
+process that embeds dies, another one takes over. A server that was named is waited
+for, at the start as later.
 
 Without -f it is a producer for the jobs that others brought into the registry.
 

@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,6 +37,52 @@ func (t Target) Connect(ctx context.Context) (*Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// Await connects as Connect does, and waits for a server that is not there yet: it
+// says at once what it waits for, and again each minute. What waiting does not mend (a
+// login that is refused, no JetStream, no agreement on TLS) is an error at once. When
+// ctx ends, its cause is returned.
+func (t Target) Await(ctx context.Context) (*Conn, error) {
+	began, said := time.Now(), time.Time{}
+	for n := 0; ; n++ {
+		conn, err := t.Connect(ctx)
+		switch {
+		case err == nil && !said.IsZero():
+			t.cfg.Logger.Info("connected to NATS", "server", redactText(conn.ConnectedUrl()), "after", time.Since(began).Round(time.Second))
+			return conn, nil
+		case err == nil || !mayPass(err):
+			return conn, err
+		case said.IsZero():
+			t.cfg.Logger.Warn("waiting for the NATS server", "server", t.String(), "error", err)
+			said = time.Now()
+		case time.Since(said) >= remindEvery:
+			t.cfg.Logger.Warn("still waiting for the NATS server", "server", t.String(), "for", time.Since(began).Round(time.Second), "error", err)
+			said = time.Now()
+		}
+		select {
+		case <-time.After(t.delay(n)):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// mayPass reports whether a connection failed because nobody was there to answer, a
+// host that has no address yet included.
+func mayPass(err error) bool {
+	var cert *tls.CertificateVerificationError
+	var op *net.OpError
+	var network net.Error
+	switch {
+	case errors.Is(err, job.ErrInvalid), errors.As(err, &cert):
+		return false
+	case errors.As(err, &op) && strings.HasSuffix(op.Op, " error"): // a TLS alert
+		return false
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, io.EOF):
+		return true
+	}
+	return errors.As(err, &network)
 }
 
 // Conn is a connection, and knows where on it JetStream is.

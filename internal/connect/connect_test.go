@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
@@ -125,6 +127,54 @@ func TestConnectionsThatWork(t *testing.T) {
 		})
 	}
 }
+
+// A node may be started before its server: it says what it waits for, and goes on when
+// that is there, or ends when it is told to. What no waiting mends is an error at once.
+func TestAServerThatIsNotThereYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	log := make(chan string, 100)
+	addr := freeAddress(t)
+	waiting := target(t, Config{Server: addr, Logger: slog.New(slog.NewTextHandler(lines(log), nil))})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	told := errors.New("told to end")
+	ended := make(chan error, 1)
+	go func() { _, err := waiting.Await(ctx); ended <- err }()
+	if said := <-log; !strings.Contains(said, "waiting for the NATS server") || !strings.Contains(said, addr) {
+		t.Errorf("it says %q", said)
+	}
+	cancel(told)
+	if err := <-ended; !errors.Is(err, told) {
+		t.Errorf("it ends with %v", err)
+	}
+
+	connected := make(chan *Conn, 1)
+	go func() {
+		nc, err := waiting.Await(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		connected <- nc
+	}()
+	<-log
+	_, port, _ := net.SplitHostPort(addr)
+	natstest.Run(t, func(o *server.Options) { o.Port, _ = strconv.Atoi(port) })
+	if nc := <-connected; nc != nil {
+		nc.Close()
+	}
+	if said := <-log; !strings.Contains(said, "connected to NATS") {
+		t.Errorf("it says %q", said)
+	}
+
+	locked := natstest.Run(t, func(o *server.Options) { o.Username, o.Password = "u", "right" })
+	if _, err := target(t, Config{Server: locked.Addr().String()}).Await(t.Context()); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("a login that is refused: %v", err)
+	}
+}
+
+// lines is a log that can be waited for.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
 
 // A write must not land later than its author believes: what is published while
 // the server is away fails at once, and never arrives.
