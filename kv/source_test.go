@@ -180,14 +180,28 @@ func TestAQueueThatIsGoneEndsItsRequests(t *testing.T) {
 
 func TestWhoHasTheLowerPriorityIsServedFirst(t *testing.T) {
 	t.Parallel()
-	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
+	js := natstest.Run(t).JetStream()
+	s := open(t, js, kv.Options{})
 	standby, main := listen(t, s, 5, 1), listen(t, s, 0, 1)
+	standing := func(n int) { // a message that overtakes a request goes to another
+		t.Helper()
+		queue, err := js.Consumer(t.Context(), "cronce_slots", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		natstest.Eventually(t, 10*time.Second, "the requests to stand", func() bool {
+			info, err := queue.Info(t.Context())
+			return err == nil && info.NumWaiting == n
+		})
+	}
 	standby.ask(0, 100, time.Minute)
 	main.ask(0, 10, time.Minute)
+	standing(2)
 	offer(t, s, 15)
 	main.awaits(10, 0)
 	standby.awaits(5, 0)
 	main.ask(0, 10, time.Minute)
+	standing(2)
 	offer(t, s, 5)
 	main.awaits(15, 0)
 	if err := main.Leave(within(t, 10*time.Second)); err != nil {
