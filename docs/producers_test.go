@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,9 +35,11 @@ type position struct {
 }
 
 type published struct {
-	Queue   string          `json:"queue"`
-	Headers headers         `json:"headers"`
-	Body    json.RawMessage `json:"body,omitempty"`
+	Queue   string  `json:"queue"`
+	Headers headers `json:"headers"`
+
+	// Body is the body's bytes.
+	Body string `json:"body,omitempty"`
 }
 
 type run struct {
@@ -123,7 +124,7 @@ func (b *broker) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 }
 
 func (b *broker) Send(queue string, m job.Message, payload []byte, answered func(bool, error)) error {
-	b.messages = append(b.messages, published{queue, single(m.Header()), payload})
+	b.messages = append(b.messages, published{queue, single(m.Header()), string(payload)})
 	answered(false, nil)
 	return nil
 }

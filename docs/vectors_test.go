@@ -118,7 +118,11 @@ type stored struct {
 
 func (s stored) entry(t *testing.T) job.Entry {
 	t.Helper()
-	e, err := job.DecodeEntry(s.Value, s.Revision, s.Time)
+	var value bytes.Buffer // as it would be stored
+	if err := json.Compact(&value, s.Value); err != nil {
+		t.Fatal(err)
+	}
+	e, err := job.DecodeEntry(value.Bytes(), s.Revision, s.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
