@@ -40,8 +40,10 @@ type Scheduler struct {
 
 // New opens the namespace on the connection's JetStream, and creates there what
 // is not there yet. It returns an error that wraps job.ErrMismatch when what is
-// there differs from the options given, and job.ErrInvalid for bad options. The
-// connection stays the caller's: New and Run never close it.
+// there differs from the options given, and job.ErrInvalid for bad options. A
+// connection that has no server now is waited for until ctx ends: with
+// nats.RetryOnFailedConnect a replica may be started before its broker. The connection
+// stays the caller's: New and Run never close it.
 func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
 	cfg := config{namespace: kv.DefaultNamespace, produce: true, work: true}
 	for _, option := range options {
@@ -58,6 +60,9 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 	}
 	if err != nil {
 		return nil, err
+	}
+	if cfg.logger != nil && !nc.IsConnected() && !nc.IsClosed() {
+		cfg.logger.Warn("waiting for the NATS server: the connection has none now", "connection", nc.Status().String())
 	}
 	tracer := tracing.New(cfg.tracers, cfg.namespace, version())
 	store, err := kv.Open(ctx, js, kv.Options{Namespace: cfg.namespace, Want: cfg.settings, Logger: cfg.logger, Trace: tracer.Publish})

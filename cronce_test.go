@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -304,3 +306,43 @@ func TestDisabledItOnlyWaits(t *testing.T) {
 		t.Errorf("%d jobs were registered while disabled", n)
 	}
 }
+
+// A replica may be started before its broker, if its connection is one that keeps
+// trying: New says what it waits for, and goes on when that is there.
+func TestNewWaitsForTheServerOfAConnectionThatKeepsTrying(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	nc, err := nats.Connect("nats://"+l.Addr().String(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	said := make(chan string, 10)
+	opened := make(chan error, 1)
+	go func() {
+		_, err := cronce.New(t.Context(), nc, cronce.WithLogger(slog.New(slog.NewTextHandler(lines(said), nil))))
+		opened <- err
+	}()
+	select {
+	case line := <-said:
+		if !strings.Contains(line, "waiting for the NATS server") {
+			t.Errorf("it says %q", line)
+		}
+	case err := <-opened:
+		t.Fatalf("New does not wait: %v", err)
+	}
+	natstest.Run(t, func(o *server.Options) { o.Port = port })
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
+}
+
+// lines is a log that can be waited for.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
