@@ -29,10 +29,12 @@ func newGuardedSite(t *testing.T) guarded {
 	t.Helper()
 	s := newSite(t)
 	users := "{user: admin, password: secret}\n"
-	for _, role := range []string{"worker", "operator", "viewer", "setup"} {
+	for _, role := range []string{"worker", "setup"} {
 		users += s.auth(role)
 	}
-	users += s.auth("producer", "--on", "ORDERS/charge")
+	for _, role := range []string{"producer", "operator", "viewer"} {
+		users += s.auth(role, "--on", "ORDERS/charge")
+	}
 	users += s.auth("worker", "--login", "narrow", "--queue", "reports", "--job", "report", "--follower", "next", "--inbox-prefix", "_INBOX.narrow")
 	config := s.write("nats.conf", "authorization {\nusers: [\n"+users+"]\n}\n")
 	o, err := server.ProcessConfigFile(config)

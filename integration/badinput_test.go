@@ -103,9 +103,8 @@ func TestUnusableEnvironmentIsAFailure(t *testing.T) {
 	})
 	t.Run("no server", func(t *testing.T) {
 		t.Parallel()
-		s := newSite(t)
-		s.url = "nats://127.0.0.1:1"
-		refusal{status: 1, says: []string{"127.0.0.1:1"}}.check(t, s.worker("w1", s.jobs("", goodJob)))
+		s := newSite(t) // a node would wait for it
+		refusal{status: 1, says: []string{"127.0.0.1:1"}}.check(t, s.start("ls", "job", "ls", "--server", "nats://127.0.0.1:1"))
 	})
 	t.Run("server without JetStream", func(t *testing.T) {
 		t.Parallel()

@@ -51,7 +51,7 @@ type Access struct {
 	Followers []string
 
 	// On are the jobs that messages of other streams start, as STREAM/JOB: a producer
-	// takes those messages.
+	// takes those messages, a viewer or an operator sees how many wait.
 	On []string
 
 	// Domain is the JetStream domain, where clients have to name one.
@@ -139,8 +139,8 @@ func (a Access) validate() error {
 		if job.ValidateName("stream", stream) != nil || job.ValidateName("job", name) != nil {
 			return fmt.Errorf("%w access: on %q: want STREAM/JOB, like ORDERS/charge", job.ErrInvalid, on)
 		}
-		if !slices.Contains(a.Roles, RoleProducer) {
-			return fmt.Errorf("%w access: only a producer takes the messages that start jobs", job.ErrInvalid)
+		if !slices.ContainsFunc(a.Roles, func(r Role) bool { return r == RoleProducer || r == RoleViewer || r == RoleOperator }) {
+			return fmt.Errorf("%w access: only a producer takes the messages that start jobs, and only a viewer or an operator looks at them", job.ErrInvalid)
 		}
 	}
 	if len(a.Followers) > 0 && len(a.Jobs) == 0 {
@@ -198,7 +198,7 @@ func (a Access) reading() []right {
 		may("read what waits", []Role{RoleProducer, RoleViewer, RoleOperator},
 			a.ask("STREAM.MSG.GET", a.timers()), a.ask("DIRECT.GET", a.slots(), a.timers())),
 		may("list slots and events", readers, a.ask("DIRECT.GET", ledger, a.Namespace+"_events")),
-		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", a.alerts())),
+		may("look for what is wrong", readers, a.ask("CONSUMER.LIST", a.slots(), a.timers()), a.ask("DIRECT.GET", a.bucket("state")), a.ask("CONSUMER.INFO", append(a.takers(), a.alerts())...)),
 		{readers, Grant{What: "watch events", Subscribe: []string{a.Namespace + ".event.*.*"}}},
 	}
 }
@@ -269,6 +269,15 @@ func (a Access) taking(producer []Role) right {
 			a.ask("CONSUMER.MSG.NEXT", consumer), a.ask("CONSUMER.DELETE", consumer), around("$JS.ACK.", []string{consumer}, ".>"), around("$JS.ACK.*.*.", []string{consumer}, ".>"))
 	}
 	return may("take the messages that start jobs", producer, subjects)
+}
+
+// takers are the consumers of the messages that start jobs.
+func (a Access) takers() (names []string) {
+	for _, on := range a.On {
+		stream, name, _ := strings.Cut(on, "/")
+		names = append(names, stream+"."+OnConsumer(a.Namespace, name))
+	}
+	return names
 }
 
 func (a Access) operating() []right {

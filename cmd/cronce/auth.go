@@ -74,7 +74,7 @@ func newAuthCommand(a *app) *cobra.Command {
 	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes slots of this `queue` only; repeatable")
 	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records slots of this `job` only; repeatable")
 	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: it publishes slots of this `job`, which comes after; repeatable")
-	flags.StringSliceVar(&f.on, "on", nil, "a producer takes the messages of a stream that start a job, as `STREAM/JOB`; repeatable")
+	flags.StringSliceVar(&f.on, "on", nil, "a producer takes the messages of a stream that start a job, as `STREAM/JOB`, and a viewer's or operator's doctor looks at them; repeatable")
 	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
 	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
 	complete(cmd, "format", formatServer, formatNsc)
