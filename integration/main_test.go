@@ -52,7 +52,7 @@ func runTests(m *testing.M) int {
 func waitMore() {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set("6")
+		_ = f.Value.Set("8")
 	}
 }
 

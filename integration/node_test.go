@@ -217,13 +217,16 @@ func (s *site) followed(first, second string) {
 		if r.Job != first || r.State != "succeeded" || r.Slot.After(last) {
 			continue
 		}
-		n++
-		if id := slotID(second, r.Slot); outcome[id] != "succeeded" {
+		switch id := slotID(second, r.Slot); outcome[id] {
+		case "succeeded":
+			n++
+		case "pending", "retrying": // the fleet was stopped before its turn
+		default:
 			s.t.Errorf("%s has succeeded, and %s is %q", r.ID, id, outcome[id])
 		}
 	}
 	if n < 10 {
-		s.t.Errorf("only %d slots of %s", n, first)
+		s.t.Errorf("only %d slots of %s were followed to the end", n, first)
 	}
 }
 
