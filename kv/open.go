@@ -207,7 +207,8 @@ func (s *Store) streamConfig(name string, set job.Settings) jetstream.StreamConf
 const (
 	clusterReplicas = 3
 
-	// peerWait is how long a young cluster is given to learn of its servers.
+	// peerWait is how long a young cluster is given to learn of its servers, and a
+	// stream of its replicas.
 	peerWait = 5 * time.Second
 )
 
@@ -257,6 +258,8 @@ func (s *Store) ask(ctx context.Context, what, subject string, request func(cont
 		switch {
 		case err == nil:
 			return nil
+		case hasCode(err, codeNoResources) && time.Since(began) < peerWait && wait(ctx, pause.NextBackOff()):
+			// A stream that was just given replicas has no servers yet for its consumers.
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("%s on %s: JetStream is not enabled there, or not for this account: start nats-server with -js: %w",
 				what, s.conn().ConnectedAddr(), err)

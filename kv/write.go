@@ -148,6 +148,7 @@ const (
 	codeNotAvailable        jetstream.ErrorCode = 10008 // the cluster has no leader now
 	codeNotLeader           jetstream.ErrorCode = 10009
 	codeNoReplicas          jetstream.ErrorCode = 10074 // replicas > 1 not supported in non-clustered mode
+	codeNoResources         jetstream.ErrorCode = 10023 // insufficient resources
 	codePeerRemap           jetstream.ErrorCode = 10075
 	codeStoreFailed         jetstream.ErrorCode = 10077
 	codeStreamOffline       jetstream.ErrorCode = 10118
