@@ -295,8 +295,8 @@ func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
 		text, _ := json.Marshal(map[string]string{rapid.String().Draw(t, "member"): rapid.String().Draw(t, "value")})
 		o := control.Order{Job: "report", Key: key, Payload: append([]byte(" "), text...)}
 		source := queue
-		if n%20 == 0 { // a timer takes its quarter of a second
-			o.At, source = time.Now().Add(10*time.Millisecond), fired
+		if n%20 == 0 { // not so soon that it has passed before a timer is set
+			o.At, source = time.Now().Add(500*time.Millisecond), fired
 		}
 		if _, err := s.Trigger(context.Background(), o); err != nil {
 			t.Fatal(err)
