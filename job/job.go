@@ -174,7 +174,7 @@ const (
 	OverlapSkip    Overlap = "skip"    // the new slot is skipped
 	OverlapQueue   Overlap = "queue"   // it waits; slots run in the order of their instants
 	OverlapLatest  Overlap = "latest"  // it waits; a newer one that comes meanwhile takes its place
-	OverlapReplace Overlap = "replace" // the older one is cancelled, and then it runs
+	OverlapReplace Overlap = "replace" // the older one is cancelled if it was on time, and then it runs
 	OverlapAllow   Overlap = "allow"   // both run
 
 	// MaxConcurrency bounds Job.Concurrency.
