@@ -128,6 +128,7 @@ func Run(ctx context.Context, cfg Config) error {
 type run struct {
 	Config
 	ceiling Rate // of a drain, once it is known
+	named   int  // namespaces so far
 }
 
 func (r *run) wants(measure string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, measure) }
@@ -150,8 +151,9 @@ func (r *run) begin(ctx context.Context) (err error) {
 	if err = errors.Join(err, names.Err()); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, remove(ctx, js, r.name("probe"))) }()
-	store, err := open(ctx, js, r.name("probe"), r.Replicas)
+	probe := r.name("probe")
+	defer func() { err = errors.Join(err, remove(ctx, js, probe)) }()
+	store, err := open(ctx, js, probe, r.Replicas)
 	if err != nil {
 		return err
 	}
@@ -166,8 +168,12 @@ func (r *run) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// name is a namespace for one measurement.
-func (r *run) name(of string) string { return r.Namespace + "_" + of }
+// name is a namespace for one measurement, another one each time: a stream that is created
+// while the server still removes the last one of its name may fail, or find that one's messages.
+func (r *run) name(of string) string {
+	r.named++
+	return fmt.Sprintf("%s_%s%d", r.Namespace, of, r.named)
+}
 
 func (r *run) result(res Result) error {
 	res.Replicas = r.Replicas

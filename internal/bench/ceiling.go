@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -53,6 +54,7 @@ func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, repl
 	if err := h.fill(ctx, slots, min(slots, fewJobs)); err != nil {
 		return Rate{}, err
 	}
+	h.left.Store(int64(slots))
 	began := time.Now()
 	group, working := errgroup.WithContext(ctx)
 	for range shape.Loops {
@@ -74,6 +76,7 @@ type hand struct {
 	prefix string // of raw subjects of buckets, in another domain or account
 	shape  Shape
 	slots  jetstream.Stream
+	left   atomic.Int64 // slots that a drain has not taken yet
 }
 
 // newHand makes a client of its own, with as much in flight as kv has.
@@ -161,10 +164,11 @@ func published(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
-// loop takes batches until there is nothing left.
+// loop takes batches until there is nothing left, which an empty batch does not say: the
+// server tells a consumer of what has been stored a little later.
 func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 	claim, end := make([]byte, claimSize), make([]byte, endSize)
-	for {
+	for h.left.Load() > 0 {
 		batch, err := queue.FetchNoWait(h.shape.Batch)
 		if err != nil {
 			return err
@@ -178,9 +182,10 @@ func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 			}
 			msgs, futures = append(msgs, msg), append(futures, f)
 		}
-		if len(msgs) == 0 {
-			return batch.Error()
+		if err := batch.Error(); err != nil {
+			return err
 		}
+		h.left.Add(-int64(len(msgs)))
 		for i, msg := range msgs {
 			revision, err := answer(ctx, futures[i])
 			if err != nil {
@@ -199,6 +204,7 @@ func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 			}
 		}
 	}
+	return nil
 }
 
 func (h *hand) write(msg jetstream.Msg, value []byte, revision uint64) (jetstream.PubAckFuture, error) {
