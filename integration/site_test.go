@@ -118,6 +118,11 @@ func (s *site) restartServer(end func(*process)) {
 	} else {
 		s.startServer(u.Host)
 	}
+	// What the test sends next must not go down the old connection, of whose end its
+	// client may not have heard yet.
+	natstest.Eventually(s.t, 20*time.Second, "the test's client to be back", func() bool {
+		return s.nc.FlushTimeout(time.Second) == nil
+	})
 }
 
 // stopServer ends a server on its own terms; nats-server says 1 after TERM.
