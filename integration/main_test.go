@@ -48,11 +48,15 @@ func runTests(m *testing.M) int {
 }
 
 // waitMore lets more tests run beside each other than there are processors: they
-// wait for leases and clocks, most of the time.
+// wait for leases and clocks, most of the time. Under the race detector they work more.
 func waitMore() {
+	many := "12"
+	if raceDetector {
+		many = "8"
+	}
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set("8")
+		_ = f.Value.Set(many)
 	}
 }
 
