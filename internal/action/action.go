@@ -12,6 +12,9 @@
 // An error of the service says "not this way" or "not now". 400, 410 and 422 are
 // the first kind: the same request would be refused again. Everything else may
 // pass, even a 404, which is what a proxy says while a service is being deployed.
+//
+// What a service says is kept and logged, and services repeat what they were asked: so
+// the secrets of a request are taken out of it, see [Hide].
 package action
 
 import (

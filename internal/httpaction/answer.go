@@ -36,7 +36,7 @@ func readAnswer(resp *http.Response, secrets []string) ([]byte, error) {
 	window := job.MaxOutput + cut
 	kept, err := io.ReadAll(io.LimitReader(resp.Body, int64(window)))
 	whole := err == nil && len(kept) < window
-	kept = hide(kept, secrets)
+	kept = action.Hide(kept, secrets)
 	if whole {
 		return kept, nil
 	}

@@ -35,8 +35,8 @@
 // # Secrets
 //
 // Values from the environment are read once, from files at each request, so that
-// a file can be replaced under a running process. They and the password of a URL
-// are taken out of what the service answers before it is kept, since services
-// echo requests, and out of errors. URLs are shown without user, password and
-// query.
+// a file can be replaced under a running process. They, and the password and the
+// query of a URL, are taken out of what the service answers before it is kept, since
+// services echo requests, and out of errors, in the forms that [action.Secret] knows.
+// URLs are shown without user, password and query.
 package httpaction

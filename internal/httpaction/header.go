@@ -1,18 +1,14 @@
 package httpaction
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
-	"slices"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/config"
 )
 
@@ -52,7 +48,7 @@ func readHeaders(headers []header) (values http.Header, secrets []string, err er
 				}
 			}
 			value = h.Prefix + secret
-			secrets = append(secrets, secret)
+			secrets = append(secrets, action.Secret(secret)...)
 		}
 		values[h.Name] = []string{value}
 	}
@@ -95,56 +91,10 @@ func checked(secret string) (string, error) {
 	return secret, nil
 }
 
-// userinfo is what must not be shown of a URL, in the forms in which it is sent.
-func userinfo(u *url.URL) []string {
-	if u.User == nil {
-		return nil
-	}
-	secret, _ := u.User.Password()
-	basic := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + secret))
-	if secret == "" {
-		secret = u.User.Username() // some services take a key in its place
-	}
-	if secret == "" {
-		return nil
-	}
-	return []string{basic, secret}
-}
-
 // longest is the length of the longest one.
 func longest(secrets []string) (n int) {
 	for _, s := range secrets {
 		n = max(n, len(s))
 	}
 	return n
-}
-
-const placeholder = "[hidden]"
-
-// hide takes the secrets out of text, long ones first: one may be part of
-// another.
-func hide(text []byte, secrets []string) []byte {
-	for _, s := range slices.SortedFunc(slices.Values(secrets), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
-		text = bytes.ReplaceAll(text, []byte(s), []byte(placeholder))
-	}
-	return text
-}
-
-// hiddenError is an error without the secrets in its text.
-type hiddenError struct {
-	text string
-	err  error
-}
-
-func (e *hiddenError) Error() string { return e.text }
-func (e *hiddenError) Unwrap() error { return e.err }
-
-// hidden keeps secrets out of what is logged and recorded: a service that answers
-// garbage may have sent back the request.
-func hidden(err error, secrets []string) error {
-	text := err.Error()
-	if shown := string(hide([]byte(text), secrets)); shown != text {
-		return &hiddenError{shown, err}
-	}
-	return err
 }

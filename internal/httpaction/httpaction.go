@@ -62,7 +62,7 @@ func New(c config.HTTP, transport *http.Transport, getenv func(string) string) (
 	if err != nil {
 		return nil, err
 	}
-	q := &call{HTTP: c, transport: transport, name: c.Method + " " + Show(c.URL), headers: headers, secrets: userinfo(c.URL)}
+	q := &call{HTTP: c, transport: transport, name: c.Method + " " + Show(c.URL), headers: headers, secrets: action.URLSecrets(c.URL)}
 	return q.run, nil
 }
 
@@ -81,7 +81,7 @@ func (c *call) run(ctx context.Context, run job.Run) error {
 	ctx, cancel := action.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	if err := c.exchange(ctx, run, values, secrets); err != nil {
-		return hidden(fmt.Errorf("%s: %w", c.name, err), secrets)
+		return action.Hidden(fmt.Errorf("%s: %w", c.name, err), secrets)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package httpaction_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -206,5 +207,42 @@ func TestAMissingVariableIsAnErrorAtTheStart(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "header Authorization: environment variable T") || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", value, err)
 		}
+	}
+}
+
+// Services repeat a request in words of their own.
+func TestSecretsAreNotKeptInTheFormsThatServicesGiveThem(t *testing.T) {
+	t.Parallel()
+	const secret = `to/k"en+47 11&`
+	service := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got := r.Header.Get("X-Token")
+		asJSON, _ := json.Marshal(got)
+		fmt.Fprintf(w, "%s %q %s %s %s %s\n", got, got, asJSON, strings.ReplaceAll(got, `"`, `\"`), strings.ReplaceAll(strings.ReplaceAll(got, `"`, `\"`), "/", `\/`), url.QueryEscape(got))
+		fmt.Fprintln(w, r.RequestURI)
+	})
+	h, err := newSecretHandler(t, service.URL+"/jobs?key=query-4711", map[string]string{"T": secret}, config.Header{Name: "X-Token", Env: "T"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := h(t.Context(), newRun(&out)); err != nil {
+		t.Fatal(err)
+	}
+	const hidden = "[hidden]"
+	if want := hidden + ` "` + hidden + `" "` + hidden + `" ` + strings.Repeat(hidden+" ", 2) + hidden + "\n/jobs" + hidden + "\n"; out.String() != want {
+		t.Errorf("kept %q, want %q", &out, want)
+	}
+}
+
+// One that answers with the request itself has its first line in the error.
+func TestAQueryIsNotInTheErrorOfAServiceThatRepeatsIt(t *testing.T) {
+	t.Parallel()
+	rawURL, _ := raw(t, answer("POST /jobs?key=query-4711 HTTP/1.1\r\n\r\n"))
+	h, err := newSecretHandler(t, rawURL+"/jobs?key=query-4711", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h(t.Context(), newRun(io.Discard)); err == nil || strings.Contains(err.Error(), "4711") || !strings.Contains(err.Error(), "/jobs[hidden]") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -11,13 +11,14 @@
 // and a larger fence.
 //
 // A stream that captures the subject answers too, to say that it has stored the
-// request. That is success when it is all that was wanted; a service behind the
-// same subject must not be called by requests then, since the stream's answer
-// may be the first.
+// request. That is success when it is all that was wanted, and a stream that is full
+// says that it has not, which is retried; a service behind the same subject must not
+// be called by requests then, since the stream's answer may be the first.
 package natsaction
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -67,7 +68,10 @@ func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) er
 		return action.Reason(ctx, err)
 	}
 	_, _ = run.Output.Write(answer.Data) // never fails
-	return refusal(answer.Header)
+	if err := refusal(answer.Header); err != nil {
+		return err
+	}
+	return notStored(answer.Data)
 }
 
 // refusal is the service's error; nil when it has none.
@@ -81,4 +85,21 @@ func refusal(h nats.Header) error {
 		return job.Permanent(err)
 	}
 	return err
+}
+
+// notStored is the error of a stream that did not take the request; nil when data is
+// anything else. A service's own JSON may have an error too, but not with the number
+// and the stream's name that all of theirs have.
+func notStored(data []byte) error {
+	var ack struct {
+		Stream string `json:"stream"`
+		Error  struct {
+			Code        int    `json:"err_code"`
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(data, &ack) != nil || ack.Stream == "" || ack.Error.Code == 0 {
+		return nil
+	}
+	return fmt.Errorf("stream %s did not store it: %s", ack.Stream, ack.Error.Description)
 }

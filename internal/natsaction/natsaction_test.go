@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/goleak"
 
@@ -107,6 +108,36 @@ func TestTheServicesErrorDecides(t *testing.T) {
 				t.Errorf("got %v, permanent %t, output %q; want %s, permanent %t", err, job.IsPermanent(err), &out, want, permanent)
 			}
 		})
+	}
+}
+
+// A stream answers a request on its subject, whether it has taken it or not. A service
+// whose own answers have errors of their own is not taken for one.
+func TestAStreamThatDidNotStoreTheRequestIsRetried(t *testing.T) {
+	t.Parallel()
+	nc := connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.*"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}); err != nil {
+		t.Fatal(err)
+	}
+	h := natsaction.New(config.NATS{Subject: "orders.new"}, nc)
+	if err := h(t.Context(), newRun(io.Discard)); err != nil {
+		t.Errorf("the first one, for which there is room: %v", err)
+	}
+	var out bytes.Buffer
+	err = h(t.Context(), newRun(&out))
+	if want := "request to orders.new: stream ORDERS did not store it: maximum messages exceeded"; err == nil || err.Error() != want || job.IsPermanent(err) || !strings.Contains(out.String(), "err_code") {
+		t.Errorf("of a full stream: got %v, output %q; want %s", err, &out, want)
+	}
+
+	serve(t, nc, func(r micro.Request) {
+		_ = r.Respond([]byte(`{"error":{"code":7,"description":"two rows were wrong"}}`))
+	})
+	if err := natsaction.New(config.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(io.Discard)); err != nil {
+		t.Errorf("an answer of the service's own: %v", err)
 	}
 }
 

@@ -172,7 +172,7 @@ func (s *Services) ask(ctx context.Context, u *url.URL) error {
 	}
 	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
-		return action.Reason(ctx, err)
+		return action.Hidden(action.Reason(ctx, err), action.URLSecrets(u))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {

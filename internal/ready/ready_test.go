@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -219,5 +220,31 @@ func TestAnotherFileChangesWhatIsNeeded(t *testing.T) {
 	becomes(t, s, "closed", true)
 	if bad.asked.Load() == asked {
 		t.Error("opened without a question")
+	}
+}
+
+// A service that repeats what it was asked has its question's first line in the error.
+func TestWhatAServiceRepeatsOfItsURLIsNotLogged(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var repeating sync.WaitGroup
+	repeating.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "GET /ready?key=4711 HTTP/1.1\r\n\r\n")
+			conn.Close()
+		}
+	})
+	t.Cleanup(func() { l.Close(); repeating.Wait() })
+	_, log := run(t, need(t, "q", "http://"+l.Addr().String()+"/ready?key=4711"))
+	natstest.Eventually(t, 5*time.Second, "a warning", func() bool { return strings.Contains(log.said(), "not ready") })
+	if strings.Contains(log.said(), "4711") {
+		t.Errorf("logged: %s", log.said())
 	}
 }

@@ -188,7 +188,7 @@ func actionField() Field {
 				{Name: "timeout", Kind: Duration, Default: short(action.DefaultTimeout) + ", if the job has no `timeout` either", Example: "20s", About: "Bounds one request."},
 				{Name: "ready", Kind: Text, Limit: "http or https", Example: `"http://127.0.0.1:8080/ready"`, About: "Asked every second. While it does not answer with 2xx, this node takes no slots of the job's queue."},
 			}},
-			{Name: "nats", Kind: Mapping, Example: "{subject: svc.report, timeout: 20s}", About: "A request over the node's own connection. Any answer is success, unless it is an error of a NATS service.", Fields: []Field{
+			{Name: "nats", Kind: Mapping, Example: "{subject: svc.report, timeout: 20s}", About: "A request over the node's own connection. Any answer is success, unless it is an error of a NATS service, or of a stream that did not store the request.", Fields: []Field{
 				{Name: "subject", Kind: Text, Required: true, Limit: fmt.Sprintf("no wildcards; at most %d bytes", config.MaxSubject), Example: "svc.report", About: "Where the service listens."},
 				{Name: "timeout", Kind: Duration, Default: short(action.DefaultTimeout) + ", if the job has no `timeout` either", Example: "20s", About: "Bounds one request."},
 			}},

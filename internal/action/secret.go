@@ -1,0 +1,73 @@
+package action
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Secret returns the forms in which a secret comes back from a service that repeats
+// what it was asked: as it is; quoted, as JSON and errors have it; with PHP's escaped
+// slashes; and as part of a URL.
+func Secret(secret string) []string {
+	inner := func(quoted string) string { return quoted[1 : len(quoted)-1] }
+	quoted := inner(strconv.Quote(secret))
+	escaped, _ := json.Marshal(secret) // of a string it never fails
+	forms := []string{secret, quoted, inner(string(escaped)), strings.ReplaceAll(quoted, "/", `\/`), url.QueryEscape(secret)}
+	slices.Sort(forms)
+	return slices.Compact(forms)
+}
+
+// URLSecrets is what must not be shown of a URL, in the forms in which it is sent: its
+// password and its query, which often holds a key.
+func URLSecrets(u *url.URL) (secrets []string) {
+	if u.RawQuery != "" {
+		secrets = append(secrets, "?"+u.RawQuery)
+	}
+	if u.User == nil {
+		return secrets
+	}
+	secret, _ := u.User.Password()
+	basic := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + secret))
+	if secret == "" {
+		secret = u.User.Username() // some services take a key in its place
+	}
+	if secret == "" {
+		return secrets
+	}
+	return append(append(secrets, Secret(basic)...), Secret(secret)...)
+}
+
+const placeholder = "[hidden]"
+
+// Hide takes the secrets out of text, long ones first: one may be part of another.
+func Hide(text []byte, secrets []string) []byte {
+	for _, s := range slices.SortedFunc(slices.Values(secrets), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
+		text = bytes.ReplaceAll(text, []byte(s), []byte(placeholder))
+	}
+	return text
+}
+
+// hiddenError is an error without the secrets in its text.
+type hiddenError struct {
+	text string
+	err  error
+}
+
+func (e *hiddenError) Error() string { return e.text }
+func (e *hiddenError) Unwrap() error { return e.err }
+
+// Hidden keeps secrets out of what is logged and recorded: a service that answers
+// garbage may have sent back the request.
+func Hidden(err error, secrets []string) error {
+	text := err.Error()
+	if shown := string(Hide([]byte(text), secrets)); shown != text {
+		return &hiddenError{shown, err}
+	}
+	return err
+}
