@@ -98,16 +98,26 @@ func (s *source) excerpt(at position) (string, int) {
 	return string(runes[start:end]), caret - start
 }
 
-// userinfo is a user and a password in a URL, up to the last @: a password that
-// was not escaped may hold anything.
-var userinfo = regexp.MustCompile(`://[^\s"']+@`)
+// private are the parts of URLs that are not shown, each before what ends it or after
+// what begins it: a user and a password up to the last @, since a password that was not
+// escaped may hold anything; the two where the scheme was forgotten; and a query, which
+// often holds a key.
+var private = []*regexp.Regexp{
+	regexp.MustCompile(`(://)[^\s"']+(@)`),
+	regexp.MustCompile(`()[^\s"'/:@{]+:[^\s"'/@]+(@)`),
+	regexp.MustCompile(`(//[^\s"'?]+\?)[^\s"']+()`),
+}
 
-// mask hides the users and passwords of URLs, character by character: a caret
-// below stays where it is.
+// mask hides these parts, character by character: a caret below stays where it is.
 func mask(s string) string {
-	return userinfo.ReplaceAllStringFunc(s, func(found string) string {
-		return "://" + strings.Repeat("*", utf8.RuneCountInString(found)-len("://@")) + "@"
-	})
+	for _, part := range private {
+		s = part.ReplaceAllStringFunc(s, func(found string) string {
+			ends := part.FindStringSubmatch(found)
+			hidden := utf8.RuneCountInString(found) - utf8.RuneCountInString(ends[1]+ends[2])
+			return ends[1] + strings.Repeat("*", hidden) + ends[2]
+		})
+	}
+	return s
 }
 
 // printable replaces what would move a terminal's cursor, tabs excepted.
