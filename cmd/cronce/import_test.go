@@ -56,6 +56,7 @@ func TestImportRefuses(t *testing.T) {
 		{"", "k8s", "there are no jobs in it"},
 		{"kind: Service\n", "k8s", "there are no jobs in it"},
 		{"a: [b", "k8s", "sequence end token"},
+		{"kind: CronJob\nspec:\n  {{- toYaml .Values.spec | nindent 2 }}\n", "k8s", "helm template"},
 		{strings.Repeat("[", 100_000), "k8s", "nested too deeply"},
 		{strings.Repeat("#", 5<<20), "crontab", "larger than 4 MiB"},
 	} {

@@ -21,7 +21,9 @@ var CrontabHead = []string{
 
 var (
 	cronSetting = regexp.MustCompile(`^\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$`)
-	cronWord    = regexp.MustCompile(`^\s*(\S+)`)
+	// cronHalfStep is n/m, which other parsers read as "from n on, each m-th".
+	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
+	cronWord     = regexp.MustCompile(`^\s*(\S+)`)
 	// silent are settings whose purpose the record or the alerts of a job have.
 	silent = map[string]string{
 		"MAILTO":            "nobody is sent a mail; the output is kept in the slot's record (cronce slot show), and on_failure tells of failures",
@@ -45,7 +47,7 @@ type crontab struct {
 // is where the schedules' times are, unless a CRON_TZ line says so.
 func Crontab(text, zone string, system bool) Result {
 	c := crontab{system: system, zone: zone, shell: "/bin/sh"}
-	for i, line := range strings.Split(text, "\n") {
+	for i, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {
 		line = strings.TrimRight(line, "\r")
 		switch trimmed := strings.TrimLeft(line, " \t"); {
 		case trimmed == "" || trimmed[0] == '#':
@@ -98,6 +100,7 @@ func (c *crontab) entry(line int, text string) {
 		}
 		fields, rest = append(fields, strings.TrimSpace(word)), rest[len(word):]
 	}
+	fields[0] = strings.TrimPrefix(fields[0], "-") // "do not log it", of some crons
 	schedule = strings.Join(fields, " ")
 	user := ""
 	if c.system {
@@ -147,8 +150,11 @@ func cronTimes(j *job.Job, fields []string) error {
 		return nil
 	}
 	for _, f := range fields {
-		if strings.Contains(f, "~") {
+		switch {
+		case strings.Contains(f, "~"):
 			return fmt.Errorf("%s is a random time; H in its place is a time of the job's own, the same each day (H(0-29) is one of a range)", f)
+		case cronHalfStep.MatchString(f):
+			return fmt.Errorf("%s: cron refuses a step without a range, or leaves it out: write 5-59/15, or 5", f)
 		}
 	}
 	for _, f := range []string{fields[2], fields[4]} {

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,7 +82,11 @@ func Kubernetes(text []byte, zone string) (Result, error) {
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return r, errors.New(yaml.FormatError(err, false, true))
+		err = errors.New(yaml.FormatError(err, false, true))
+		if bytes.Contains(text, []byte("{{")) {
+			err = fmt.Errorf("it looks like a template, which is no manifest yet: take what helm template prints\n%w", err)
+		}
+		return r, err
 	}
 	for _, doc := range file.Docs {
 		r.document(doc.Body, zone)
@@ -218,6 +223,9 @@ func (r *Result) cronJobNotes(line int, name, was string, s cronJobSpec, lacks [
 	spec := s.JobTemplate.Spec
 	if name != was {
 		r.note(line, name, "its name was %s", was)
+	}
+	if s.StartingDeadline != nil && *s.StartingDeadline == 0 {
+		r.note(line, name, "startingDeadlineSeconds 0 leaves Kubernetes no time to start it; here it has no deadline")
 	}
 	if s.Suspend || spec.Suspend {
 		r.note(line, name, "it is suspended, and a file cannot say so: after cronce job apply, cronce job pause %s", name)

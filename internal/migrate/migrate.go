@@ -43,7 +43,7 @@ func (r *Result) note(line int, name, format string, args ...any) {
 func (r *Result) add(line int, j config.Imported) {
 	j.Job.Name = r.free(j.Job.Name)
 	if err := j.Job.Validate(); err != nil {
-		r.note(line, "", "not carried over: %v", err)
+		r.note(line, "", "not carried over: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
 	r.Jobs = append(r.Jobs, j)
