@@ -9,16 +9,18 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// registryCase is the life of one entry: definitions that are applied to it one
-// after the other.
+// registryCase is the life of one entry: what is applied to it, or ordered, one after
+// the other.
 type registryCase struct {
 	Name  string      `json:"name"`
 	Steps []applyStep `json:"steps"`
 }
 
+// applyStep applies a definition, or is an order: pause, resume or release.
 type applyStep struct {
-	Job   json.RawMessage `json:"apply"`
-	Owner string          `json:"owner"`
+	Job   json.RawMessage `json:"apply,omitempty"`
+	Order string          `json:"order,omitempty"`
+	Owner string          `json:"owner,omitempty"`
 	Node  string          `json:"node"`
 	Force bool            `json:"force,omitempty"`
 
@@ -27,9 +29,16 @@ type applyStep struct {
 	Time     time.Time `json:"time"`
 
 	Change string `json:"change"`
-	// Value is what is written; Plans how a reader then sees the job's past.
-	Value json.RawMessage `json:"value,omitempty"`
-	Plans []planSpan      `json:"plans,omitempty"`
+	// Value is what is written; Plans and Pauses how a reader then sees the job's past.
+	Value  json.RawMessage `json:"value,omitempty"`
+	Plans  []planSpan      `json:"plans,omitempty"`
+	Pauses []pauseSpan     `json:"pauses,omitempty"`
+}
+
+// pauseSpan is a pause of what falls due later than From, up to and including To.
+type pauseSpan struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
 }
 
 // planSpan is a plan with the slots that belong to it: later than After, up to
@@ -57,15 +66,8 @@ func TestRegistryEntries(t *testing.T) {
 
 func (s *applyStep) apply(t *testing.T, old *job.Entry) *job.Entry {
 	t.Helper()
-	var j job.Job
-	if err := json.Unmarshal(s.Job, &j); err != nil {
-		t.Fatal(err)
-	}
-	next, change, err := job.Upsert(old, j, s.Owner, s.Node, s.Force)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Change, s.Value, s.Plans = changes[change], nil, nil
+	next, change := s.next(t, old)
+	s.Change, s.Value, s.Plans, s.Pauses = changes[change], nil, nil, nil
 	if change != job.Changed {
 		return old
 	}
@@ -75,5 +77,30 @@ func (s *applyStep) apply(t *testing.T, old *job.Entry) *job.Entry {
 	for _, p := range e.Plans() {
 		s.Plans = append(s.Plans, planSpan{p.Plan.Schedule, p.From, p.To})
 	}
+	for _, w := range e.Pauses {
+		s.Pauses = append(s.Pauses, pauseSpan(w))
+	}
 	return &e
+}
+
+// next is what the step would write.
+func (s *applyStep) next(t *testing.T, old *job.Entry) (job.Definition, job.Change) {
+	t.Helper()
+	orders := map[string]func(job.Entry, string) (job.Definition, bool){"pause": job.Pause, "resume": job.Resume, "release": job.ReleaseHold}
+	if order := orders[s.Order]; order != nil {
+		next, changed := order(*old, s.Node)
+		if changed {
+			return next, job.Changed
+		}
+		return next, job.Unchanged
+	}
+	var j job.Job
+	if err := json.Unmarshal(s.Job, &j); err != nil {
+		t.Fatal(err)
+	}
+	next, change, err := job.Upsert(old, j, s.Owner, s.Node, s.Force)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next, change
 }

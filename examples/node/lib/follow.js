@@ -2,15 +2,16 @@
 // come after, and alerts, on the broker before the message is acked.
 import { headers as newHeaders } from "@nats-io/transport-node";
 import { jetstreamManager } from "@nats-io/jetstream";
+import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
 import { parseSlot, slotID, slotKey } from "./names.js";
-import { decode, formatInstant, parseInstant } from "./values.js";
+import { decode, parseInstant } from "./values.js";
 import { pause } from "./store.js";
 
 // follow sends what follows from the record that stands at revision; message is the
 // slot's, entry its job's definition, if that is known. It throws when the broker does not have all of it in time.
 export async function follow({ store, node, registry }, record, revision, message, entry) {
-  const alert = alertOf(record, revision, entry, node);
+  const alert = alertOf(record, revision, entry, node.name, store.namespace);
   if (alert) await stored(store, alert.subject, alert.headers, alert.body);
   if (record.state !== "succeeded") return;
   const slot = parseSlot(record.id);
@@ -27,17 +28,18 @@ export async function follow({ store, node, registry }, record, revision, messag
 
 const failed = new Set(["failed", "expired"]);
 
-// alertOf is the event that somebody is to be told of, if there is somebody. Who
-// delivers it is another matter, and left to others here.
-function alertOf(record, revision, entry, node) {
+// alertOf is the event that somebody is to be told of, if there is somebody; the same
+// however often it is told. Who delivers it is another matter, and left to others here.
+// Pure.
+export function alertOf(record, revision, entry, node, namespace) {
   const state = record.state;
   const wanted = failed.has(state) ? "on_failure" : state === "missed" ? "on_missed" : undefined;
   if (!wanted || (entry && !entry.job[wanted])) return undefined;
   const job = record.id.split(":")[0];
-  const body = { v: 1, kind: "alert", time: formatInstant(node.now()), node: node.name, id: record.id, job, alert: state };
+  const body = { v: 1, kind: "alert", time: record.finished, node, id: record.id, job, alert: state };
   for (const name of ["attempt", "error", "job_revision", "count", "last"]) if (record[name]) body[name] = record[name];
   const headers = { "Nats-Msg-Id": `${record.id}/alert/${state}/${revision}` };
-  return { subject: `${node.store.namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
+  return { subject: `${namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
 }
 
 // chain is what follows in one job from the records of all that it comes after, as far
@@ -46,7 +48,7 @@ export function chain(entry, before, message, node) {
   const { after, shards } = entry.job.plan;
   if (before.length < after.length || before.some((r) => r.state !== "succeeded")) return [];
   const due = before.map((r) => parseInstant(r.finished)).reduce((a, b) => (a > b ? a : b));
-  if (due <= entry.plans.at(-1).from) return [];
+  if (!planAt(entry, due)?.plan.after?.length) return []; // it had a schedule then, or was not there
   const { shard, shards: _, ...slot } = { ...message.slot, job: entry.job.name };
   const common = { revision: entry.revision, node, due, chained: true, caughtUp: message.caughtUp || message.offer > 0, backfill: message.backfill };
   const parts = entry.paused || !shards ? [slot] : Array.from({ length: shards }, (_, i) => ({ ...slot, shard: i + 1, shards }));
