@@ -1,0 +1,168 @@
+package docs_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/sweep"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// sweepCase is one look for slots that should have moved, at Now: what stands on the
+// broker, and what the sweep publishes.
+type sweepCase struct {
+	Name    string    `json:"name"`
+	Now     time.Time `json:"now"`
+	Lease   duration  `json:"lease"`
+	Horizon duration  `json:"horizon"`
+
+	// Alive are the nodes that are. Definitions are the jobs that there are.
+	Alive       []string `json:"alive,omitempty"`
+	Definitions []stored `json:"definitions,omitempty"`
+
+	// Records are the ledger's, Locks the jobs' locks, InStream the slots that have a
+	// message. HandedOut are messages that a producer of the sweeping node has sent.
+	Records   []standing  `json:"records,omitempty"`
+	Locks     []standing  `json:"locks,omitempty"`
+	InStream  []string    `json:"in_stream,omitempty"`
+	HandedOut []published `json:"handed_out,omitempty"`
+
+	Messages []published `json:"messages,omitempty"`
+}
+
+// standing is a value as it stands in a bucket.
+type standing struct {
+	Revision uint64          `json:"revision"`
+	Time     time.Time       `json:"time"`
+	Value    json.RawMessage `json:"value"`
+}
+
+func TestSweeps(t *testing.T) {
+	t.Parallel()
+	hold(t, "sweeps.json", func(t *testing.T, c sweepCase) sweepCase {
+		w := &swept{t: t, sweepCase: &c}
+		s := sweep.New(sweep.Config{
+			Node: "a-1-1-x", Ledger: w, Locks: sweptLocks{w}, Slots: w, Timers: nothing{}, Nodes: nothing{}, Registry: sweptRegistry{w}, After: w.after,
+			Now: func() time.Time { return c.Now }, Lease: time.Duration(c.Lease), Horizon: time.Duration(c.Horizon),
+		})
+		for _, h := range c.HandedOut {
+			m, err := job.ParseMessage(h.Headers.lists())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Handed(h.Queue, m)
+		}
+		alive := map[string]bool{}
+		for _, node := range c.Alive {
+			alive[node] = true
+		}
+		c.Messages = nil
+		if err := s.Pass(t.Context(), alive); err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(c.Messages, func(a, b published) int {
+			return cmp.Compare(a.Headers[job.HeaderMsgID], b.Headers[job.HeaderMsgID])
+		})
+		return c
+	})
+}
+
+// swept is all that a sweep sees of a broker.
+type swept struct {
+	t *testing.T
+	*sweepCase
+}
+
+func (w *swept) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
+	return func(yield func(kv.Change, error) bool) {
+		for _, s := range w.Records {
+			r := record(w.t, s.Value)
+			c := kv.Change{Slot: r.Slot, Revision: s.Revision, Time: s.Time, State: r.State, RetryAt: r.RetryAt}
+			if r.State == job.Running {
+				c.Node = r.Node
+			}
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (w *swept) Read(_ context.Context, slot job.Slot) (job.Record, uint64, error) {
+	for _, s := range w.Records {
+		if r := record(w.t, s.Value); r.Slot == slot {
+			return r, s.Revision, nil
+		}
+	}
+	return job.Record{}, 0, job.ErrNotFound
+}
+
+type sweptLocks struct{ *swept }
+
+func (w sweptLocks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange, error] {
+	return func(yield func(kv.LockChange, error) bool) {
+		for _, s := range w.Locks {
+			l, err := job.DecodeLock(s.Value)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if !yield(kv.LockChange{Lock: l, Time: s.Time}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (w *swept) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
+	return func(yield func(kv.WaitingSlot, error) bool) {
+		for _, id := range w.InStream {
+			slot, err := job.ParseSlotID(id)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if !yield(kv.WaitingSlot{Message: job.Message{Slot: slot}}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (w *swept) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+	w.Messages = append(w.Messages, published{queue, single(m.Header()), string(payload)})
+	return func(context.Context) (bool, error) { return false, nil }, nil
+}
+
+func (w *swept) after(name string) (next []job.Entry) {
+	for _, d := range w.Definitions {
+		if e := d.entry(w.t); slices.Contains(e.Job.After, name) {
+			next = append(next, e)
+		}
+	}
+	return next
+}
+
+type sweptRegistry struct{ *swept }
+
+func (w sweptRegistry) Read(_ context.Context, name string) (job.Entry, uint64, error) {
+	for _, d := range w.Definitions {
+		if e := d.entry(w.t); e.Job.Name == name {
+			return e, e.Revision, nil
+		}
+	}
+	return job.Entry{}, 0, job.ErrNotFound
+}
+
+// nothing is what a pass does not ask for, or finds empty: the nodes and the timers.
+type nothing struct{}
+
+func (nothing) List(context.Context) ([]job.NodeEvent, error) { return nil, nil }
+
+func (nothing) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
+	return func(func(kv.WaitingSlot, error) bool) {}
+}
