@@ -2,6 +2,7 @@
 // itself, the broker's clock, and whether others are dead (docs/protocol.md, section 9).
 import { randomBytes } from "node:crypto";
 import { hostname, uptime } from "node:os";
+import { BrokerClock } from "./clock.js";
 import { decode, formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
 import { pause } from "./store.js";
 import { watch } from "./watch.js";
@@ -21,8 +22,7 @@ export class Node {
     this.started = Date.now();
     this.trustedUntil = -Infinity;
     this.revision = 0;
-    this.offset = 0; // of the broker's clock, ms
-    this.error = Infinity;
+    this.clock = new BrokerClock();
   }
 
   get signal() { return this.ended.signal; }
@@ -40,9 +40,12 @@ export class Node {
     this.ended.abort(new Error(`node ${this.name}: ${why}`));
   }
 
+  // offset is the broker's clock minus this machine's, in ms.
+  get offset() { return this.clock.offset; }
+
   // now is the broker's clock, in nanoseconds; certain is no later than that.
   now() { return fromMs(Date.now() + this.offset); }
-  certain() { return fromMs(Date.now() + this.offset - this.error); }
+  certain() { return fromMs(Date.now() + this.offset - this.clock.error(Date.now())); }
 
   // start returns when the first heartbeat is acknowledged.
   async start() {
@@ -74,9 +77,10 @@ export class Node {
   }
 
   write(state, signal) {
+    const error = this.clock.error(Date.now());
     const value = {
       v: 1, node: this.name, state, started: formatInstant(fromMs(this.started + this.offset)), lease: formatDuration(this.lease),
-      ...this.describe(), clock_offset: formatDuration(this.offset), clock_error: formatDuration(Number.isFinite(this.error) ? this.error : 0),
+      ...this.describe(), clock_offset: formatDuration(this.offset), clock_error: formatDuration(Number.isFinite(error) ? error : 0),
       tzdata: process.versions.tz, version: "node-example",
     };
     return this.store.write("nodes", this.name, value, this.revision, { node: this.name, signal });
@@ -92,16 +96,10 @@ export class Node {
   }
 
 
-  // measure learns the broker's clock from a heartbeat, which it stamped between its
-  // sending and its acknowledgement. The best of a minute counts.
+  // measure learns the broker's clock from a heartbeat. Date.now counts whole ms.
   async measure(before, after) {
     const found = await this.store.read("nodes", this.name).catch(() => undefined);
-    if (found?.revision !== this.revision) return;
-    const stamp = Number(parseInstant(found.time) / 1000n) / 1000;
-    const error = (after - before) / 2 + 1; // and Date.now counts whole ms
-    const aged = this.measured === undefined || boot() - this.measured > 60_000;
-    if (error > this.error && !aged && Math.abs(stamp - (before + after) / 2 - this.offset) < error + this.error) return;
-    Object.assign(this, { offset: stamp - (before + after) / 2, error, measured: boot() });
+    if (found?.revision === this.revision) this.clock.observe(before, after + 1, Number(parseInstant(found.time) / 1000n) / 1000);
   }
 
   notice({ key, text, revision }) {
