@@ -58,6 +58,16 @@
 // that somebody resumes, or by one that has ended, which the next who asks sees.
 // Nothing needs a reset by hand.
 //
+// A short slot, under the policy that leaves out who comes meanwhile, is not taken out
+// of its lock: the next one, which nearly always comes when it has ended, takes its place
+// with the write with which it enters anyway. That is a write less for each slot of most
+// jobs. Who wrote its outcome knows that it has ended, as long as the lock stands at the
+// revision that it knows: a slot that is reopened comes in again with a write. All others
+// ask the ledger, as they do about the slots of the dead. A slot that has run for a second
+// leaves, and so does one behind which somebody is known to wait: they are told at once.
+// Rejected: leaving so under every policy (where slots wait for each other, that is
+// what a lock is for, and a hint that is lost may cost a second).
+//
 // A slot that has to wait is kept in hand, marked as in progress, and takes no
 // place from handlers (lots.go). Who leaves a lock gives the place to the first in
 // the line and tells it on core NATS; should that be lost, it looks by itself.

@@ -25,14 +25,18 @@ type Locks interface {
 type locks struct {
 	Locks
 	mu     sync.Mutex
-	seen   map[string]seenLock
-	queues map[string]turns // by job
+	seen   map[string]*seenLock // each of which is not written to any more, but for over
+	queues map[string]turns     // by job
 }
 
 type seenLock struct {
 	job.Lock
 	revision uint64
 	at       time.Time
+
+	// over says that its only slot has ended, in the stay that it names: this process
+	// has written its outcome.
+	over bool
 }
 
 // fresh is how long a remembered lock is taken at its word that it is full: that
@@ -43,13 +47,15 @@ const fresh = time.Second
 const maxSeen = 20_000
 
 func newLocks(l Locks) *locks {
-	return &locks{Locks: l, seen: map[string]seenLock{}, queues: map[string]turns{}}
+	return &locks{Locks: l, seen: map[string]*seenLock{}, queues: map[string]turns{}}
 }
 
 // get is the job's lock, remembered if there is a memory of it.
 func (l *locks) get(ctx context.Context, name string) (s seenLock, remembered bool, err error) {
 	l.mu.Lock()
-	s, remembered = l.seen[name]
+	if seen := l.seen[name]; seen != nil {
+		s, remembered = *seen, true
+	}
 	l.mu.Unlock()
 	if remembered {
 		return s, true, nil
@@ -69,13 +75,27 @@ func (l *locks) put(ctx context.Context, next job.Lock, seen seenLock, nonce str
 		l.forget(seen.Job)
 		return err
 	}
+	stored := &seenLock{Lock: next, revision: revision, at: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.seen) >= maxSeen {
 		clear(l.seen)
 	}
-	l.seen[next.Job] = seenLock{next, revision, time.Now()}
+	l.seen[next.Job] = stored
 	return nil
+}
+
+// over notes that a slot has ended in the stay that began at since. It is false when
+// there may be more in its lock than that slot, or another stay of it.
+func (l *locks) over(s job.Slot, since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := l.seen[s.Job]
+	if seen == nil || len(seen.Waiting) > 0 || len(seen.Holders) != 1 || seen.Holders[0].Slot != s || !seen.Holders[0].Since.Equal(since) {
+		return false
+	}
+	seen.over = true
+	return true
 }
 
 // turns are what the slots of one job in this process take to change its lock: of a
@@ -115,7 +135,7 @@ func (l *locks) full(name string, slot job.Slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.seen[name]
-	return len(s.Waiting) >= job.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fresh
+	return s != nil && len(s.Waiting) >= job.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fresh
 }
 
 func (l *locks) forget(name string) {
@@ -144,12 +164,19 @@ func (t *task) enter(ctx context.Context) error {
 		return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
 	}
 	defer func() { <-turns.change }()
+	entrant := job.NewEntrant(t.d, t.view)
+	t.skips = entrant.Policy == job.OverlapSkip && entrant.Places == 1
+	var seen seenLock
+	known, remembered := false, false
 	for turn, lost := 0, 0; turn < 4*maxTurns && lost < maxTurns; turn++ {
-		seen, remembered, err := t.locks.get(ctx, name)
-		if err != nil {
-			return fmt.Errorf("read the lock of job %s: %w", name, err)
+		if !known {
+			var err error
+			if seen, remembered, err = t.recall(ctx, ended); err != nil {
+				return err
+			}
+			known = true
 		}
-		next, place, ask := seen.Enter(job.NewEntrant(t.d, t.view), ended)
+		next, place, ask := seen.Enter(entrant, ended)
 		renewed := t.reenters(next)
 		if renewed {
 			next = next.Renewed(t.d.Slot.Whole(), t.cfg.Now())
@@ -157,6 +184,7 @@ func (t *task) enter(ctx context.Context) error {
 		switch {
 		case len(ask) > 0 && remembered:
 			t.locks.forget(name)
+			known = false
 			continue
 		case len(ask) > 0:
 			if err := t.learn(ctx, ask, ended); err != nil {
@@ -166,7 +194,7 @@ func (t *task) enter(ctx context.Context) error {
 		case !next.Same(seen.Lock), renewed:
 			err := t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
 			if errors.Is(err, job.ErrConflict) {
-				clear(ended) // one that had ended may have been reopened, and be who was faster
+				known = false
 				if lost++; !outlast(ctx, lost) {
 					return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
 				}
@@ -184,6 +212,21 @@ func (t *task) enter(ctx context.Context) error {
 	}
 	t.view.Place, t.outfought = job.Place{Kind: job.PlaceCrowded}, true
 	return nil
+}
+
+// recall is the lock of the slot's job, and what is known from before about who in it
+// has ended. Anything else is forgotten: one that had ended may have been reopened, and
+// have come in again.
+func (t *task) recall(ctx context.Context, ended map[job.Slot]bool) (seen seenLock, remembered bool, err error) {
+	name := t.d.Slot.Job
+	if seen, remembered, err = t.locks.get(ctx, name); err != nil {
+		return seen, false, fmt.Errorf("read the lock of job %s: %w", name, err)
+	}
+	clear(ended)
+	if seen.over && !seen.Holds(t.d.Slot.Whole()) {
+		ended[seen.Holders[0].Slot] = true
+	}
+	return seen, remembered, nil
 }
 
 // outlast waits before a write of a lock that was refused so often in a row: not the
@@ -236,7 +279,15 @@ func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Sl
 // leave takes the slot, which has its outcome, out of its job's lock, and wakes
 // those that have the place now. What fails here is mended by the next slot that
 // asks: a holder with an outcome holds nothing.
+//
+// So one that was short is left in the lock when nobody is known to wait there: the
+// next one takes its place with the same write with which it enters. Few wait for
+// their turn where slots are skipped, and they look for themselves before long.
 func (t *task) leave() {
+	if t.skips && t.cfg.Now().Sub(t.since) < look && t.locks.over(t.d.Slot.Whole(), t.since) {
+		t.lots.wakeOne(t.d.Slot.Job)
+		return
+	}
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()
 	places := 1

@@ -183,7 +183,8 @@ func (t *task) comeBack() time.Duration {
 }
 
 // nextLook is when a parked slot looks again by itself. The one that displaces
-// another is in a hurry; one that has a start deadline looks right after it.
+// another is in a hurry; one that has a start deadline looks right after it; one that
+// may not be told waits no longer than it has waited already.
 func (t *task) nextLook(p job.Place) time.Duration {
 	d := min(look*time.Duration(p.Ahead+1), lookAtLast)
 	switch {
@@ -191,6 +192,8 @@ func (t *task) nextLook(p job.Place) time.Duration {
 		d = look/2 + rand.N(look)
 	case p.Kind == job.PlaceCrowded:
 		d = lookAtLast/2 + rand.N(lookAtLast/2)
+	case t.skips && p.Ahead == 0: // nobody tells it when a short one has ended
+		d = min(d, max(t.cfg.Now().Sub(t.since), look/32))
 	}
 	if p.Displaces != (job.Slot{}) {
 		d = look / 4

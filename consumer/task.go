@@ -33,6 +33,9 @@ type task struct {
 	entered, final bool
 	since          time.Time
 
+	// skips says that its job has one place, and leaves out who comes meanwhile.
+	skips bool
+
 	// parked says that it has waited for its turn, outfought that others changed the
 	// lock each time that it wanted to.
 	parked, outfought bool

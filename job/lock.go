@@ -229,9 +229,9 @@ func (l Lock) Has(s Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waitin
 
 // Stay is the slot as it stands in the lock; false when it does not.
 func (l Lock) Stay(s Slot) (LockSlot, bool) {
-	for _, in := range slices.Concat(l.Holders, l.Waiting) {
-		if in.Slot == s {
-			return in, true
+	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
+		if i := find(slots, s); i >= 0 {
+			return slots[i], true
 		}
 	}
 	return LockSlot{}, false

@@ -199,6 +199,22 @@ var mutants = []mutant{
 		test: "TestLeavingALockFreesNobodyElsesPlace",
 	},
 	{
+		name:   "lock-left-without-an-outcome",
+		breaks: "a slot that is to be retried holds its place no longer",
+		file:   "consumer/task.go",
+		old:    "if t.final && t.entered {",
+		new:    "if t.entered {",
+		test:   "TestASlotThatIsToBeRetriedKeepsItsPlace",
+	},
+	{
+		name:   "lock-remembered-for-good",
+		breaks: "who was known to have ended has ended, although the lock was written since",
+		file:   "consumer/lock.go",
+		old:    "	clear(ended)\n",
+		new:    "",
+		test:   "TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd",
+	},
+	{
 		name:   "ack-before-what-follows",
 		breaks: "a slot is acked although what follows from it is not on the broker",
 		file:   "consumer/follow.go",

@@ -41,6 +41,7 @@ type Facts struct {
 	// Open are the records without an outcome.
 	Open []kv.LedgerEntry
 
+	// Locks are those in which somebody waits, or that have seen the future.
 	Locks []job.Lock
 
 	// Ended says of slots in locks since when they have an outcome; zero: they have

@@ -136,7 +136,7 @@ func (g gatherer) locks(ctx context.Context) error {
 		switch {
 		case err != nil && !unreadable(err):
 			return err
-		case err == nil && (len(l.Holders) > 0 || l.Newest.After(g.f.Now)):
+		case err == nil && (len(l.Waiting) > 0 || l.Newest.After(g.f.Now)): // who has ended may stand there, if nobody waits
 			g.f.Locks = append(g.f.Locks, l)
 		}
 	}

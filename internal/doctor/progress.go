@@ -141,13 +141,9 @@ func (c *check) locks() {
 				over = append(over, h.Slot.ID())
 			}
 		}
-		switch {
-		case len(over) == 0:
-		case len(l.Waiting) > 0:
+		if len(over) > 0 && len(l.Waiting) > 0 {
 			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a place that is held by slots which have ended: %s", len(l.Waiting), few(over)),
 				"whoever waits looks for itself, if there is a worker for it; none does", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
-		default:
-			c.add(Note, "lock", "job "+l.Job, "its lock still names slots that have ended: "+few(over)+"; the next slot sees it, and goes on", "", "")
 		}
 	}
 }

@@ -34,7 +34,9 @@
 // costs one small message for each slot of that minute, however large the ledger
 // is, and only a node that begins to sweep reads all of it once.
 //
-// The locks are followed in the same way. Of a lock only those are looked at that
+// The locks are followed in the same way. Most name one slot, which was short, has
+// ended and was left there (package consumer): its last record, which comes by in the
+// same pass, is what this is known from. Of the others only those are looked at that
 // nothing keeps from going on: who waits behind them may be in a worker's hand, and
 // that is not to be seen from here. A triggered run that is lost there cannot be
 // offered again, since its payload was in its message: it is ended, which cannot be

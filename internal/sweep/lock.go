@@ -30,6 +30,14 @@ func (s *Sweeper) lock(c kv.LockChange) {
 	}
 }
 
+// ended takes in that a slot has its outcome. One that was left alone in its job's lock,
+// as short ones are, keeps nobody from anything.
+func (s *Sweeper) ended(slot job.Slot) {
+	if l, ok := s.locks[slot.Job]; ok && len(l.Waiting) == 0 && len(l.Holders) == 1 && l.Holders[0].Slot == slot {
+		delete(s.locks, slot.Job)
+	}
+}
+
 // turns are the slots of a lock that nothing keeps from going on: those that hold a
 // place and are not known to be under way and, when all of these have ended, the
 // first that waits. It alone: who is in hand behind it waits for it.

@@ -122,6 +122,22 @@ func TestASlotInALockThatHasAMessageOrItsTurnYetToComeIsLeftAlone(t *testing.T) 
 	}
 }
 
+// Most slots are short, and nobody waits for them.
+func TestASlotThatWasLeftInItsLockCostsTheSweepNothing(t *testing.T) {
+	s := newSite(t)
+	for n := range 3 {
+		s.hold([]job.Slot{slot(n + 1)}, nil)
+		s.record(job.Record{Slot: slot(n + 1), State: job.Succeeded})
+		s.pass()
+	}
+	s.shift = 5 * time.Minute
+	s.pass()
+	s.want()
+	if s.reads > 0 {
+		t.Errorf("%d records were read", s.reads)
+	}
+}
+
 func TestTheTimeOfATurnCountsFromWhenItCame(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(2), State: job.Running, Node: "alive"})

@@ -248,7 +248,8 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	return s.followers(ctx)
 }
 
-// changes takes in what was written to the ledger and the locks since the last pass.
+// changes takes in what was written to the ledger and the locks since the last pass. The
+// locks first: nearly all that are named there have ended by then.
 func (s *Sweeper) changes(ctx context.Context) error {
 	for c, err := range s.cfg.Locks.Changes(ctx, &s.locksAt) {
 		if err != nil {
@@ -262,6 +263,7 @@ func (s *Sweeper) changes(ctx context.Context) error {
 		}
 		if c.Gone || c.State.Final() {
 			delete(s.open, c.Slot)
+			s.ended(c.Slot)
 		} else {
 			s.open[c.Slot] = c
 		}

@@ -1,6 +1,7 @@
 package sweep_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -26,6 +27,18 @@ type site struct {
 	sweeper *sweep.Sweeper
 	offered []job.Slot
 	after   []job.Entry // the jobs that come after report and check
+	reads   int         // of records
+}
+
+// countedLedger counts what is read.
+type countedLedger struct {
+	*kv.Ledger
+	reads *int
+}
+
+func (l countedLedger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
+	*l.reads++
+	return l.Ledger.Read(ctx, slot)
 }
 
 func newSite(t *testing.T) *site {
@@ -55,7 +68,7 @@ func (s *site) node(n job.Node) {
 
 func (s *site) at(node string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
-		Node: node, Ledger: s.Ledger(), Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(),
+		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(),
 		After: func(name string) []job.Entry {
 			if name == "report" || name == "check" {
 				return s.after

@@ -1,0 +1,168 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Short slots that have ended, and were left in their job's lock.
+
+// writtenLocks counts writes, and stops before one of them.
+type writtenLocks struct {
+	consumer.Locks
+	writes        atomic.Int32
+	stop          int32 // the number of the write before which it stops; 0: none
+	reached, open chan struct{}
+}
+
+func watched(l consumer.Locks) *writtenLocks {
+	return &writtenLocks{Locks: l, reached: make(chan struct{}), open: make(chan struct{})}
+}
+
+func (l *writtenLocks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+	if l.writes.Add(1) == l.stop {
+		close(l.reached)
+		<-l.open
+	}
+	return l.Locks.Write(ctx, lock, revision)
+}
+
+// The next one takes its place with the write with which it enters, whichever node
+// it is on.
+func TestAShortSlotCostsItsLockOneWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapSkip}, 100*time.Millisecond)
+		locks := watched(f.benches[0].cfg.Locks)
+		var slots []job.Slot
+		for i := range 6 {
+			b := f.benches[i/3]
+			b.cfg.Locks = locks
+			stop := b.run()
+			slots = append(slots, f.publish())
+			time.Sleep(time.Second)
+			slots = append(slots, f.publish())
+			time.Sleep(time.Second)
+			_ = stop()
+		}
+		for _, s := range slots {
+			f.want(s, job.Succeeded, "")
+		}
+		if n := int(locks.writes.Load()); n != len(slots) {
+			t.Errorf("%d slots wrote their lock %d times", len(slots), n)
+		}
+	})
+}
+
+// A run that was asked for waits, skipped or not; its node is not told of the end.
+func TestWhoWaitsForAShortSlotOfAnotherNodeHasItsTurnSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const short = 400 * time.Millisecond
+		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapSkip}, short)
+		a, b := f.benches[0], f.benches[1]
+		b.queue = newQueue()
+		stopA, stopB := a.run(), b.run()
+		first, began := f.publish(), time.Now()
+		time.Sleep(short / 4)
+		triggered := job.Slot{Job: "report", Token: "x"}
+		b.queue.add(job.Message{Slot: triggered, JobRevision: 1})
+		for len(f.runs.said()) < 3 {
+			time.Sleep(time.Millisecond)
+		}
+		if after := time.Since(began); after > 2*short {
+			t.Errorf("it started %v after one that took %v", after, short)
+		}
+		time.Sleep(time.Second)
+		_, _ = stopA(), stopB()
+		f.want(first, job.Succeeded, "")
+		f.want(triggered, job.Succeeded, "")
+	})
+}
+
+// Whoever remembers that it has ended does not take the place from under it: the
+// lock has been written since.
+func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]bool{"before they look": false, "when they have looked": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapSkip, Retry: job.Retry{Attempts: 1}}, 10*time.Second)
+				a, b := f.benches[0], f.benches[1]
+				a.handlers["report"] = func(_ context.Context, run job.Run) error {
+					f.runs.note("start", run, 1)
+					defer f.runs.note("end", run, -1)
+					return errors.New("torn")
+				}
+				locks := watched(a.cfg.Locks)
+				a.cfg.Locks = locks
+				if between {
+					locks.stop = 2
+				}
+				b.queue = newQueue() // the reopened slot goes to b
+				stopA, stopB := a.run(), b.run()
+				s := f.publish()
+				a.settled(1)
+				ended, revision, err := a.ledger.Read(t.Context(), s)
+				if err != nil || ended.State != job.Failed {
+					t.Fatalf("%s is %s, %v", s, ended.State, err)
+				}
+				time.Sleep(time.Second)
+				newer := s
+				if between {
+					newer = f.publish()
+					<-locks.reached
+				}
+				if _, err := a.ledger.Write(t.Context(), job.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
+					t.Fatal(err)
+				}
+				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+				time.Sleep(time.Second)
+				if between {
+					close(locks.open)
+				} else {
+					newer = f.publish()
+				}
+				a.settled(2)
+				b.settled(1)
+				_, _ = stopA(), stopB()
+				f.want(s, job.Succeeded, "")
+				f.want(newer, job.Skipped, s.ID())
+				if most := f.runs.most["report"]; most != 1 {
+					t.Errorf("%d ran at once: %q", most, f.runs.said())
+				}
+			})
+		})
+	}
+}
+
+// It has not ended: who comes between two attempts is left out.
+func TestASlotThatIsToBeRetriedKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip, Retry: job.Retry{Backoff: 5 * time.Second}}, 0)
+		b := f.benches[0]
+		b.handlers["report"] = func(_ context.Context, run job.Run) error {
+			if f.runs.note("start", run, 0); run.Attempt == 1 {
+				return errors.New("no")
+			}
+			return nil
+		}
+		stop := b.run()
+		first := f.publish()
+		time.Sleep(time.Second)
+		second := f.publish()
+		b.settled(3)
+		_ = stop()
+		f.want(first, job.Succeeded, "")
+		f.want(second, job.Skipped, first.ID())
+	})
+}
