@@ -18,15 +18,22 @@ import (
 type bucket struct {
 	wire
 	name string
+	in   string // its stream
+	root string // of its subjects, with the last dot
 
 	// tellDenied has a write end when the server does not permit it. Without it
 	// such a write is repeated like any that goes unanswered.
 	tellDenied bool
 }
 
-func (b bucket) stream() string            { return "KV_" + b.name }
-func (b bucket) subject(key string) string { return "$KV." + b.name + "." + key }
-func (b bucket) key(subject string) string { return strings.TrimPrefix(subject, "$KV."+b.name+".") }
+func (s *Store) bucket(what string) bucket {
+	name := s.namespace + "_" + what
+	return bucket{wire: s.wire, name: name, in: "KV_" + name, root: "$KV." + name + ".", tellDenied: s.readOnly}
+}
+
+func (b bucket) stream() string            { return b.in }
+func (b bucket) subject(key string) string { return b.root + key }
+func (b bucket) key(subject string) string { return strings.TrimPrefix(subject, b.root) }
 
 func (b bucket) check(key string) error {
 	if isKey(key) {

@@ -101,7 +101,7 @@ type LockChange struct {
 // out.
 func (l *Locks) Changes(ctx context.Context, at *Cursor) iter.Seq2[LockChange, error] {
 	return func(yield func(LockChange, error) bool) {
-		b := l.bucket()
+		b := l.b
 		for e, err := range b.changes(ctx, at, false) {
 			if err != nil {
 				yield(LockChange{}, err)

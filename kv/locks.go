@@ -13,9 +13,10 @@ import (
 // Locks keeps one lock per job that guards its slots against overlap, in the state
 // bucket. Its methods are safe for concurrent use. There is no way to delete one:
 // a lock is set free by a write at its revision.
-type Locks struct{ s *Store }
-
-func (l *Locks) bucket() bucket { return l.s.bucket("state") }
+type Locks struct {
+	s *Store
+	b bucket
+}
 
 // lockKey: names of jobs have no dots, so that no key of another kind is like it.
 func lockKey(job string) string { return "lock." + job }
@@ -23,7 +24,7 @@ func lockKey(job string) string { return "lock." + job }
 // Read returns the job's lock and its revision, as the stream's leader has it.
 // Errors are those of Ledger.Read.
 func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
-	e, err := l.bucket().read(ctx, lockKey(name))
+	e, err := l.b.read(ctx, lockKey(name))
 	if err != nil {
 		return job.Lock{}, e.revision, err
 	}
@@ -33,7 +34,7 @@ func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error)
 
 // decode reads a lock, which is that of its key's job.
 func (l *Locks) decode(e entry) (job.Lock, error) {
-	b := l.bucket()
+	b := l.b
 	lock, err := job.DecodeLock(e.data)
 	if err == nil && lockKey(lock.Job) != b.key(e.subject) {
 		err = fmt.Errorf("%w lock: it names job %q", job.ErrInvalid, lock.Job)
@@ -47,7 +48,7 @@ func (l *Locks) decode(e entry) (job.Lock, error) {
 // Write stores the lock if revision is the last one of its job: 0 creates.
 // Errors are those of Ledger.Write.
 func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
-	return l.bucket().encode(ctx, lockKey(lock.Job), lock.Nonce, lock, revision)
+	return l.b.encode(ctx, lockKey(lock.Job), lock.Nonce, lock, revision)
 }
 
 // List passes over the locks of all jobs. One that cannot be read comes with an
@@ -55,7 +56,7 @@ func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint
 // other error does.
 func (l *Locks) List(ctx context.Context) iter.Seq2[job.Lock, error] {
 	return func(yield func(job.Lock, error) bool) {
-		b := l.bucket()
+		b := l.b
 		for e, err := range b.all(ctx, b.stream(), b.subject(lockKey("*")), time.Time{}) {
 			if err != nil {
 				yield(job.Lock{}, err)

@@ -129,7 +129,7 @@ func (s *Store) Nodes() *Nodes { return &Nodes{s} }
 func (s *Store) Watermark() *Watermark { return &Watermark{s.bucket("state")} }
 
 // Locks keeps which slots of a job may run.
-func (s *Store) Locks() *Locks { return &Locks{s} }
+func (s *Store) Locks() *Locks { return &Locks{s, s.bucket("state")} }
 
 // Slots is the stream of slots to run.
 func (s *Store) Slots() *Slots { return &Slots{s} }
@@ -139,10 +139,6 @@ func (s *Store) Producers() *Producers { return &Producers{s} }
 
 // Timers are the triggered runs whose time has not come.
 func (s *Store) Timers() *Timers { return &Timers{s} }
-
-func (s *Store) bucket(what string) bucket {
-	return bucket{wire: s.wire, name: s.namespace + "_" + what, tellDenied: s.readOnly}
-}
 
 func (s *Store) slotStream() string { return s.namespace + "_slots" }
 
