@@ -18,6 +18,7 @@ func simulated(ahead time.Duration) (c *Clock, at func(boot time.Duration), brok
 	var now time.Duration
 	c = New(0, time.Hour, nil)
 	c.boot = func() time.Duration { return now }
+	c.quick = c.boot
 	c.wall = func() time.Time { return epoch.Add(now) }
 	return c, func(b time.Duration) { now = b }, func(b time.Duration) time.Time { return epoch.Add(ahead + b) }
 }
