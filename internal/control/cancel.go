@@ -111,8 +111,14 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 			if err != nil {
 				return job.Record{}, err
 			}
-		} else if d = (job.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}); w.Slot != s {
-			cancel = job.CancelWhole
+		} else {
+			d = job.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
+			if w.Timer {
+				d.Published = now // its age begins when it leaves the timers
+			}
+			if w.Slot != s {
+				cancel = job.CancelWhole
+			}
 		}
 	}
 	ended := cancel(d, v, c.cause())

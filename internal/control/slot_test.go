@@ -161,6 +161,19 @@ func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
 	if _, _, err := s.store.Timers().Read(t.Context(), slot); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("the timer: %v", err)
 	}
+	story, err := s.as("alice@a").Explain(t.Context(), slot)
+	if told := fmt.Sprint(story.Steps); err != nil || !strings.Contains(told, "published by bob@b, but its time had not come") || strings.Contains(told, "0001-01-01") {
+		t.Errorf("explained as %v, %v", story.Steps, err)
+	}
+	// It is as young as its cancel, however long ago it was ordered, and can be given
+	// a new start: at once, whatever it was set for.
+	done, err := s.as("bob@b").Reopen(t.Context(), slot)
+	if err != nil || done.Record.State != job.Retrying || done.Record.RetryAt.After(time.Now()) || time.Since(done.Record.Published) > time.Minute {
+		t.Errorf("reopened: %+v, %v", done, err)
+	}
+	if all := s.messages(); len(all) != 1 || string(all[0].Payload) != "p" {
+		t.Errorf("offered %+v", all)
+	}
 }
 
 func TestASlotThatWaitsForItsRetryIsCancelled(t *testing.T) {

@@ -190,7 +190,11 @@ func (t *teller) recorded() {
 	r := t.record
 	t.story.State = r.State
 	t.due(r.Due)
-	t.published(r.Published, r.Publisher, "")
+	how := ""
+	if r.Due.After(r.Published) && r.Published.Equal(r.Finished) {
+		how = ", but its time had not come"
+	}
+	t.published(r.Published, r.Publisher, how)
 	if n := len(r.Attempts); n > 0 && r.Attempts[0].Number > 1 {
 		t.step(r.Attempts[0].Started, StepStarted, "", "attempts 1 to %d are not kept", r.Attempts[0].Number-1)
 	}
