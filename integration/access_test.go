@@ -310,7 +310,7 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 		"$JS.API.CONSUMER.DELETE.KV_cronce_nodes.x":                         "PWN",
 		"$JS.API.CONSUMER.PAUSE.cronce_slots.default":                       "",
 		"$JS.API.CONSUMER.RESET.cronce_slots.default":                       "",
-		"$JS.API.CONSUMER.LIST.cronce_slots":                                "OVS",
+		"$JS.API.CONSUMER.LIST.cronce_slots":                                "POVS",
 		"$JS.API.DIRECT.GET.KV_cronce_state":                                "OV",
 		"$JS.API.CONSUMER.LIST.KV_cronce_jobs":                              "",
 		"$JS.API.STREAM.CREATE.cronce_slots":                                "S",

@@ -219,7 +219,7 @@ func (a Access) producing() []right {
 		may("set timers", orders, []string{a.Namespace + ".timer.set.*.*"}),
 		may("tell events", orders, []string{a.Namespace + ".event.*.*"}),
 		may("move the watermark", producer, a.value("state", watermarkKey)),
-		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state")),
+		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
 		a.taking(producer),
 		{producer, Grant{What: "talk to the other producers", Publish: producers, Subscribe: producers}},
 	}

@@ -132,6 +132,10 @@ type WaitingFilter struct {
 	// and none is a message for a worker.
 	Fired bool
 
+	// Stranded leaves out all that is not; see WaitingSlot.Stranded. It costs next to
+	// nothing where nothing is.
+	Stranded bool
+
 	// Whole says that nothing may be missing. A pass is of what any replica has; the
 	// stream's leader is asked first how much there is, and if less came the pass ends
 	// with an error that wraps job.ErrUnknown.
@@ -154,6 +158,10 @@ type WaitingSlot struct {
 	// Timer says that this is a triggered run whose time, Due, has not come:
 	// Published is when it was set.
 	Timer bool
+
+	// Stranded says that the server gives the message to nobody any more; see
+	// strand. It is a hint, as all of this, and false for who may not ask.
+	Stranded bool
 }
 
 // Waiting passes over the messages in the stream, oldest first. A message that
@@ -176,6 +184,16 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 				return
 			}
 		}
+		strand := s.strand(stream)
+		if f.Stranded {
+			switch any, err := strand.any(ctx); {
+			case err != nil:
+				yield(WaitingSlot{}, err)
+				return
+			case !any:
+				return
+			}
+		}
 		for _, subject := range subjects {
 			missing, err := s.countWhole(ctx, f, stream, subject)
 			if err != nil {
@@ -190,6 +208,16 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 				missing--
 				w, err := read(e)
 				if f.Queue != "" && w.Queue != f.Queue {
+					continue
+				}
+				if lost := strand.mark(ctx, &w); lost != nil {
+					yield(WaitingSlot{}, lost)
+					return
+				}
+				if f.Stranded && !w.Stranded {
+					if strand.beyond(w) {
+						break
+					}
 					continue
 				}
 				if !yield(w, err) {

@@ -223,7 +223,7 @@ func (v *verifier) waiting(ctx context.Context) error {
 		if fatal := v.taken(err); fatal != nil {
 			return fatal
 		}
-		if err == nil {
+		if err == nil && !w.Stranded {
 			v.check.Waiting(w.Message, w.Published)
 		}
 	}

@@ -93,6 +93,13 @@ func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, e
 		}
 	}
 	queue, messages, payload := v.check.Offer(p, v.node)
+	if p.Slot.Token != "" {
+		r, _, err := v.Ledger().Read(ctx, p.Slot)
+		if err != nil {
+			return false, err
+		}
+		payload = r.Payload
+	}
 	already = true
 	for _, m := range messages {
 		folded, err := v.publish(ctx, queue, m, payload)

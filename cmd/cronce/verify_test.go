@@ -232,9 +232,11 @@ func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 	if err := f.store.Tell(t.Context(), job.Event{V: job.Version, Kind: job.EventFailed, Job: "report", ID: hour(7).ID()}); err != nil {
 		t.Fatal(err)
 	}
+	run := job.Slot{Job: "report", Token: "k"}
+	f.record(t, job.Record{Slot: run, Queue: "default", Published: hour(6).At, Node: "dead", Attempt: 1, Payload: []byte(`{"own":1}`)}, job.Running)
 	args := []string{"--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T08:00:00Z"}
 	code, found := f.verify(t, append(args, "--repair")...)
-	if want := []string{"missing " + hour(7).ID(), "no_outcome " + hour(6).ID()}; code != exitFound || !slices.Equal(found, want) {
+	if want := []string{"missing " + hour(7).ID(), "no_outcome " + run.ID(), "no_outcome " + hour(6).ID()}; code != exitFound || !slices.Equal(found, want) {
 		t.Fatalf("exit status %d, found %q, want %q", code, found, want)
 	}
 	waiting := f.waitingOf(t)
@@ -243,6 +245,9 @@ func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 	}
 	if w := waiting[hour(7).ID()]; len(w) != 1 || w[0].Queue != "default" || !w[0].CaughtUp {
 		t.Errorf("the missing slot waits as %+v", w)
+	}
+	if w := waiting[run.ID()]; len(w) != 1 || string(w[0].Payload) != `{"own":1}` {
+		t.Errorf("the dead worker's triggered run waits as %+v", w)
 	}
 	f.succeed(t, hour(7), time.Hour)
 	if code, found := f.verify(t, args...); code != exitDone {

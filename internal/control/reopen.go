@@ -51,11 +51,12 @@ func (c *Control) Reopen(ctx context.Context, s job.Slot) (Reopened, error) {
 	if err != nil {
 		return Reopened{}, err
 	}
-	if why := c.closed(s, r, w != nil, now); why != "" {
+	waits := w != nil && (r == nil || !w.Stranded)
+	if why := c.closed(s, r, waits, now); why != "" {
 		refused := &SlotError{Slot: s, Why: why}
 		if r != nil {
 			refused.State = r.State
-		} else if w != nil {
+		} else if waits {
 			refused.State = job.Pending
 		}
 		return Reopened{}, refused

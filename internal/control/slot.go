@@ -121,17 +121,21 @@ func (c *Control) message(ctx context.Context, s job.Slot) (*kv.WaitingSlot, err
 	return c.among(s, c.cfg.Timers.Waiting(ctx, kv.WaitingFilter{Job: s.Job}))
 }
 
-func (c *Control) among(s job.Slot, all iter.Seq2[kv.WaitingSlot, error]) (*kv.WaitingSlot, error) {
+// among is the first of them that somebody will get, else any.
+func (c *Control) among(s job.Slot, all iter.Seq2[kv.WaitingSlot, error]) (stranded *kv.WaitingSlot, err error) {
 	for w, err := range all {
 		c.cfg.Alive()
 		switch {
 		case err != nil && !unreadable(err):
 			return nil, err
-		case err == nil && (w.Slot == s || w.Slot.Whole() == s):
+		case err != nil || w.Slot != s && w.Slot.Whole() != s:
+		case !w.Stranded:
 			return &w, nil
+		case stranded == nil:
+			stranded = &w
 		}
 	}
-	return nil, nil
+	return stranded, nil
 }
 
 // Found is all that stands on the broker of a slot: its record, or if it has none

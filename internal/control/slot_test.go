@@ -14,23 +14,26 @@ import (
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // shop is a namespace on a real server with the job report, and its operators.
 type shop struct {
 	*testing.T
 	store  *kv.Store
+	js     jetstream.JetStream
 	nonces atomic.Int64
 	at     time.Time // the slots' instant
 }
 
 func newShop(t *testing.T) *shop {
 	t.Parallel()
-	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{Want: job.Settings{Lease: time.Second}})
+	js := natstest.Run(t).JetStream()
+	store, err := kv.Open(t.Context(), js, kv.Options{Want: job.Settings{Lease: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shop{T: t, store: store, at: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
+	s := &shop{T: t, store: store, js: js, at: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
 	_, err = store.Jobs().Write(t.Context(), job.Definition{
 		Job:   job.Job{Name: "report", Schedule: "@every 1s", Payload: []byte(`{"n":1}`), Retry: job.Retry{Attempts: 2}},
 		Since: s.at.Add(-time.Hour), Owner: "file", Node: "web1", Nonce: "n",
@@ -273,6 +276,31 @@ func TestASlotThatEndedIsReopened(t *testing.T) {
 	}
 	if told := s.told(); fmt.Sprint(told) != "[reopened reopened reopened reopened reopened]" {
 		t.Errorf("told %v", told)
+	}
+}
+
+// A purge of one subject by hand makes the server forget what else was in hand.
+func TestASlotWhoseMessageIsGivenToNobodyAnyMoreIsReopened(t *testing.T) {
+	s := newShop(t)
+	other := s.slot()
+	other.At = other.At.Add(time.Second)
+	s.record(s.slot(), job.Retrying, func(r *job.Record) { r.Attempt, r.MaxAttempts = 1, 2 })
+	s.publish(job.Message{Slot: s.slot()}, "{}")
+	s.publish(job.Message{Slot: other}, "{}")
+	if _, err := s.as("alice@a").Reopen(t.Context(), s.slot()); err == nil || !strings.Contains(err.Error(), "retried already") {
+		t.Fatalf("with its message: %v", err)
+	}
+	natstest.Strand(t, s.js, "cronce")
+	for slot, says := range map[job.Slot]string{s.slot(): "no message in the stream that a worker would get", other: "gives its message to nobody any more"} {
+		if story, err := s.as("alice@a").Explain(t.Context(), slot); err != nil || !strings.Contains(story.Why, says) {
+			t.Errorf("explained as %q, %v; want %q", story.Why, err, says)
+		}
+	}
+	if done, err := s.as("alice@a").Reopen(t.Context(), s.slot()); err != nil || done.Left != 1 {
+		t.Errorf("got %+v, %v", done, err)
+	}
+	if all := s.messages(); len(all) != 3 || all[2].Slot != s.slot() || all[2].Stranded {
+		t.Errorf("in the stream %+v", all)
 	}
 }
 

@@ -210,8 +210,8 @@ func (t *teller) recorded() {
 	if r.State == job.Retrying {
 		t.story.Why = fmt.Sprintf("It waits for attempt %d of %d%s.", r.Attempt+1, r.MaxAttempts, because(r.Error))
 		t.step(later(r.RetryAt, t.now), StepNext, "", "attempt %d of %d is due%s", r.Attempt+1, r.MaxAttempts, t.obstacle(r.Queue))
-		if t.waits == nil {
-			t.story.Why += " But its message is not in the stream: cronce slot retry offers it again."
+		if t.waits == nil || t.waits.Stranded {
+			t.story.Why += " But it has no message in the stream that a worker would get: cronce slot retry offers it again."
 		}
 		return
 	}
@@ -309,6 +309,11 @@ func (t *teller) pending() {
 	}
 	t.published(w.Published, w.Node, how)
 	t.told()
+	if w.Stranded {
+		t.story.Why = fmt.Sprintf("It waits in queue %s, but the server gives its message to nobody any more, as happens when others of the stream are purged by hand. "+
+			"The fleet offers it again within two minutes.", w.Queue)
+		return
+	}
 	t.story.Why = fmt.Sprintf("It waits in queue %s%s.", w.Queue, cmp.Or(t.obstacle(w.Queue), ", for a free place of a worker"))
 }
 

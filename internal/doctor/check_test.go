@@ -276,8 +276,12 @@ func TestEachFinding(t *testing.T) {
 		}, "", ""},
 		"a lock of such a slot for which others wait": {func(f *Facts) {
 			lock(f, 2)
+			f.Ended[f.Locks[0].Holders[0].Slot] = now.Add(-time.Hour)
+		}, "lock warning job report", "2 slots wait for a place that is held by slots which have ended"},
+		"a lock of a slot that was lost before it began": {func(f *Facts) {
+			lock(f, 2)
 			f.Ended[f.Locks[0].Holders[0].Slot] = time.Time{}
-		}, "lock warning job report", "2 slots wait"},
+		}, "lock warning job report", "2 slots wait for a place that is held by slots which nobody has started"},
 		"a lock of a slot that has just ended": {func(f *Facts) {
 			lock(f, 2)
 			f.Ended[f.Locks[0].Holders[0].Slot] = now.Add(-time.Minute)

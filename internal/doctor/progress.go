@@ -127,7 +127,8 @@ func (c *check) stuck(o kv.LedgerEntry, nodes map[string]job.NodeEvent, timeout 
 	return ""
 }
 
-// locks is about places that are held by slots which have long ended.
+// locks is about places that are held by slots which have long ended, or were lost
+// before they began.
 func (c *check) locks() {
 	for _, l := range c.Locks {
 		if by := l.Newest.Sub(c.Now); by > time.Minute {
@@ -135,11 +136,19 @@ func (c *check) locks() {
 				"its overlap policy lets only newer slots run: all until then are skipped",
 				c.cronce("job pause "+l.Job)+", wait until nothing of it runs, nats kv del "+c.Namespace+"_state lock."+l.Job+", "+c.cronce("job resume "+l.Job))
 		}
-		var over []string
+		var over, unborn []string
 		for _, h := range l.Holders {
-			if at, ended := c.Ended[h.Slot]; ended && c.Now.Sub(latest(at, h.Since)) > patience {
+			switch at, ended := c.Ended[h.Slot]; {
+			case !ended || c.Now.Sub(latest(at, h.Since)) <= patience:
+			case at.IsZero() && len(l.Waiting) > 0:
+				unborn = append(unborn, h.Slot.ID())
+			default:
 				over = append(over, h.Slot.ID())
 			}
+		}
+		if len(unborn) > 0 {
+			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a place that is held by slots which nobody has started: %s", len(l.Waiting), few(unborn)),
+				"no worker takes them, or their messages were lost: then the producers offer them again, within two minutes", c.cronce("slot explain '"+unborn[0]+"'")+"; "+c.cronce("verify --repair"))
 		}
 		if len(over) > 0 && len(l.Waiting) > 0 {
 			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a place that is held by slots which have ended: %s", len(l.Waiting), few(over)),

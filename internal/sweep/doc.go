@@ -4,7 +4,8 @@
 // A slot's message is its engine: it comes to a worker, and comes again until the
 // slot has its outcome. But a message can be purged, or lost with a broker's disk.
 // So once a minute one node of the fleet looks for slots that should have moved
-// and have no message:
+// and have no message, or only one that the server has forgotten to deliver
+// (kv.WaitingSlot.Stranded):
 //
 //   - those with a record: retrying, past the time of the next attempt; running,
 //     under a node that is dead;
@@ -38,7 +39,8 @@
 // ended and was left there (package consumer): its last record, which comes by in the
 // same pass, is what this is known from. Of the others only those are looked at that
 // nothing keeps from going on: who waits behind them may be in a worker's hand, and
-// that is not to be seen from here. A triggered run that is lost there cannot be
+// that is not to be seen from here; only when one of them was lost are those behind it
+// offered with it. A triggered run that is lost there cannot be
 // offered again, since its payload was in its message: it is ended, which cannot be
 // taken back, and so only when the stream's leader says that there is no message.
 // Rejected: a record of each triggered run that waits, with its payload (a write for

@@ -3,6 +3,7 @@ package sweep
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -63,51 +64,80 @@ func (s *Sweeper) turns(l job.Lock) (turns []job.LockSlot) {
 func (s *Sweeper) abandoned(ctx context.Context) error {
 	stays := map[job.Slot]stay{}
 	for _, l := range s.locks {
+		var lost []job.Slot
 		for _, in := range s.turns(l.Lock) {
 			seen, known := s.stays[in.Slot]
 			if !known {
 				seen.since = l.Time
 			}
-			if err := s.goOn(ctx, in, &seen); err != nil {
+			stands, err := s.stands(ctx, in, &seen)
+			if err != nil {
 				return err
 			}
+			if stands {
+				lost = append(lost, in.Slot)
+			}
 			stays[in.Slot] = seen
+		}
+		if err := s.goOn(ctx, l.Lock, lost); err != nil {
+			return err
 		}
 	}
 	s.stays = stays
 	return nil
 }
 
-// goOn gives a slot whose turn has come a message, if it needs one.
-func (s *Sweeper) goOn(ctx context.Context, in job.LockSlot, seen *stay) error {
+// stands reports whether a slot whose turn has come has stood still for too long,
+// without a record.
+func (s *Sweeper) stands(ctx context.Context, in job.LockSlot, seen *stay) (bool, error) {
 	after := patience
 	if in.Slot.Token != "" {
 		after = certain
 	}
 	if seen.recorded || s.cfg.Now().Sub(seen.since) <= after {
+		return false, nil
+	}
+	_, _, err := s.cfg.Ledger.Read(ctx, in.Slot)
+	if errors.Is(err, job.ErrNotFound) {
+		return true, nil
+	}
+	seen.recorded = err == nil
+	return false, err
+}
+
+// goOn gives slots that stand still with their turn in the lock a message, if they
+// have none: and then those behind them too, or a line that was purged would go on
+// by one place in a minute. Of these some may be in a worker's hand, which costs a
+// delivery. But a triggered run is not given up before its turn.
+func (s *Sweeper) goOn(ctx context.Context, l job.Lock, stand []job.Slot) error {
+	if len(stand) == 0 {
 		return nil
 	}
-	if _, _, err := s.cfg.Ledger.Read(ctx, in.Slot); !errors.Is(err, job.ErrNotFound) {
-		seen.recorded = err == nil
-		return err
-	}
-	waiting, err := s.waiting(ctx, kv.WaitingFilter{Job: in.Slot.Job, Fired: true, Whole: true})
+	waiting, err := s.waiting(ctx, kv.WaitingFilter{Job: l.Job, Fired: true, Whole: true})
 	if errors.Is(err, job.ErrUnknown) {
 		return nil // the next pass sees more
 	}
-	if err != nil || waiting[in.Slot] {
+	lost := slices.DeleteFunc(stand, func(slot job.Slot) bool { return waiting[slot] })
+	if err != nil || len(lost) == 0 {
 		return err
 	}
-	entry, _, err := s.cfg.Registry.Read(ctx, in.Slot.Job)
+	entry, _, err := s.cfg.Registry.Read(ctx, l.Job)
 	switch {
 	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
 		return nil // nobody knows its queue
 	case err != nil:
 		return err
 	}
-	for _, m := range messages(in.Slot, entry) {
-		if err := s.send(ctx, entry.Job.WithDefaults().Queue, m, job.Record{Slot: m.Slot}, 0); err != nil {
-			return err
+	for _, in := range l.Waiting {
+		if _, open := s.open[in.Slot]; !open && !waiting[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
+			lost = append(lost, in.Slot)
+		}
+	}
+	for _, slot := range lost {
+		for _, m := range messages(slot, entry) {
+			if err := s.send(ctx, entry.Job.WithDefaults().Queue, m, job.Record{Slot: m.Slot}, 0); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -109,6 +109,7 @@ type Sweeper struct {
 	open              map[job.Slot]kv.Change
 	locks             map[string]kv.LockChange // in which there is anybody
 	stays             map[job.Slot]stay
+	remains           map[remains]bool // stranded messages of slots that have ended
 	// follow are the slots that are to follow from others.
 	follow map[job.Slot]follower
 }
@@ -202,6 +203,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 func (s *Sweeper) rest() {
 	s.ledgerAt, s.open, s.follow = kv.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
 	s.locksAt, s.locks, s.stays = kv.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
+	s.remains = map[remains]bool{}
 	s.takeFresh()
 	now := s.cfg.Now()
 	for slot, h := range s.handed {
@@ -241,6 +243,9 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 		if err := s.search(ctx, where, suspects); err != nil {
 			return err
 		}
+	}
+	if err := s.stranded(ctx); err != nil {
+		return err
 	}
 	if err := s.abandoned(ctx); err != nil {
 		return err
@@ -328,7 +333,8 @@ func (s *Sweeper) search(ctx context.Context, at where, suspects []suspect) erro
 	return nil
 }
 
-// waiting are the slots that have a message, and those of which a part has one.
+// waiting are the slots that have a message which somebody will get, and those of
+// which a part has one.
 func (s *Sweeper) waiting(ctx context.Context, f kv.WaitingFilter) (map[job.Slot]bool, error) {
 	waiting := map[job.Slot]bool{}
 	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
@@ -336,7 +342,9 @@ func (s *Sweeper) waiting(ctx context.Context, f kv.WaitingFilter) (map[job.Slot
 			if err != nil && !errors.Is(err, job.ErrInvalid) {
 				return nil, err
 			}
-			waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
+			if err == nil && !w.Stranded {
+				waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
+			}
 		}
 	}
 	return waiting, nil
@@ -378,11 +386,16 @@ func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) 
 }
 
 func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job.Record, revision uint64) error {
-	m.Node, m.Offer = s.cfg.Node, offerOf(revision)
 	payload, err := s.payload(ctx, rec)
 	if err != nil {
 		return err
 	}
+	return s.sendAs(ctx, queue, m, payload, rec.State, offerOf(revision))
+}
+
+// sendAs publishes the slot's message as the n-th offer.
+func (s *Sweeper) sendAs(ctx context.Context, queue string, m job.Message, payload []byte, state job.State, n int) error {
+	m.Node, m.Offer = s.cfg.Node, n
 	wait, err := s.cfg.Slots.Publish(queue, m, payload)
 	if err == nil {
 		_, err = wait(ctx)
@@ -393,10 +406,10 @@ func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job
 		switch {
 		case m.Refused != "":
 			what = "a triggered run had lost its message and payload before its first claim, and is ended"
-		case rec.State.Final():
+		case state.Final():
 			what = "what follows from a slot is not there: the slot is offered again, to see to it"
 		}
-		s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", rec.State)
+		s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", state)
 	}
 	return err
 }

@@ -172,6 +172,9 @@ func pending(s job.Slot) Problem {
 // empty: it is in progress.
 func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
 	waits, fresh := l.waits(s), s.Token == "" && l.fresh.has(s.At.Unix())
+	if overdue, ok := l.tokens[s.Token]; ok {
+		fresh = !overdue
+	}
 	if r.shards > 0 {
 		return c.stuckWhole(l, s, r, waits)
 	}
@@ -229,7 +232,7 @@ func (c *Check) dead(node string) (dead bool, since time.Time) {
 
 // beyond says why a slot that has a record cannot be offered again.
 func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
-	if r.shards > 0 && s.Token == "" && l.entry != nil {
+	if r.shards > 0 && l.entry != nil {
 		return ""
 	}
 	dead, _ := c.dead(r.node)
@@ -238,8 +241,6 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 		return "its worker " + r.node + " lives, and only that one can end it"
 	case l.waits(s):
 		return takeIt
-	case s.Token != "":
-		return "the payload of a triggered run was in its message"
 	case l.entry == nil:
 		return "its job is not in the registry, and its payload was in its message"
 	}
@@ -247,7 +248,8 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 }
 
 // Offer is the messages that offer a slot again which is not beyond it, one for
-// each of its shards, and the payload beside them. Several who repair at once offer the same one, and the
+// each of its shards, and the payload beside them, but for a triggered run, whose
+// record has its own. Several who repair at once offer the same one, and the
 // stream folds them. A slot without a record that its job's catch-up policy would
 // not run so late is offered to be recorded as missed.
 func (c *Check) Offer(p Problem, node string) (queue string, messages []job.Message, payload []byte) {

@@ -198,7 +198,7 @@ func TestProblems(t *testing.T) {
 				r.Published = slot(9).At
 				f.records = append(f.records, r)
 			},
-			[]string{"leave no_outcome report:@x it is retrying, and its message is gone: the payload of a triggered run"},
+			[]string{"offer no_outcome report:@x it is retrying, and its message is gone"},
 		},
 		"a triggered run that nobody takes": {
 			func(f *facts) { f.wait(job.Slot{Job: "report", Token: "x"}, slot(9).At) },

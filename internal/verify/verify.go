@@ -188,9 +188,9 @@ func (c *Check) Waiting(m job.Message, published time.Time) {
 	case s.Range:
 		l := c.line(s.Job)
 		l.coming = append(l.coming, span{s.At.Unix(), m.MissedLast.Unix()})
+	case s.Token != "": // of two messages the younger one counts: it comes later
+		c.line(s.Job).tokens[s.Token] = overdue && c.inRange(s, published)
 	case !c.inRange(s, published):
-	case s.Token != "":
-		c.line(s.Job).tokens[s.Token] = overdue
 	default:
 		l, u := c.line(s.Job), s.At.Unix()
 		switch {
