@@ -4,6 +4,7 @@ package integration
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -208,4 +209,30 @@ func TestACollectorThatIsAwayOrCannotBe(t *testing.T) {
 	refusal{status: 2, says: []string{"OTEL_TRACES_EXPORTER", `"jaeger"`, "otlp"}}.check(t, s.worker("w2", s.jobs("", goodJob)))
 	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}
 	refusal{status: 2, says: []string{"OTEL_EXPORTER_OTLP_PROTOCOL", `"grpc"`, "http/protobuf", "4318"}}.check(t, s.worker("w3", s.jobs("", goodJob)))
+}
+
+// A collector that refuses answers with what it was sent, and the exporter quotes what
+// it does not understand of its settings: neither shows a secret, nor writes past the log.
+func TestSecretsOfACollectorAreNotLogged(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintln(w, r.RequestURI, r.Header)
+	}))
+	t.Cleanup(refusing.Close)
+	s.environment = []string{
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + strings.Replace(refusing.URL, "//", "//ada:word-4711@", 1) + "/v1/traces?key=query-4711",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://ada:word%zz4711@host", "OTEL_BSP_SCHEDULE_DELAY=100",
+		"OTEL_EXPORTER_OTLP_HEADERS=api-key=header%204711,Authorization: Bearer token-4711,bad=%zz4711",
+	}
+	w := s.worker("w1", s.jobs("", `name: tick, schedule: "* * * * * *"`), "--log-format", "json")
+	w.says("traces are not exported; slots are not affected")
+	w.says("OpenTelemetry's settings in the environment are not all understood")
+	term(w)
+	for line := range strings.Lines(w.stderr()) {
+		if strings.Contains(line, "4711") || !json.Valid([]byte(line)) {
+			t.Errorf("logged: %s", line)
+		}
+	}
 }

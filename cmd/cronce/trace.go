@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/httpaction"
 )
 
@@ -60,10 +61,12 @@ func (a *app) tracing(ctx context.Context) (provider trace.TracerProvider, stop 
 	if !on {
 		return nil, func() {}, nil
 	}
-	otel.SetErrorHandler(&traceErrors{a: a}) // the SDK has no other way to tell
+	secrets := traceSecrets(a.getenv)
+	otel.SetErrorHandler(&traceErrors{a: a, secrets: secrets}) // the SDK has no other way to tell
+	otel.SetLogger(logr.New(traceSettings{a, secrets}))        // and would write to stderr by itself
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("export traces: %w", err)
+		return nil, nil, fmt.Errorf("export traces: %w", action.Hidden(err, secrets))
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithAttributes(attribute.String("service.name", "cronce"), attribute.String("service.version", version())), resource.WithFromEnv())
@@ -75,7 +78,7 @@ func (a *app) tracing(ctx context.Context) (provider trace.TracerProvider, stop 
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 		defer cancel()
 		if err := p.Shutdown(last); err != nil {
-			a.log.Warn("the last traces were not exported", "error", err)
+			a.log.Warn("the last traces were not exported", "error", action.Hidden(err, secrets))
 		}
 	}, nil
 }
@@ -88,23 +91,4 @@ func collector(getenv func(string) string) string {
 		return "where the environment says"
 	}
 	return httpaction.Show(u)
-}
-
-// traceErrors logs what the SDK reports: once a minute, since a collector that is
-// away is reported with every batch.
-type traceErrors struct {
-	a *app
-
-	mu   sync.Mutex
-	last time.Time
-}
-
-// Handle is otel.ErrorHandler's.
-func (e *traceErrors) Handle(err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if time.Since(e.last) > time.Minute {
-		e.last = time.Now()
-		e.a.log.Warn("traces are not exported; slots are not affected", "error", err)
-	}
 }
