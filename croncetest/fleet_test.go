@@ -259,7 +259,8 @@ func TestWhatIsWrongFailsTheTest(t *testing.T) {
 		"a job that is none": {func(r *recorder) {
 			croncetest.New(r).Handle(job.Job{Name: "x", Schedule: "never"}, nothing)
 		}, []string{`"never"`}},
-		"a time that is none":  {func(r *recorder) { croncetest.New(r, croncetest.At("tomorrow")) }, []string{`"tomorrow"`}},
+		"a time that is none":  {func(r *recorder) { croncetest.New(r, croncetest.At("tomorrow")) }, []string{`At "tomorrow"`, "2026-03-28T00:00:00Z"}},
+		"no patience":          {func(r *recorder) { croncetest.New(r, croncetest.Patience(0)) }, []string{"Patience 0s"}},
 		"no job":               {func(r *recorder) { croncetest.New(r).Start(1) }, []string{"Handle comes first"}},
 		"no such replica":      {func(r *recorder) { croncetest.New(r).Crash(0) }, []string{"no replica 0"}},
 		"no such job":          {func(r *recorder) { croncetest.New(r).Trigger("x", "k", nil) }, []string{"x"}},

@@ -1,6 +1,7 @@
 package croncetest
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -27,8 +28,10 @@ type config struct {
 // midnight UTC.
 func At(text string) Option {
 	return func(c *config) (err error) {
-		c.start, err = time.Parse(time.RFC3339, text)
-		return err
+		if c.start, err = time.Parse(time.RFC3339, text); err != nil {
+			return fmt.Errorf("invalid At %q: want an RFC 3339 time like 2026-03-28T00:00:00Z", text)
+		}
+		return nil
 	}
 }
 
@@ -42,7 +45,13 @@ func Lease(d time.Duration) Option {
 // Patience is how long, in real time, an operation waits for what should happen
 // before it fails the test. By default 30 s.
 func Patience(d time.Duration) Option {
-	return func(c *config) error { c.patience = d; return nil }
+	return func(c *config) error {
+		if d <= 0 {
+			return fmt.Errorf("invalid Patience %v: want more than zero", d)
+		}
+		c.patience = d
+		return nil
+	}
 }
 
 // Logger is where the replicas log. By default nowhere.
