@@ -115,6 +115,10 @@ type Config struct {
 	// for the next look at it. Nil: a look a second is enough.
 	Stepped <-chan struct{}
 
+	// Nap sleeps for a millisecond or two, more exactly than a timer does, or less.
+	// Default: time.Sleep.
+	Nap func(time.Duration)
+
 	// Logger takes what an operator should know. Nil: nothing is logged.
 	Logger *slog.Logger
 }
@@ -134,6 +138,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.TakesPart == nil {
 		c.TakesPart = func(bool) {}
+	}
+	if c.Nap == nil {
+		c.Nap = time.Sleep
 	}
 	if c.Handed == nil {
 		c.Handed = func(string, job.Message) {}

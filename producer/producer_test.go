@@ -41,6 +41,32 @@ func TestPublishesEverySlotAtItsInstant(t *testing.T) {
 	})
 }
 
+// A nap may end early; what is due is asked of the clock.
+func TestASlotIsSentAfterANapAndNeverBeforeItIsDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		b.apply(every("a", "* * * * * *", ""))
+		naps, longest := 0, time.Duration(0)
+		p := b.start(func(c *Config, _ *view) {
+			c.Nap = func(d time.Duration) {
+				naps, longest = naps+1, max(longest, d)
+				time.Sleep(d/2 + time.Microsecond)
+			}
+		})
+		advance(10*time.Second + 100*time.Millisecond)
+		p.stop()
+		if len(b.stored) != 10 || naps < 10 || longest > 2*time.Millisecond {
+			t.Errorf("%d slots stored after %d naps of %v at most", len(b.stored), naps, longest)
+		}
+		for id, at := range b.storedAt {
+			if late := at.Sub(b.stored[id].Due); late < 0 || late > 20*time.Millisecond {
+				t.Errorf("%s stored %v after its due time", id, late)
+			}
+		}
+	})
+}
+
 func TestEditTakesEffectAtItsTimestamp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,6 +23,10 @@ const (
 	// maxChunk bounds what is handed out before the producer looks up.
 	maxChunk = 1024
 
+	// exact is how long before the next slot is due the producer no longer trusts a
+	// timer to wake it in time.
+	exact = 1500 * time.Microsecond
+
 	// maxMargin bounds the lateness that an uncertain clock costs.
 	maxMargin = 100 * time.Millisecond
 )
@@ -204,7 +208,7 @@ func (s *shift) publish(now, look time.Time) time.Duration {
 	speak := s.speak(time.Now())
 	pause := maxSleep
 	if next, ok := s.board.next(); ok && done { // else an answer makes room and wakes us
-		pause = min(pause, max(next.Sub(s.now()), 0))
+		pause = min(pause, s.await(next))
 	}
 	for _, at := range []time.Time{retry, look, speak} {
 		if !at.IsZero() {
@@ -212,6 +216,18 @@ func (s *shift) publish(now, look time.Time) time.Duration {
 		}
 	}
 	return pause
+}
+
+// await waits for the next slot if it is due in a moment, and returns how long not to.
+func (s *shift) await(next time.Time) time.Duration {
+	left := next.Sub(s.now())
+	if left > exact {
+		return left - exact
+	}
+	if left > 0 {
+		s.cfg.Nap(left)
+	}
+	return 0
 }
 
 // handOut reports whether all that is due at now has left the board.

@@ -20,6 +20,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// It may be short, but does not return at once.
+func TestANapTakesItsTime(t *testing.T) {
+	t.Parallel()
+	for tries := 0; ; tries++ {
+		before := time.Now()
+		boot.Nap(2 * time.Millisecond)
+		if took := time.Since(before); took >= 2*time.Millisecond {
+			return
+		} else if tries > 20 {
+			t.Fatalf("napped for %v, want 2ms", took)
+		}
+	}
+}
+
 func TestNowNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	last := boot.Now()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/consumer"
 	"github.com/cronce-io/cronce/internal/alert"
+	"github.com/cronce-io/cronce/internal/boot"
 	"github.com/cronce-io/cronce/internal/intake"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/internal/sweep"
@@ -177,7 +178,7 @@ func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string,
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
 		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock, Stepped: r.clock.Stepped(),
-		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set,
+		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set, Nap: boot.Nap,
 	}
 	p, err := producer.New(cfg)
 	if err != nil {
