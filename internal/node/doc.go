@@ -29,6 +29,8 @@
 //   - One heartbeat a process, not one a slot: a thousand running slots cost the
 //     broker as much as none. Rejected: renewing each claim (a slow slot's record
 //     would change under the readers' feet, and the broker's load with the work).
+//   - When within that tenth is the caller's to say: a heartbeat is also what tells
+//     the broker's clock, and is worth most shortly before something is due.
 //   - The watch only tells; it never decides. A watch that stalls makes a
 //     challenger believe that a key stands still, and its write is then refused.
 //     Rejected: TTL keys (an expiry is judged by the broker's clock, a renewal

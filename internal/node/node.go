@@ -52,6 +52,10 @@ type Config struct {
 	// block. Nil: nobody is told.
 	Failed func()
 
+	// Pause is asked after each heartbeat how long to wait before the next one, a
+	// tenth of the lease at most. Nil: always that.
+	Pause func() time.Duration
+
 	// Boot reads a clock that counts suspend. Nil: boot.Now.
 	Boot func() time.Duration
 
@@ -147,9 +151,17 @@ func (n *Node) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(n.cfg.Lease / 10):
+		case <-time.After(n.pause()):
 		}
 	}
+}
+
+func (n *Node) pause() time.Duration {
+	most := n.cfg.Lease / 10
+	if n.cfg.Pause == nil {
+		return most
+	}
+	return min(n.cfg.Pause(), most)
 }
 
 // beat writes one heartbeat. It returns an error when the node is lost.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -20,6 +21,25 @@ type beats struct {
 	sent     time.Duration
 	acked    time.Duration
 	stamp    time.Time
+}
+
+// pause is how long to wait for the next heartbeat of a node. The clock is known best
+// right after one, and slots fall due at full seconds, most of them at full minutes: so
+// heartbeats come a little before. Each node has its own moment, so that they do not
+// all come at once.
+func pause(now time.Time, lease time.Duration, name string) time.Duration {
+	every := (lease / 10).Truncate(time.Second)
+	if every == 0 {
+		return lease / 10
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	before := 50*time.Millisecond + time.Duration(h.Sum32()%200)*time.Millisecond
+	wait := every - now.Add(before).Sub(now.Add(before).Truncate(every))
+	if wait < 20*time.Millisecond { // this was it, by a clock that has just been corrected
+		wait += every
+	}
+	return min(wait, lease/10)
 }
 
 // follow looks at the heartbeats of another incarnation from now on.

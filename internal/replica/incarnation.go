@@ -35,6 +35,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	n := node.New(node.Config{
 		Store: r.cfg.Store.Nodes(), Record: r.record, Name: name, Started: started,
 		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Failed: r.observer.HeartbeatFailed, Logger: r.log,
+		Pause: func() time.Duration { return pause(r.clock.Now(), r.cfg.Store.Settings().Lease, name) },
 		Acknowledged: func(revision uint64, sent, acked time.Duration) {
 			r.beats.acknowledged(revision, sent, acked)
 			stamps.acknowledged()
