@@ -296,10 +296,13 @@ func unsplit(d Delivery, e Entry) bool {
 
 // PlanAt is the plan that was in force at the instant.
 func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
-	for _, p := range e.Plans() {
-		if at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
-			return p, true
+	for i := range e.Past { // without a copy of all: each slot asks, several times
+		if p := &e.Past[i]; at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
+			return *p, true
 		}
+	}
+	if since := e.Since(); at.After(since) {
+		return PastPlan{Plan: e.Job.Plan(), From: since}, true
 	}
 	return PastPlan{}, false
 }
