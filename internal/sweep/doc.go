@@ -3,7 +3,7 @@
 //
 // A slot's message is its engine: it comes to a worker, and comes again until the
 // slot has its outcome. But a message can be purged, or lost with a broker's disk.
-// So once a minute one node of the fleet looks for slots that should have moved
+// So twice a minute one node of the fleet looks for slots that should have moved
 // and have no message, or only one that the server has forgotten to deliver
 // (kv.WaitingSlot.Stranded):
 //

@@ -107,7 +107,7 @@ func (s *Sweeper) stands(ctx context.Context, in job.LockSlot, seen *stay) (bool
 
 // goOn gives slots that stand still with their turn in the lock a message, if they
 // have none: and then those behind them too, or a line that was purged would go on
-// by one place in a minute. Of these some may be in a worker's hand, which costs a
+// by one place in a pass. Of these some may be in a worker's hand, which costs a
 // delivery. But a triggered run is not given up before its turn.
 func (s *Sweeper) goOn(ctx context.Context, l job.Lock, stand []job.Slot) error {
 	if len(stand) == 0 {

@@ -81,10 +81,14 @@ type Config struct {
 
 const (
 	// every is how often a pass is made; patience is how long after it should have
-	// moved a slot may stand still before it is a suspect. Together they are well
-	// under the two minutes that a lost slot may take.
-	every    = time.Minute
+	// moved a slot may stand still before it is a suspect. Together they are under the
+	// two minutes that a lost slot may take, also if who sweeps is killed just before
+	// it would have: for a lease nobody else takes its turn.
+	every    = 30 * time.Second
 	patience = 30 * time.Second
+
+	// limit bounds one pass.
+	limit = time.Minute
 
 	// maxHanded bounds the slots that are remembered without a record, and
 	// remembered is how long a node that does not sweep keeps them, in case that
@@ -166,14 +170,14 @@ func (s *Sweeper) takeFresh() {
 	}
 }
 
-// Run makes a pass every minute, while this node is the one that does, until ctx
-// ends. A pass that fails is made again a minute later.
+// Run makes a pass twice a minute, while this node is the one that does, until ctx
+// ends. A pass that fails is made again at the next turn.
 func (s *Sweeper) Run(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		if err := s.turn(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Warn("the sweep for lost slots did not come to its end; it is made again in a minute", "error", err)
+			s.cfg.Logger.Warn("the sweep for lost slots did not come to its end; it is made again in half a minute", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -185,7 +189,7 @@ func (s *Sweeper) Run(ctx context.Context) {
 
 // turn makes a pass if it is this node's to make.
 func (s *Sweeper) turn(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, every)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	nodes, err := s.cfg.Nodes.List(ctx)
 	if err != nil {
