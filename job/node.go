@@ -23,7 +23,7 @@ type Node struct {
 	Name  string
 	State NodeState
 
-	// Started is when the incarnation began.
+	// Started is when the incarnation began, by its own clock; see Began.
 	Started time.Time
 
 	// Lease is how long the node's silence must last before it may be fenced.
@@ -74,6 +74,9 @@ type nodeWire struct {
 	FencedAt    time.Time `json:"fenced_at,omitzero"`
 	Nonce       string    `json:"nonce"`
 }
+
+// Began is when the incarnation began, by the broker's clock.
+func (n Node) Began() time.Time { return n.Started.Add(n.ClockOffset) }
 
 // MarshalJSON writes the nodes bucket's value.
 func (n Node) MarshalJSON() ([]byte, error) {

@@ -44,8 +44,8 @@ compute different slots: that is warned about.
 
 A worker of another --priority than 0 is shown as standby(PRIORITY).
 
-With -o json, a line for each; what is absent is omitted, the offset is in
-milliseconds, and a fenced node has "fenced_by" and "fenced_at" too, and nothing else
+With -o json, a line for each; what is absent is omitted, started is by the node's
+own clock, the offset is in milliseconds, and a fenced node has "fenced_by" and "fenced_at" too, and nothing else
 if only --all shows it:
 
   {"node":"web1-711-0kq1-x2","state":"alive","started":"2026-11-21T07:00:00Z","heartbeat":"2026-11-21T09:30:02Z",
@@ -110,7 +110,7 @@ func nodeCells(n control.ListedNode, now time.Time) []string {
 		return []string{n.Node, how, "-", "-", "-", "-", "-", "-", "-"}
 	}
 	return []string{
-		n.Node, string(n.State), relative(n.Started.Sub(now)), relative(n.Heartbeat.Sub(now)),
+		n.Node, string(n.State), relative(n.Started.Add(time.Duration(n.ClockOffset * float64(time.Millisecond))).Sub(now)), relative(n.Heartbeat.Sub(now)),
 		dash(strings.Join(roles, "+")), strconv.Itoa(n.Running), signed(n.ClockOffset), dash(n.Tzdata), dash(strings.Join(n.Queues, ",")),
 	}
 }

@@ -57,8 +57,8 @@ func (c *check) watermark() {
 	}
 	var oldest time.Time // of the producers
 	for _, n := range c.live() {
-		if n.Producer && (oldest.IsZero() || n.Started.Before(oldest)) {
-			oldest = n.Started
+		if n.Producer && (oldest.IsZero() || n.Began().Before(oldest)) {
+			oldest = n.Began()
 		}
 	}
 	if oldest.IsZero() || !slices.ContainsFunc(c.Jobs, c.active) || c.Now.Sub(oldest) < behind {

@@ -230,7 +230,7 @@ func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool
 			continue
 		}
 		alive[n.Name] = true
-		if n.Node.Producer && (oldest.Name == "" || cmp.Or(n.Node.Started.Compare(oldest.Started), cmp.Compare(n.Name, oldest.Name)) < 0) {
+		if n.Node.Producer && (oldest.Name == "" || cmp.Or(n.Node.Began().Compare(oldest.Began()), cmp.Compare(n.Name, oldest.Name)) < 0) {
 			oldest = n.Node
 		}
 	}

@@ -232,6 +232,7 @@ func TestOneOfTheLiveProducersSweeps(t *testing.T) {
 	s.node(job.Node{Name: "n2", State: job.NodeFenced, Producer: true, Started: started})
 	s.node(job.Node{Name: "n3", State: job.NodeAlive, Worker: true, Started: started})
 	s.node(job.Node{Name: "n9", State: job.NodeAlive, Producer: true, Started: started.Add(time.Minute)})
+	s.node(job.Node{Name: "n8", State: job.NodeAlive, Producer: true, Started: started, ClockOffset: 2 * time.Minute}) // its clock is slow
 	run := func(sweeper *sweep.Sweeper) (sweeps bool) {
 		if err := sweeper.Turn(t.Context()); err != nil {
 			t.Fatal(err)
