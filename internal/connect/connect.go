@@ -23,9 +23,10 @@ const timeout = 3 * time.Second
 
 // Connect connects to the target, which must have JetStream. The connection is
 // kept up until it is closed. Errors name the target and what is wrong with it;
-// those that no server was asked for wrap job.ErrInvalid.
+// those that no server was asked for wrap job.ErrInvalid. When ctx ends, its cause is
+// returned, at once.
 func (t Target) Connect(ctx context.Context) (*Conn, error) {
-	conn, err := t.dial()
+	conn, err := t.dialUntil(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +102,31 @@ func (c *Conn) JetStream() (jetstream.JetStream, error) {
 		return jetstream.NewWithAPIPrefix(c.Conn, c.prefix)
 	}
 	return jetstream.New(c.Conn)
+}
+
+// dialUntil is dial, which knows no context: a server that is silent holds it up for
+// the whole of its timeout, and somebody may be waiting at a terminal.
+func (t Target) dialUntil(ctx context.Context) (*Conn, error) {
+	type dialled struct {
+		conn *Conn
+		err  error
+	}
+	done := make(chan dialled, 1)
+	go func() {
+		conn, err := t.dial()
+		done <- dialled{conn, err}
+	}()
+	select {
+	case d := <-done:
+		return d.conn, d.err
+	case <-ctx.Done():
+		go func() {
+			if d := <-done; d.err == nil {
+				d.conn.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (t Target) dial() (*Conn, error) {

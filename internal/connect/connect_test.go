@@ -264,6 +264,35 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
+// Who is told to stop does not wait for a server that says nothing.
+func TestConnectEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- conn
+		cancel(stop)
+	}()
+	began := time.Now()
+	_, err = target(t, Config{Server: l.Addr().String()}).Connect(ctx)
+	if took := time.Since(began); !errors.Is(err, stop) || took >= timeout {
+		t.Errorf("got %v after %v, want %v before the %v that a server may take", err, took, stop, timeout)
+	}
+	if conn := <-accepted; conn != nil {
+		conn.Close()
+	}
+}
+
 // silent accepts connections and says nothing.
 func silent(t *testing.T) string {
 	t.Helper()
