@@ -49,7 +49,9 @@ type queue struct {
 type perJob struct {
 	label                      string
 	succeeded, failed, retries prometheus.Counter
-	lastSuccess                prometheus.Gauge
+
+	// lastSuccess makes the series with the first success: a zero would be one of 1970.
+	lastSuccess func() prometheus.Gauge
 }
 
 // New returns a Metrics that has measured nothing.
@@ -64,7 +66,7 @@ func New() *Metrics {
 	m.parked = m.gauges("cronce_slots_parked", `Slots that wait here for another slot of their job to end.`, "queue")
 	m.outcomes = m.counters("cronce_slot_outcomes_total", `Outcomes that this node recorded. A range of missed slots is one.`, "job", "state")
 	m.retries = m.counters("cronce_slot_retries_total", `Attempts that failed and are followed by another one.`, "job")
-	m.lastSuccess = m.gauges("cronce_job_last_success_timestamp_seconds", `When this node last recorded a success of the job, by the broker's clock.`, "job")
+	m.lastSuccess = m.gauges("cronce_job_last_success_timestamp_seconds", `When this node last recorded a success of the job, by the broker's clock. Not there before its first one.`, "job")
 	m.takeovers = m.counter("cronce_slot_takeovers_total", `Slots of dead nodes that this node claimed.`)
 	m.refused = m.counter("cronce_slot_refused_completions_total", `Completions that came too late: the slot had been taken over.`)
 	m.fences = m.counter("cronce_node_fences_total", `Silent nodes that this node declared dead.`)
@@ -165,7 +167,7 @@ func (m *Metrics) job(name string) *perJob {
 	}
 	j, there := m.jobs.LoadOrStore(name, &perJob{
 		name, m.outcomes.WithLabelValues(name, string(job.Succeeded)), m.outcomes.WithLabelValues(name, string(job.Failed)),
-		m.retries.WithLabelValues(name), m.lastSuccess.WithLabelValues(name),
+		m.retries.WithLabelValues(name), sync.OnceValue(func() prometheus.Gauge { return m.lastSuccess.WithLabelValues(name) }),
 	})
 	if !there && name != OtherJobs {
 		m.known.Add(1)
@@ -187,7 +189,7 @@ func (m *Metrics) Event(e job.Event) {
 	case job.EventSucceeded:
 		j := m.job(e.Job)
 		j.succeeded.Inc()
-		j.lastSuccess.Set(seconds(e.Time))
+		j.lastSuccess().Set(seconds(e.Time))
 	case job.EventFailed:
 		m.job(e.Job).failed.Inc()
 	default:

@@ -157,6 +157,23 @@ func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
 	}
 }
 
+// A zero would be a success of 1970, and set off the alarm for jobs that have not
+// succeeded for long, with the first failure after each restart.
+func TestAJobThatHasNotSucceededHasNoLastSuccess(t *testing.T) {
+	t.Parallel()
+	const name = "cronce_job_last_success_timestamp_seconds"
+	m := metrics.New()
+	m.Event(event(job.EventFailed, "report"))
+	m.Event(event(job.EventRetrying, "report"))
+	if family := gather(t, m)[name]; family != nil {
+		t.Errorf("after a failure: %v", family)
+	}
+	m.Event(job.Event{Kind: job.EventSucceeded, Job: "report", Time: time.Unix(1_795_000_000, 0)})
+	if family := gather(t, m)[name]; family == nil || family.Metric[0].GetGauge().GetValue() != 1_795_000_000 {
+		t.Errorf("after a success: %v", family)
+	}
+}
+
 // slot is what one slot that succeeds has measured.
 func slot(m *metrics.Metrics) {
 	m.Ledger("write", time.Millisecond, nil)
