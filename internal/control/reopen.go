@@ -43,13 +43,32 @@ func (c *Control) Reopen(ctx context.Context, s job.Slot) (Reopened, error) {
 			return Reopened{}, err
 		}
 	}
-	w, err := c.message(ctx, s)
+	o, err := c.open(ctx, s, r, revision)
 	if err != nil {
 		return Reopened{}, err
 	}
+	return Reopened{o.record, o.left()}, c.offer(ctx, o)
+}
+
+// opened is a slot whose record was won for a new start, and whose message is yet to
+// be offered.
+type opened struct {
+	record   job.Record
+	revision uint64
+	entry    job.Entry
+}
+
+func (o opened) left() int { return o.record.MaxAttempts - o.record.Attempt }
+
+// open wins the record, r at revision, of a slot that is not split.
+func (c *Control) open(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (opened, error) {
+	w, err := c.message(ctx, s)
+	if err != nil {
+		return opened{}, err
+	}
 	now, err := c.cfg.Now(ctx)
 	if err != nil {
-		return Reopened{}, err
+		return opened{}, err
 	}
 	waits := w != nil && (r == nil || !w.Stranded)
 	if why := c.closed(s, r, waits, now); why != "" {
@@ -59,19 +78,19 @@ func (c *Control) Reopen(ctx context.Context, s job.Slot) (Reopened, error) {
 		} else if waits {
 			refused.State = job.Pending
 		}
-		return Reopened{}, refused
+		return opened{}, refused
 	}
 	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
 	c.cfg.Alive()
 	if err != nil {
-		return Reopened{}, fmt.Errorf("the slot's job: %w", err)
+		return opened{}, fmt.Errorf("the slot's job: %w", err)
 	}
 	if r.State != job.Retrying {
 		if revision, err = c.reopen(ctx, r, revision, e.Job.WithDefaults(), now); err != nil {
-			return Reopened{}, err
+			return opened{}, err
 		}
 	}
-	return Reopened{*r, r.MaxAttempts - r.Attempt}, c.offer(ctx, *r, revision, e)
+	return opened{*r, revision, e}, nil
 }
 
 // closed says why the slot cannot be reopened; nothing: it can.
@@ -141,7 +160,8 @@ const (
 
 // offer publishes the slot's message under an ID of its own, until it is
 // answered.
-func (c *Control) offer(ctx context.Context, r job.Record, revision uint64, e job.Entry) error {
+func (c *Control) offer(ctx context.Context, o opened) error {
+	r, revision, e := o.record, o.revision, o.entry
 	m := job.Message{
 		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Who, Due: r.Due, Backfill: true,
 		Offer: firstOffer + int(revision%offers),

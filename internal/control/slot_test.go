@@ -23,7 +23,8 @@ type shop struct {
 	store  *kv.Store
 	js     jetstream.JetStream
 	nonces atomic.Int64
-	at     time.Time // the slots' instant
+	slots  control.Slots // nil: the store's
+	at     time.Time     // the slots' instant
 }
 
 func newShop(t *testing.T) *shop {
@@ -45,8 +46,12 @@ func newShop(t *testing.T) *shop {
 }
 
 func (s *shop) as(who string) *control.Control {
+	slots := s.slots
+	if slots == nil {
+		slots = s.store.Slots()
+	}
 	return control.New(control.Config{
-		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
+		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: slots, Timers: s.store.Timers(),
 		Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(), Who: who,
 		Now:   func(context.Context) (time.Time, error) { return time.Now(), nil },
 		Peers: node.NewPeers(node.PeersConfig{Store: s.store.Nodes(), Lease: s.store.Settings().Lease, Now: time.Now}),
@@ -456,6 +461,37 @@ func TestASplitSlotIsReopenedInThePartsThatDidNotSucceed(t *testing.T) {
 	}
 	if all := s.messages(); len(all) != 2 {
 		t.Errorf("offered %+v, want the two", all)
+	}
+}
+
+// watched calls published before each publication.
+type watched struct {
+	control.Slots
+	published func()
+}
+
+func (w watched) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+	w.published()
+	return w.Slots.Publish(queue, m, payload)
+}
+
+// A part may be done before the message of the next one is offered: who sees then that
+// all others have their outcome, the old one, gives it to the whole.
+func TestNoPartOfAReopenedSlotIsOfferedWhileAnotherHasItsOldOutcome(t *testing.T) {
+	s := newShop(t)
+	whole := s.split(job.Cancelled, job.Cancelled)
+	s.record(whole.Part(3, 3), job.Cancelled, nil)
+	offers := 0
+	s.slots = watched{s.store.Slots(), func() {
+		offers++
+		for i := range 3 {
+			if r, _, err := s.store.Ledger().Read(t.Context(), whole.Part(i+1, 3)); err != nil || r.State == job.Cancelled {
+				t.Errorf("at offer %d part %d is %s, %v", offers, i+1, r.State, err)
+			}
+		}
+	}}
+	if _, err := s.as("alice@a").Reopen(t.Context(), whole); err != nil || offers == 0 {
+		t.Fatalf("%d offers, %v", offers, err)
 	}
 }
 
