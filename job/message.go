@@ -79,20 +79,27 @@ type Message struct {
 func (m Message) Header() map[string][]string {
 	h := make(map[string][]string, 8)
 	values := make([]string, 0, 8) // of most messages, at once
-	set := func(name, value string) {
+	m.EachHeader(func(name, value string) {
 		values = append(values, value)
 		h[name] = values[len(values)-1 : len(values) : len(values)]
-	}
+	})
+	return h
+}
+
+// EachHeader calls set for each of the message's headers: it is Header for those who
+// keep them in a place of their own.
+func (m Message) EachHeader(set func(name, value string)) {
 	id := m.Slot.ID()
 	set(HeaderSlot, id)
+	offer := id
 	if m.Offer > 0 {
-		id += "/r" + strconv.Itoa(m.Offer)
+		offer += "/r" + strconv.Itoa(m.Offer)
 	}
-	set(HeaderMsgID, id)
+	set(HeaderMsgID, offer)
 	set(HeaderJobRevision, strconv.FormatUint(m.JobRevision, 10))
 	set(HeaderNode, m.Node)
 	if !m.Due.IsZero() {
-		set(HeaderDue, m.Due.UTC().Format(time.RFC3339Nano)) // a trigger's may have a fraction
+		set(HeaderDue, m.due(id))
 	}
 	if m.CaughtUp {
 		set(HeaderCaughtUp, "1")
@@ -115,7 +122,14 @@ func (m Message) Header() map[string][]string {
 	if !m.MissedLast.IsZero() {
 		set(HeaderMissedLast, m.MissedLast.UTC().Format(time.RFC3339))
 	}
-	return h
+}
+
+// due is the due time's text, which is the end of the slot's ID for most slots.
+func (m Message) due(id string) string {
+	if s := m.Slot; s.Token == "" && !s.Range && s.Shards == 0 && m.Due.Equal(s.At) && s.At.Nanosecond() == 0 {
+		return id[len(s.Job)+1:]
+	}
+	return m.Due.UTC().Format(time.RFC3339Nano) // a trigger's may have a fraction
 }
 
 // reoffer is what stands behind the slot ID in the Msg-Id of a message that was

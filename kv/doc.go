@@ -74,9 +74,12 @@
 // and nothing here needs it: each names the revision that it stands on.
 //
 // Slots are sent without waiting (publisher), over an inbox of their own. They need
-// no revision: a copy folds by its message ID, or finds its record. What is not
-// answered in five seconds, or was open when the connection was lost, is unknown, and
-// sent again by who knows the slot.
+// no revision: a copy folds by its message ID, or finds its record. A goroutine, which
+// is there while there is something to send, makes the messages and hands them to the
+// connection, while the producer computes the next ones. What is not answered in five
+// seconds, or was open when the connection was lost, is unknown, and sent again by who
+// knows the slot. What could not be handed over in five seconds is not sent any more:
+// this process may have slept.
 //
 // The first attempt is one message and one answer; nothing is read before it. An
 // attempt is given one second, so that a request that died with a leader is put

@@ -21,7 +21,8 @@ type Slots struct{ s *Store }
 // returns an error, answered is called once, from another goroutine and within some
 // seconds; it must not block. duplicate says that the stream has had the message
 // already. An error that wraps job.ErrUnknown is settled by sending the same message
-// again; that includes a copy of another producer in flight.
+// again; that includes a copy of another producer in flight. The payload must not be
+// written to before.
 //
 // How many are under way is for the caller to bound.
 func (l *Slots) Send(queue string, m job.Message, payload []byte, answered func(duplicate bool, err error)) error {
@@ -29,25 +30,24 @@ func (l *Slots) Send(queue string, m job.Message, payload []byte, answered func(
 		return err
 	}
 	m, ended := l.s.traced(queue, m)
-	msg := &nats.Msg{Subject: l.subject(queue, m.Slot.Job), Header: m.Header(), Data: payload}
-	msg.Header[jetstream.ExpectedStreamHeader] = []string{l.s.slotStream()}
-	err := l.s.publisher.send(msg, func(answer *nats.Msg, err error) {
-		var a ack
-		if err == nil {
-			a, err = pubAck(answer)
-		}
-		if err == nil {
-			err = l.s.misplaced(msg, a.domain)
-		}
-		err = l.failed(msg, err)
-		ended(a.duplicate, err)
-		answered(a.duplicate, err)
-	})
-	if err != nil {
-		err = l.failed(msg, err)
-		ended(false, err)
+	l.s.publisher.send(outgoingSlot{m, payload, publication{queue: queue, slot: m.Slot, answered: answered, ended: ended}})
+	return nil
+}
+
+// answered tells what became of a publication.
+func (l *Slots) answered(p publication, answer *nats.Msg, err error) {
+	var a ack
+	if err == nil {
+		a, err = pubAck(answer)
 	}
-	return err
+	if err == nil {
+		err = l.s.misplaced(l.subject(p.queue, p.slot.Job), a.domain)
+	}
+	if err != nil {
+		err = l.failed(p, err)
+	}
+	p.ended(a.duplicate, err)
+	p.answered(a.duplicate, err)
 }
 
 // Publish is Send for those who wait: the returned function returns what was
@@ -103,18 +103,15 @@ func (l *Slots) Put(ctx context.Context, queue string, m job.Message, payload []
 }
 
 // failed is what is known of a publication that met err.
-func (l *Slots) failed(m *nats.Msg, err error) error {
-	if err == nil {
-		return nil
-	}
-	slot := m.Header.Get(job.HeaderSlot)
-	if l.s.denied(m.Subject, err) {
-		return fmt.Errorf("publish %s: %w", slot, l.s.because(m.Subject, err))
+func (l *Slots) failed(p publication, err error) error {
+	subject := l.subject(p.queue, p.slot.Job)
+	if l.s.denied(subject, err) {
+		return fmt.Errorf("publish %s: %w", p.slot, l.s.because(subject, err))
 	}
 	if classify(err) == unanswered {
-		return fmt.Errorf("publish %s: %w: %w", slot, job.ErrUnknown, err)
+		return fmt.Errorf("publish %s: %w: %w", p.slot, job.ErrUnknown, err)
 	}
-	return fmt.Errorf("publish %s: %w", slot, err)
+	return fmt.Errorf("publish %s: %w", p.slot, err)
 }
 
 // Connected reports whether there is a connection to publish on now.

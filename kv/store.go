@@ -79,7 +79,9 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if version := w.conn().ConnectedServerVersion(); !atLeast(version, 2, 11) { // batched direct gets
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", version, w.conn().ConnectedUrlRedacted())
 	}
-	return &Store{wire: w, publisher: newPublisher(w.conn()), namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, trace: o.Trace, log: o.Logger}, nil
+	s := &Store{wire: w, namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, trace: o.Trace, log: o.Logger}
+	s.publisher = newPublisher(w.conn(), s.Slots())
+	return s, nil
 }
 
 // atLeast reports whether the server's version is major.minor or newer. One that

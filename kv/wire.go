@@ -143,14 +143,14 @@ func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision 
 	if err != nil {
 		return 0, err
 	}
-	return a.seq, w.misplaced(m, a.domain)
+	return a.seq, w.misplaced(m.Subject, a.domain)
 }
 
-// misplaced is an error when m was stored in another JetStream domain than the one
+// misplaced is an error when a message was stored in another JetStream domain than the one
 // that is meant: a subject that is not prefixed crosses a leaf node.
-func (w wire) misplaced(m *nats.Msg, domain string) error {
+func (w wire) misplaced(subject, domain string) error {
 	if want := w.js.Options().Domain; want != "" && domain != want {
-		return fmt.Errorf("%w: stored in domain %q, not %q: two streams listen on %s", jetstream.ErrInvalidOption, domain, want, m.Subject)
+		return fmt.Errorf("%w: stored in domain %q, not %q: two streams listen on %s", jetstream.ErrInvalidOption, domain, want, subject)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
 	for now := epoch; now.Before(epoch.Add(2*time.Hour + time.Second)); now = now.Add(time.Second) {
 		for done := false; !done; {
 			var slots []dueSlot
-			slots, done = b.due(now, 7) // a limit that cuts groups in pieces
+			slots, done = b.due(nil, now, 7) // a limit that cuts groups in pieces
 			total += len(slots)
 			for _, s := range slots {
 				if !s.At.Equal(now) {
@@ -79,7 +79,7 @@ func TestBoardSkipsWhatAWatermarkCovers(t *testing.T) {
 	e.Job = job.Job{Name: "new", Schedule: "30 * * * * *"}
 	b.apply(job.RegistryEvent{Name: "new", Revision: 61, Entry: e}, epoch)
 	b.skip(position{epoch.Add(time.Hour), 60, epoch})
-	slots, done := b.due(epoch.Add(time.Hour), 1000)
+	slots, done := b.due(nil, epoch.Add(time.Hour), 1000)
 	if !done || len(slots) != 59 {
 		t.Fatalf("%d slots, want the new job's 59", len(slots))
 	}
@@ -128,7 +128,7 @@ func BenchmarkDueAmongAMillionJobs(b *testing.B) {
 		now = now.Add(time.Second)
 		for done := false; !done; {
 			var due []dueSlot
-			due, done = bd.due(now, maxInFlight)
+			due, done = bd.due(nil, now, 4*maxChunk)
 			slots += len(due)
 		}
 	}
@@ -154,10 +154,10 @@ func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 	}
 	put(1, 1, time.Time{})
 	b.apply(job.RegistryEvent{Ready: true, Revision: 1}, at(1))
-	b.due(at(33), 10)
+	b.due(nil, at(33), 10)
 	put(2, 8, at(8)) // heard of late, as the next
 	put(3, 23, at(8))
-	slots, _ := b.due(at(33), 10)
+	slots, _ := b.due(nil, at(33), 10)
 	var due []string
 	for _, s := range slots {
 		due = append(due, s.At.Sub(epoch).String())

@@ -178,8 +178,16 @@
 //     the broker thousands of messages a second. Nothing is lost by a wrong guess,
 //     so there is nothing for a lease to prove: a producer that was fenced and does
 //     not know it publishes what is right.
+//   - The window of publications in flight widens while answers come within half a
+//     second, from 4,096 up to 32,768, and narrows when they take two, or fail. A
+//     server that has much to store at a time stores it faster, by a third (measured
+//     with messages written by hand: 115,000 a second with 4,096 in flight, 130,000
+//     with 16,384, 160,000 with all of 60,000); one that syncs each write would not
+//     answer as many before they are given up, and any refuses those that are too many
+//     (100,000 of a stream that it has yet to store, by default; 10,000 when older).
+//     Rejected: a fixed window, too small for the one or too large for the other.
 //   - Shares are computed for each slot when it is handed out: a hash of its job's
-//     name and five mixes, some tens of nanoseconds beside ten microseconds for a
+//     name and five mixes, some tens of nanoseconds beside four microseconds for a
 //     publication, and no memory a job. Rejected: shares of heap groups (a group is
 //     a schedule: "every minute" would be one producer's).
 //   - Copies are held one by one. Rejected: keeping only the times, and asking the

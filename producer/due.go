@@ -39,9 +39,9 @@ func divided(slots []dueSlot) []dueSlot {
 	return all
 }
 
-// due hands out the slots that are due at now, about limit of them. done says
-// that there are no more: until then, nothing may be claimed about now.
-func (b *board) due(now time.Time, limit int) (slots []dueSlot, done bool) {
+// due appends to slots, which is empty, those that are due at now, about limit of
+// them. done says that there are no more: until then, nothing may be claimed about now.
+func (b *board) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, done bool) {
 	for len(b.heap) > 0 && !b.heap[0].due().After(now) {
 		if len(slots) >= limit {
 			return slots, false

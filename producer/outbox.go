@@ -9,11 +9,21 @@ import (
 )
 
 const (
-	// maxInFlight bounds the publications that are not answered yet, and
-	// maxWaiting those together with the ones that wait to be repeated: past
-	// that nothing more is taken off the board.
-	maxInFlight = 4096
-	maxWaiting  = 4 * maxInFlight
+	// leastInFlight and maxInFlight bound the window of publications that are not
+	// answered yet, which begins with firstInFlight; maxWaiting bounds those that wait
+	// to be repeated. Past either nothing more is taken off the board.
+	leastInFlight = 2 * maxChunk
+	firstInFlight = 4 * maxChunk
+	maxInFlight   = 32 * maxChunk
+	maxWaiting    = 16 * maxChunk
+
+	// maxSpare bounds what is kept of a burst for the next one.
+	maxSpare = 4 * maxChunk
+
+	// quickly is an answer for which the window widens, slowly one for which it
+	// narrows: what is in flight should be answered long before it is given up.
+	quickly = 500 * time.Millisecond
+	slowly  = 2 * time.Second
 
 	// complainEvery keeps a broker that refuses everything from filling the log.
 	complainEvery = 10 * time.Second
@@ -75,10 +85,11 @@ type outbox struct {
 	// tasks has the jobs that have anything unsettled, failing those of them
 	// that have anything waiting.
 	tasks, failing map[*task]*unsettled
+	spare          []*unsettled // to be used again
 
 	// open counts the items that are not settled; some of them are flying,
-	// waiting or standing.
-	open, flying, waiting, standing int
+	// waiting or standing. window is how many may fly.
+	open, flying, waiting, standing, window int
 
 	// oldest is when the oldest publication that is not answered was sent, or the
 	// one before it; took is how long the last answer took.
@@ -109,13 +120,13 @@ type unsettled struct {
 func newOutbox(p *Producer, f *fleet) *outbox {
 	return &outbox{
 		p: p, fleet: f, tasks: map[*task]*unsettled{}, failing: map[*task]*unsettled{},
-		answers: answers{came: make(chan struct{}, 1)},
+		window: firstInFlight, answers: answers{came: make(chan struct{}, 1)},
 	}
 }
 
 // room is how many more slots may be taken off the board. One job's judgement
 // may exceed it: what then has no place in flight waits for one.
-func (o *outbox) room() int { return min(maxInFlight-o.flying, maxWaiting-o.flying-o.waiting) }
+func (o *outbox) room() int { return min(o.window-o.flying, maxWaiting-o.waiting) }
 
 // add takes slots over from the board and publishes them, or holds them for the
 // producers whose share they are. A range of missed slots waits until the job's
@@ -127,7 +138,7 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 		o.items = append(o.items, it)
 		u := o.tasks[s.line.task]
 		if u == nil {
-			u = &unsettled{}
+			u = o.newUnsettled()
 			o.tasks[s.line.task] = u
 		}
 		u.items++
@@ -152,7 +163,7 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 }
 
 func (o *outbox) publish(it *item) {
-	if o.flying >= maxInFlight {
+	if o.flying >= o.window {
 		o.wait(it)
 		return
 	}
@@ -197,6 +208,19 @@ func (o *outbox) answered() {
 	o.flying -= len(all)
 	if n := len(all); n > 0 {
 		o.oldest, o.took = all[n-1].sent, time.Since(all[n-1].sent)
+		o.adapt(n, all[n-1].err)
+	}
+}
+
+// adapt fits the window to how the broker took the last of those that were just
+// answered. One that stores at once gets as many at a time as it can use; one that is
+// slow, or refuses them (a server keeps so many for a stream, and no more), fewer.
+func (o *outbox) adapt(answered int, err error) {
+	switch {
+	case err != nil || o.took > slowly:
+		o.window = max(o.window-answered, leastInFlight)
+	case o.took < quickly:
+		o.window = min(o.window+answered, maxInFlight)
 	}
 }
 
@@ -279,7 +303,23 @@ func (o *outbox) repeat(b *board, now time.Time) time.Time {
 	return next
 }
 
+// newUnsettled is one that was forgotten, if there is any: a burst has as many as it
+// has jobs, one after the other.
+func (o *outbox) newUnsettled() *unsettled {
+	n := len(o.spare)
+	if n == 0 {
+		return &unsettled{}
+	}
+	u := o.spare[n-1]
+	o.spare = o.spare[:n-1]
+	return u
+}
+
 func (o *outbox) forget(t *task) {
+	if u := o.tasks[t]; u != nil && len(o.spare) < maxSpare {
+		*u = unsettled{}
+		o.spare = append(o.spare, u)
+	}
 	delete(o.tasks, t)
 	delete(o.failing, t)
 }
@@ -287,7 +327,7 @@ func (o *outbox) forget(t *task) {
 // resume publishes what waits of one job, as far as there is room in flight: one
 // slot after a failure, all of them after a success.
 func (o *outbox) resume(t *task, u *unsettled) {
-	n := min(len(u.waiting), max(maxInFlight-o.flying, 0))
+	n := min(len(u.waiting), max(o.window-o.flying, 0))
 	if u.retry != nil {
 		n = min(n, 1)
 	}

@@ -46,6 +46,9 @@ type shift struct {
 	spokenAt time.Time
 	here     bool
 
+	// slots has room for those of a chunk.
+	slots []dueSlot
+
 	// seen is the clock at the last turn; asleep says that the
 	// stored watermark must be asked before anything else is handed out: others
 	// may have published meanwhile.
@@ -95,7 +98,7 @@ func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error 
 
 // drain takes in what else has come, so that a turn is not made for each.
 func (s *shift) drain(events <-chan job.RegistryEvent) {
-	for range maxInFlight {
+	for range 4 * maxChunk {
 		select {
 		case ev := <-events:
 			s.board.apply(ev, s.now())
@@ -236,7 +239,7 @@ func (s *shift) handOut(now time.Time) bool {
 		if s.outbox.room() < maxChunk {
 			return false
 		}
-		slots, done := s.board.due(now, maxChunk)
+		slots, done := s.board.due(s.slots[:0], now, maxChunk)
 		if len(slots) > maxChunk/2 {
 			// A burst takes its time, and others wait for a sign of life: it goes
 			// ahead of the slots on their way to the broker.
@@ -244,6 +247,8 @@ func (s *shift) handOut(now time.Time) bool {
 			s.speak(time.Now())
 		}
 		s.outbox.add(divided(slots), now)
+		clear(slots)
+		s.slots = slots
 		if !done {
 			continue
 		}

@@ -95,6 +95,10 @@ const (
 	// it has to begin.
 	maxHanded  = 100_000
 	remembered = 10 * time.Minute
+
+	// leastFresh and mostFresh are how many slots that were just handed out take a
+	// piece of memory together.
+	leastFresh, mostFresh = 16, 1024
 )
 
 // Sweeper makes the passes of one incarnation. Its methods are safe for concurrent
@@ -103,9 +107,11 @@ type Sweeper struct {
 	cfg Config
 
 	// fresh is what was handed out since the last pass: a map would cost the producer
-	// a good part of what a publication does.
+	// a good part of what a publication does, and so would one slice that grows. told
+	// is how many there are.
 	mu    sync.Mutex
-	fresh []handed
+	fresh [][]handed
+	told  int
 
 	// Only the goroutine of Run uses these.
 	handed            map[job.Slot]handed
@@ -152,19 +158,26 @@ func (s *Sweeper) Handed(queue string, m job.Message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.fresh) < maxHanded {
-		s.fresh = append(s.fresh, handed{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
+	if s.told == maxHanded {
+		return
 	}
+	last := len(s.fresh) - 1
+	if last < 0 || len(s.fresh[last]) == cap(s.fresh[last]) {
+		s.fresh = append(s.fresh, make([]handed, 0, min(max(s.told, leastFresh), mostFresh)))
+		last++
+	}
+	s.fresh[last] = append(s.fresh[last], handed{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
+	s.told++
 }
 
 // takeFresh takes up what was handed out since the last pass.
 func (s *Sweeper) takeFresh() {
 	s.mu.Lock()
 	fresh := s.fresh
-	s.fresh = nil
+	s.fresh, s.told = nil, 0
 	s.mu.Unlock()
-	for _, h := range fresh {
-		if len(s.handed) < maxHanded {
+	for _, some := range fresh {
+		for _, h := range some[:min(len(some), maxHanded-len(s.handed))] {
 			s.handed[h.slot] = h
 		}
 	}
