@@ -15,35 +15,34 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// attempt runs the handler of a slot that was claimed at fence, and records what
+// attempt runs the handler of a slot that was claimed at fence, and hands over what
 // came of it.
-func (t *task) attempt(rec job.Record, fence uint64) verdict {
+func (t *task) attempt(fence uint64) verdict {
 	c, j := t.Consumer, t.policies()
-	handler := c.cfg.Handler(rec.Slot.Job)
+	handler := c.cfg.Handler(t.rec.Slot.Job)
 	placed := t.placed || t.place.take(c.ended.Done())
 	// Between the won write and here the process may have slept (invariant 4).
 	if !c.cfg.Node.Trusted() || handler == nil {
 		return silent()
 	}
 	if !placed || c.ended.Err() != nil {
-		return t.release(rec, fence)
+		return t.release(fence)
 	}
 	finish := j.OnLeaseLost == job.LeaseLostFinish
 	ctx, cancel := c.handlerContext(j.Timeout, finish)
 	defer cancel(nil)
-	key := rec.Slot.Key()
-	c.cfg.Table.run(key, &running{fence, ctx, cancel, finish})
+	c.cfg.Table.run(t.key, &running{fence, ctx, cancel, finish})
 	out := output{limit: cmp.Or(j.Output, job.DefaultOutput)}
 	if c.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
-		c.cfg.Logger.Debug("slot started", "slot", rec.Slot.ID(), "attempt", rec.Attempt, "fence", fence)
+		c.cfg.Logger.Debug("slot started", "slot", t.rec.Slot.ID(), "attempt", t.rec.Attempt, "fence", fence)
 	}
-	t.started(rec)
+	t.started(t.rec)
 	began := time.Now()
-	ctx, ended := t.trace(ctx, StepRun, rec)
+	ctx, ended := t.trace(ctx, StepRun, t.rec)
 	conclude := func(err error) verdict {
 		c.cfg.Observer.Returned(c.cfg.Queue, time.Since(began))
 		t.place.returned()
-		c.cfg.Table.returned(key) // from here on it is too late to cancel
+		c.cfg.Table.returned(t.key) // from here on it is too late to cancel
 		cause := context.Cause(ctx)
 		if err != nil && cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
@@ -51,9 +50,9 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 		ended(err)
 		result := job.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String()}
 		if err != nil {
-			result.Backoff = delay(j.Retry, rec.Attempt)
+			result.Backoff = delay(j.Retry, t.rec.Attempt)
 		}
-		end := job.Complete(rec, fence, c.cfg.Now(), c.cfg.Horizon, result)
+		end := job.Complete(t.rec, fence, c.cfg.Now(), c.cfg.Horizon, result)
 		if finish {
 			return t.complete(c.cfg.Life, end, fence)
 		}
@@ -66,8 +65,8 @@ func (t *task) attempt(rec job.Record, fence uint64) verdict {
 		}
 	}()
 	err := call(ctx, handler, job.Run{
-		Slot: rec.Slot, Shard: rec.Slot.Shard, Shards: rec.Slot.Shards, Attempt: rec.Attempt, Fence: fence, Due: rec.Due,
-		Node: rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
+		Slot: t.rec.Slot, Shard: t.rec.Slot.Shard, Shards: t.rec.Slot.Shards, Attempt: t.rec.Attempt, Fence: fence, Due: t.rec.Due,
+		Node: t.rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
 		Payload: t.d.Payload, Output: &out,
 	})
 	returned = true
@@ -106,56 +105,84 @@ func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
 
 // release gives back a claim that was won when the worker's time was over: its
 // attempt never began and does not count.
-func (t *task) release(rec job.Record, fence uint64) verdict {
-	return t.complete(t.cfg.Node.Context(), job.Release(rec, t.cfg.Now()), fence)
+func (t *task) release(fence uint64) verdict {
+	return t.complete(t.cfg.Node.Context(), job.Release(t.rec, t.cfg.Now()), fence)
 }
 
-// complete writes the end of an attempt at the revision of its claim, until it is
-// answered. Only then is the message answered (invariant 6). A conflict means
-// that the claim was lost: the attempt's end is refused, and nothing is sent.
+// complete hands over the end of an attempt, to be written at the revision of its
+// claim. Only when that is answered is the message (invariant 6).
 //
 // ctx is the node's. Of a handler that was to finish whatever becomes of its node
 // it is the process's: its claim stands until somebody has proved the node dead
 // and taken the slot over, and the revision tells.
 func (t *task) complete(ctx context.Context, end job.Record, fence uint64) verdict {
-	c := t.Consumer
-	end.Nonce = c.cfg.Table.nonce(c.cfg.Node.Name())
-	retry := newBackoff()
-	_, ended := t.trace(ctx, StepComplete, end)
-	for {
-		if ctx.Err() != nil {
-			ended(context.Cause(ctx))
-			return c.refused(end, fence, context.Cause(ctx))
+	t.rec = end
+	t.rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	_, ended := t.trace(ctx, StepComplete, t.rec)
+	if ctx.Err() != nil {
+		ended(context.Cause(ctx))
+		return t.refused(fence, context.Cause(ctx))
+	}
+	t.cfg.Ledger.Send(ctx, t.rec, fence, func(revision uint64, err error) {
+		if err == nil && t.isBrief() {
+			t.emit(t.rec, revision)
+			t.settle(done())
+			return
 		}
-		revision, err := c.cfg.Ledger.Write(ctx, end, fence)
-		switch {
-		case err == nil:
-			ended(nil)
-			c.emit(end, revision)
-			if end.State == job.Retrying {
-				return after(end.RetryAt.Sub(c.cfg.Now()))
-			}
-			return t.finished(end, revision)
-		case errors.Is(err, job.ErrConflict):
+		t.crew.do(func() { t.settle(t.completed(ctx, fence, ended, revision, err)) })
+	})
+	return pending()
+}
+
+// isBrief reports whether nothing that is left to do when the outcome is stored can
+// block, so that whoever is told of that does it: nothing follows from it, no lock is
+// to be left, and nobody takes notes.
+func (t *task) isBrief() bool {
+	return t.rec.State == job.Succeeded && t.rec.Slot.Shards == 0 && !t.entered && t.cfg.Trace == nil &&
+		!t.cfg.Logger.Enabled(t.cfg.Life, slog.LevelInfo) && len(t.cfg.Registry.After(t.rec.Slot.Job)) == 0
+}
+
+// completed goes on with what was answered to the end of an attempt, and writes it
+// until it is stored. A conflict means that the claim was lost: the attempt's end is
+// refused, and nothing is sent.
+func (t *task) completed(ctx context.Context, fence uint64, ended func(error), revision uint64, err error) verdict {
+	var retry *backoff.ExponentialBackOff
+	for err != nil {
+		if errors.Is(err, job.ErrConflict) {
 			ended(err)
-			return c.refused(end, fence, err)
+			return t.refused(fence, err)
 		}
 		// Unknown ends with the node's context. Anything else, a full bucket say,
 		// may pass: a completion that cannot be written does not ack.
 		if ctx.Err() == nil {
-			c.cfg.Logger.Error("outcome cannot be recorded; trying again", "slot", end.Slot.ID(), "error", err)
+			t.cfg.Logger.Error("outcome cannot be recorded; trying again", "slot", t.rec.Slot.ID(), "error", err)
+		}
+		if retry == nil {
+			retry = newBackoff()
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(retry.NextBackOff()):
 		}
+		if ctx.Err() != nil {
+			ended(context.Cause(ctx))
+			return t.refused(fence, context.Cause(ctx))
+		}
+		revision, err = t.cfg.Ledger.Write(ctx, t.rec, fence)
 	}
+	ended(nil)
+	t.emit(t.rec, revision)
+	if t.rec.State == job.Retrying {
+		return after(t.rec.RetryAt.Sub(t.cfg.Now()))
+	}
+	return t.finished(t.rec, revision)
 }
 
-func (c *Consumer) refused(end job.Record, fence uint64, why error) verdict {
-	c.cfg.Logger.Warn("completion refused: the claim was lost", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", why)
+func (t *task) refused(fence uint64, why error) verdict {
+	end := t.rec
+	t.cfg.Logger.Warn("completion refused: the claim was lost", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", why)
 	end.Error = why.Error()
-	c.emitKind(job.EventRefused, end, fence, "")
+	t.emitKind(job.EventRefused, end, fence, "")
 	return silent()
 }
 

@@ -21,6 +21,10 @@ type Ledger interface {
 	// ends: job.ErrConflict is a definite no, job.ErrUnknown is not.
 	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
 
+	// Send is Write for those who do not wait: answered is told what Write returns,
+	// once and by any goroutine, the caller's included. It must not block.
+	Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error))
+
 	// Beside returns the records of others, of those that have one, from who has
 	// seen own's at revision.
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
@@ -32,6 +36,10 @@ type Registry interface {
 	// job.ErrNotFound means that the job is deleted, as its leader says; any
 	// other error, that it cannot be said now.
 	Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error)
+
+	// Known is what Lookup would return of what is known here, without asking
+	// anybody; nil if that is too little. It is not written to.
+	Known(name string, atLeast uint64) *job.Entry
 
 	// After returns the jobs that come after the named one, as far as is known
 	// here, without asking anybody.
@@ -156,6 +164,7 @@ type Consumer struct {
 	finishing context.Context
 	finish    context.CancelCauseFunc
 
+	crew  *crew
 	slots sync.WaitGroup
 }
 
@@ -194,8 +203,8 @@ func New(cfg Config) *Consumer {
 		cfg.Cancel = func(context.Context, string, job.CancelRequest) {}
 	}
 	c := &Consumer{
-		cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(cfg.Lease, cfg.Now), stopping: make(chan struct{}),
-		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen),
+		cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(cfg.Lease), stopping: make(chan struct{}),
+		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen), crew: newCrew(4 * cfg.Concurrency),
 	}
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
 	c.finishing, c.finish = context.WithCancelCause(context.Background())
@@ -210,6 +219,7 @@ func New(cfg Config) *Consumer {
 // It owns its goroutines, except those of handlers that ignore their context.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
+	defer c.crew.dismiss()
 	node := c.cfg.Node.Context()
 	var loops sync.WaitGroup
 	working, stop := context.WithCancel(node)

@@ -295,6 +295,13 @@ func (r fakeRegistry) Lookup(_ context.Context, name string, _ uint64) (job.Entr
 	return e, nil
 }
 
+func (r fakeRegistry) Known(name string, _ uint64) *job.Entry {
+	if e, ok := r[name]; ok {
+		return &e
+	}
+	return nil
+}
+
 func (r fakeRegistry) After(name string) []job.Entry {
 	var entries []job.Entry
 	for _, e := range r {

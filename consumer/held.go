@@ -19,7 +19,6 @@ import (
 // sooner is worth no mark.
 type held struct {
 	every time.Duration
-	now   func() time.Time // the broker's clock
 
 	mu   sync.Mutex
 	msgs map[*holding]struct{}
@@ -34,13 +33,14 @@ type holding struct {
 	next time.Time // when it is marked next
 }
 
-func newHeld(lease time.Duration, now func() time.Time) *held {
-	return &held{every: lease / 3, now: now, msgs: map[*holding]struct{}{}}
+func newHeld(lease time.Duration) *held {
+	return &held{every: lease / 3, msgs: map[*holding]struct{}{}}
 }
 
-func (h *held) add(msg jetstream.Msg, published time.Time) *holding {
+// add takes in a message that was published so long ago, by the broker's clock.
+func (h *held) add(msg jetstream.Msg, age time.Duration) *holding {
 	one := &holding{msg, time.Now().Add(h.every)}
-	if h.now().Sub(published) > h.every {
+	if age > h.every {
 		one.next = time.Now().Add(min(markSoon, h.every))
 	}
 	h.mu.Lock()

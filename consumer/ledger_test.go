@@ -30,3 +30,7 @@ func (l *hookedLedger) Write(ctx context.Context, r job.Record, revision uint64)
 	}
 	return stored, err
 }
+
+func (l *hookedLedger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, r, revision)) }()
+}

@@ -110,6 +110,8 @@ type editedRegistry struct {
 	fakeRegistry
 }
 
+func (r *editedRegistry) Known(string, uint64) *job.Entry { return nil }
+
 func (r *editedRegistry) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -156,6 +156,10 @@ func (l wiredLedger) Write(ctx context.Context, r job.Record, revision uint64) (
 	return l.Ledger.Write(ctx, r, revision)
 }
 
+func (l wiredLedger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, r, revision)) }()
+}
+
 type wiredLocks struct {
 	*memory.Locks
 	m *member

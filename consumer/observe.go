@@ -31,6 +31,9 @@ func (nobody) Parked(string, int)                  {}
 
 // started tells of the handler of a record's last attempt.
 func (t *task) started(rec job.Record) {
+	if t.cfg.Observer == (nobody{}) {
+		return
+	}
 	planned := rec.Attempt == 1 && rec.Slot.Token == "" && !t.d.CaughtUp && !t.d.Backfill
 	t.cfg.Observer.Started(t.cfg.Queue, t.cfg.Now().Sub(rec.Due), planned)
 }

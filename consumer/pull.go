@@ -262,7 +262,7 @@ func (p *puller) message(lane int, msg jetstream.Msg) {
 	p.heard, p.worked = time.Now(), true
 	turn := p.places.arrived(asked)
 	p.mu.Unlock()
-	p.slots.Go(func() { p.serve(msg, turn) })
+	p.receive(msg, turn)
 	if free {
 		p.kick()
 	}

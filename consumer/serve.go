@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,59 +13,78 @@ import (
 // tooMany is how long a message is given back for that there is no place for.
 const tooMany = 100 * time.Millisecond
 
-// serve takes one delivered message from its receipt to its verdict. turn says when
-// it may be claimed.
-func (c *Consumer) serve(msg jetstream.Msg, turn chan struct{}) {
-	meta, err := msg.Metadata()
+// receive takes in one delivered message, and does not block. turn says when it may
+// be claimed; nil: now.
+//
+// The slot has a goroutine only while something is done that may take its time: while
+// its claim and its outcome are on their way nobody waits for them, and their answers
+// go on with it. Most slots have one for their handler.
+func (c *Consumer) receive(msg jetstream.Msg, turn chan struct{}) {
+	c.slots.Add(1)
+	t := &task{Consumer: c, msg: msg}
+	unread := t.read()
+	now := c.cfg.Now()
+	t.holding = c.held.add(msg, now.Sub(t.d.Published))
+	if turn == nil {
+		t.place = newPlace(c.places)
+		if unread == nil && t.begin(now) {
+			return
+		}
+	}
+	c.crew.do(func() { t.settle(t.serve(turn, unread)) })
+}
+
+// read reads the message.
+func (t *task) read() error {
+	meta, err := t.msg.Metadata()
 	if err != nil {
-		meta = &jetstream.MsgMetadata{} // no message of a queue at all
+		return err // no message of a queue at all
 	}
-	holding := c.held.add(msg, meta.Timestamp)
-	defer c.held.remove(holding)
-	if !c.places.wait(turn, c.stopping) {
-		c.settle(msg, after(tooMany))
-		return
+	t.d = job.Delivery{Queue: t.cfg.Queue, Payload: t.msg.Data(), Published: meta.Timestamp, Count: int(min(meta.NumDelivered, math.MaxInt32))}
+	if t.d.Message, err = job.ParseMessage(t.msg.Headers()); err != nil {
+		return err
 	}
-	place := newPlace(c.places)
-	defer place.end()
-	if err != nil {
-		c.settle(msg, dropped(err.Error()))
-		return
+	return t.d.CheckSubject(t.msg.Subject())
+}
+
+// serve takes a message from its receipt to its verdict, unless it begins.
+func (t *task) serve(turn chan struct{}, unread error) verdict {
+	if t.place == nil {
+		if !t.places.wait(turn, t.stopping) {
+			return after(tooMany)
+		}
+		t.place = newPlace(t.places)
 	}
-	if c.isStopping() {
-		c.settle(msg, after(tooMany)) // it must not come back to the last request
-		return
-	}
-	m, err := job.ParseMessage(msg.Headers())
-	if err == nil {
-		err = m.CheckSubject(msg.Subject())
-	}
-	if err != nil {
-		c.settle(msg, c.unreadable(msg, meta, err))
-		return
-	}
-	d := job.Delivery{Message: m, Queue: c.cfg.Queue, Payload: msg.Data(), Published: meta.Timestamp, Count: int(meta.NumDelivered)}
-	key := d.Slot.Key()
-	owner, ours := c.cfg.Table.take(key, c.cfg.Node.Name())
-	switch {
-	case ours:
-		t := task{Consumer: c, d: d, msg: msg, place: place}
-		t.settle(t.decide())
-	case owner == c.cfg.Node.Name():
-		c.settle(msg, silent()) // ours, redelivered: its first copy is in hand
+	switch owner, self := "", t.cfg.Node.Name(); {
+	case unread != nil:
+		return t.unreadable(unread)
+	case t.isStopping():
+		return after(tooMany) // it must not come back to the last request
+	case t.owe(&owner):
+		return t.decide()
+	case owner == self:
+		return silent() // ours, redelivered: its first copy is in hand
 	default:
 		// An older incarnation's handler has not returned.
-		c.settle(msg, after(c.cfg.Lease/4))
+		return after(t.cfg.Lease / 4)
 	}
+}
+
+// owe enters the slot in the table of obligations, unless it is there: then it says
+// who owes it.
+func (t *task) owe(owner *string) bool {
+	t.key = t.d.Slot.Key()
+	*owner, t.owed = t.cfg.Table.take(t.key, t.cfg.Node.Name())
+	return t.owed
 }
 
 // unreadable is the verdict on a message that this program cannot read. A newer
 // one may: it is given back, until it is older than any slot may be. One that
 // contradicts itself is no slot for any program, and is dropped at once.
-func (c *Consumer) unreadable(msg jetstream.Msg, meta *jetstream.MsgMetadata, why error) verdict {
-	if errors.Is(why, job.ErrContradicts) || c.cfg.Now().Sub(meta.Timestamp) > c.cfg.Horizon {
+func (t *task) unreadable(why error) verdict {
+	if errors.Is(why, job.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.cfg.Horizon {
 		return dropped(why.Error())
 	}
-	c.cfg.Logger.Warn("a message cannot be read here; left for a newer node", "subject", msg.Subject(), "error", why)
-	return after(min(time.Second<<min(meta.NumDelivered, 10), time.Minute))
+	t.cfg.Logger.Warn("a message cannot be read here; left for a newer node", "subject", t.msg.Subject(), "error", why)
+	return after(min(time.Second<<min(t.d.Count, 10), time.Minute))
 }

@@ -21,7 +21,12 @@ const (
 	ack
 	later
 	drop
+	open
 )
+
+// pending: a write is on its way, and its answer leads to the verdict. Whoever gets
+// this has handed the slot over.
+func pending() verdict { return verdict{kind: open} }
 
 // done: the slot has its outcome, in a durable record.
 func done() verdict { return verdict{kind: ack} }

@@ -198,6 +198,8 @@ type brokenRegistry struct{}
 
 func (brokenRegistry) After(string) []job.Entry { return nil }
 
+func (brokenRegistry) Known(string, uint64) *job.Entry { return nil }
+
 func (brokenRegistry) Lookup(context.Context, string, uint64) (job.Entry, error) {
 	return job.Entry{}, job.ErrVersion
 }

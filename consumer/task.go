@@ -11,19 +11,30 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// task is one delivered slot that this process has entered in its table of
-// obligations, from there to its verdict.
+// task is one delivered message, from its receipt to its verdict.
+//
+// One goroutine at a time has it. Who hands a write over has given the task away
+// (pending): to the answer, which may be quicker than its return.
 type task struct {
 	*Consumer
-	d   job.Delivery
-	msg jetstream.Msg
+	d       job.Delivery
+	msg     jetstream.Msg
+	holding *holding
+
+	// owed says that its slot is in the table of obligations, under key.
+	owed bool
+	key  string
 
 	// place is the one that its handler takes; placed: it has been.
 	place  *place
 	placed bool
 
-	// view is what is known of the slot at this turn.
-	view job.View
+	// view is what is known of the slot at this turn, of turns.
+	view  job.View
+	turns int
+
+	// rec is the record that was written last, or is on its way.
+	rec job.Record
 
 	// undefined says that the job's definition could not be had.
 	undefined bool
@@ -41,13 +52,23 @@ type task struct {
 	parked, outfought bool
 }
 
-// settle ends the obligation with its verdict.
+// settle ends the message with its verdict, if this is one, and all that is owed.
 func (t *task) settle(v verdict) {
+	if v.kind == open {
+		return
+	}
 	t.Consumer.settle(t.msg, v)
 	if t.final && t.entered {
 		t.leave()
 	}
-	t.cfg.Table.end(t.d.Slot.Key())
+	if t.owed {
+		t.cfg.Table.end(t.key)
+	}
+	if t.place != nil {
+		t.place.end()
+	}
+	t.held.remove(t.holding)
+	t.slots.Done()
 }
 
 // sayTimes is in how many deliveries of a slot it is said that it is left, and why.
@@ -57,16 +78,43 @@ const sayTimes = 3
 // delivery.
 const maxTurns = 8
 
-// decide follows the claim rules until they end in a verdict. Each turn looks at
-// what is known, asks job.Decide, and tries the write it names; a conflict means
-// that something was not as it seemed, so it looks again.
+// begin is the first turn of decide where nothing in it can block: what most slots
+// need, which are delivered for the first time, is at hand, and their claim is handed
+// over by whoever delivers them. It reports false, and has done nothing, when the
+// slot needs a goroutine of its own.
+func (t *task) begin(now time.Time) bool {
+	entry := t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision)
+	if entry == nil || !t.unheard() || t.isStopping() {
+		return false
+	}
+	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon, Now: now, Entry: entry, Handles: t.cfg.Handler(t.d.Slot.Job) != nil}
+	step := job.Decide(t.d, t.view)
+	if step.Action != job.Start || t.placedFirst(step.Record) {
+		return false
+	}
+	if _, withheld := t.withheld(); withheld || !t.owe(new(string)) {
+		return false
+	}
+	t.write(t.cfg.Node.Context(), step.Action, step.Record)
+	return true
+}
+
+// unheard reports whether the slot most likely has no record, as in a first delivery:
+// its claim is tried without a read, and the write decides. What is offered again has
+// one.
+func (t *task) unheard() bool {
+	return t.turns == 0 && !t.parked && t.d.Count <= 1 && t.d.Offer == 0
+}
+
+// decide follows the claim rules until they end in a verdict, or a write is on its
+// way that does. Each turn looks at what is known, asks job.Decide, and tries the
+// write it names; a conflict means that something was not as it seemed, so it looks
+// again.
 func (t *task) decide() verdict {
 	ctx := t.cfg.Node.Context()
-	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon}
-	for turn := 0; turn < maxTurns; turn++ {
-		// A first delivery most likely has no record: its claim is tried
-		// without a read, and the write decides. What is offered again has one.
-		if turn > 0 || t.parked || t.d.Count > 1 || t.d.Offer > 0 {
+	t.view.Self, t.view.Horizon = t.cfg.Node.Name(), t.cfg.Horizon
+	for t.turns < maxTurns {
+		if !t.unheard() {
 			if err := t.look(ctx); err != nil {
 				return t.postponed(err)
 			}
@@ -75,19 +123,28 @@ func (t *task) decide() verdict {
 		if err := t.define(ctx); err != nil && job.NeedsDefinition(t.d, t.view) {
 			return t.postponed(err)
 		}
-		v, decided := t.turn(ctx)
-		switch {
-		case decided:
+		if v, decided := t.turn(ctx); decided {
 			return v
-		case t.view.Place.Kind == job.PlaceWaits || t.view.Place.Kind == job.PlaceCrowded:
-			again, instead := t.park(ctx)
-			if !again {
-				return t.givenBack(instead)
-			}
-			t.parked, turn, t.view.Place = true, -1, job.Place{}
+		}
+		if v, left := t.again(ctx); left {
+			return v
 		}
 	}
 	return after(time.Second)
+}
+
+// again comes before the next turn: it waits for that in the job's lock, if the slot
+// has to. It reports true, with the verdict, when there will be none.
+func (t *task) again(ctx context.Context) (verdict, bool) {
+	t.turns++
+	if t.view.Place.Kind == job.PlaceWaits || t.view.Place.Kind == job.PlaceCrowded {
+		again, instead := t.park(ctx)
+		if !again {
+			return t.givenBack(instead), true
+		}
+		t.parked, t.turns, t.view.Place = true, 0, job.Place{}
+	}
+	return verdict{}, false
 }
 
 // givenBack is the verdict on a slot that is not kept in hand any longer.
@@ -165,7 +222,7 @@ func (t *task) take(ctx context.Context, step job.Step) (verdict, bool) {
 			return v, true
 		}
 	}
-	return t.act(ctx, step)
+	return t.act(ctx, step), true
 }
 
 // withheld reports that no slot is to be started now, and what becomes of one that
@@ -195,6 +252,9 @@ func (t *task) look(ctx context.Context) error {
 func (t *task) define(ctx context.Context) error {
 	t.view.Entry, t.undefined = nil, false
 	t.view.Handles = t.cfg.Handler(t.d.Slot.Job) != nil
+	if t.view.Entry = t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision); t.view.Entry != nil {
+		return nil
+	}
 	entry, err := t.cfg.Registry.Lookup(ctx, t.d.Slot.Job, t.d.JobRevision)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
@@ -207,46 +267,65 @@ func (t *task) define(ctx context.Context) error {
 	return nil
 }
 
-// act writes the record of a step and goes on from there. It reports false when
-// the write was lost to somebody else.
-func (t *task) act(ctx context.Context, step job.Step) (verdict, bool) {
-	rec := step.Record
-	if step.Action == job.Start && (rec.MaxAttempts == 1 || t.parked) && !t.placed {
-		// A claim that waits for its place when its worker dies has spent an attempt
-		// without a start; a slot of one attempt has no other. One whose turn has come
-		// in its job's lock goes to another worker if all places are taken here, since
-		// those behind it wait for it; they do not all run beside the others.
+// act has the record of a step written, which goes on from there.
+func (t *task) act(ctx context.Context, step job.Step) verdict {
+	if step.Action == job.Start && t.placedFirst(step.Record) && !t.placed {
 		if t.placed = t.place.take(t.ended.Done()); !t.placed {
-			return after(tooMany), true
+			return after(tooMany)
 		}
 	}
-	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
+	t.write(ctx, step.Action, step.Record)
+	return pending()
+}
+
+// placedFirst reports whether a claim comes after its place. One that waits for its
+// place when its worker dies has spent an attempt without a start; a slot of one
+// attempt has no other. One whose turn has come in its job's lock goes to another
+// worker if all places are taken here, since those behind it wait for it; they do not
+// all run beside the others.
+func (t *task) placedFirst(claim job.Record) bool { return claim.MaxAttempts == 1 || t.parked }
+
+// write hands over the record of a step, and with it the task.
+func (t *task) write(ctx context.Context, action job.Action, rec job.Record) {
+	t.rec = rec
+	t.rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 	what := StepComplete
-	if step.Action == job.Start {
+	if action == job.Start {
 		what = StepClaim
 	}
-	_, ended := t.trace(ctx, what, rec)
-	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Revision)
-	ended(err)
+	_, ended := t.trace(ctx, what, t.rec)
+	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {
+		t.crew.do(func() {
+			ended(err)
+			t.settle(t.written(ctx, action, revision, err))
+		})
+	})
+}
+
+// written goes on with what was answered to the write of a step. One that was lost to
+// somebody else has the slot looked at again.
+func (t *task) written(ctx context.Context, action job.Action, revision uint64, err error) verdict {
 	switch {
-	case errors.Is(err, job.ErrConflict):
-		return verdict{}, false
+	case err == nil && action == job.End:
+		t.emit(t.rec, revision)
+		return t.finished(t.rec, revision)
+	case err == nil:
+		if t.view.OwnerDead {
+			t.emitKind(job.EventTakeover, t.rec, revision, t.view.Record.Node)
+		}
+		return t.attempt(revision)
 	case errors.Is(err, job.ErrUnknown) && ctx.Err() != nil:
 		// The incarnation has ended over it. The write may yet land, as a claim
 		// of a node that will be proved dead.
-		return silent(), true
-	case errors.Is(err, job.ErrUnknown):
-		return verdict{}, false // what became of it, the ledger tells
-	case err != nil:
-		return t.postponed(err), true
-	case step.Action == job.End:
-		t.emit(rec, revision)
-		return t.finished(rec, revision), true
+		return silent()
+	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // what became of it, the ledger tells
+		if v, left := t.again(ctx); left {
+			return v
+		}
+		return t.decide()
+	default:
+		return t.postponed(err)
 	}
-	if t.view.OwnerDead {
-		t.emitKind(job.EventTakeover, rec, revision, t.view.Record.Node)
-	}
-	return t.attempt(rec, revision), true
 }
 
 // finished is the verdict on a slot whose outcome has just been written.

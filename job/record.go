@@ -136,8 +136,12 @@ type recordWire struct {
 // MarshalJSON writes the ledger's value: what encoding/json makes of recordWire,
 // in a tenth of the time.
 func (r Record) MarshalJSON() ([]byte, error) {
-	o := make(object, 0, 640+len(r.Output)+len(r.Error)+2*len(r.Payload))
-	o = o.open().number("v", Version).text("id", r.Slot.ID()).text("queue", r.Queue).text("state", string(r.State)).number("attempt", r.Attempt)
+	return r.AppendJSON(make([]byte, 0, 640+len(r.Output)+len(r.Error)+2*len(r.Payload)))
+}
+
+// AppendJSON appends what MarshalJSON returns.
+func (r Record) AppendJSON(b []byte) ([]byte, error) {
+	o := object(b).open().number("v", Version).text("id", r.Slot.ID()).text("queue", r.Queue).text("state", string(r.State)).number("attempt", r.Attempt)
 	for i, a := range r.Attempts {
 		if i == 0 {
 			o = append(o.name("attempts"), '[')
@@ -156,7 +160,11 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}
 	o = o.timeIf("retry_at", r.RetryAt).timeIf("finished", r.Finished).textIf("error", r.Error).textIf("output", r.Output).
 		numberIf("shards", r.Shards).numberIf("count", r.Count).timeIf("last", r.Last)
-	return withExtra(o.end(), r.Extra)
+	if len(r.Extra) == 0 {
+		return o.end(), nil
+	}
+	whole, err := withExtra(o.end()[len(b):], r.Extra)
+	return append(b, whole...), err
 }
 
 func (a Attempt) append(o object) object {

@@ -94,16 +94,21 @@ func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
 }
 
 func (b bucket) send(ctx context.Context, key string, m *nats.Msg, revision uint64) (uint64, error) {
-	if err := b.check(key); err != nil {
+	if err := b.address(key, m); err != nil {
 		return 0, err
 	}
+	return write(ctx, keyAsker{b, key}, b.name+"/"+key, m, revision)
+}
+
+// address puts the key's subject on a message.
+func (b bucket) address(key string, m *nats.Msg) error {
 	// A raw publish is not prefixed by the client; over a leaf node, or from
 	// another account, the bare subject leads nowhere.
 	m.Subject = b.subject(key)
 	if b.prefix != defaultPrefix {
 		m.Subject = b.prefix + m.Subject
 	}
-	return write(ctx, keyAsker{b, key}, b.name+"/"+key, m, revision)
+	return b.check(key)
 }
 
 // keyAsker asks the broker about one key.
@@ -114,10 +119,16 @@ type keyAsker struct {
 
 func (k keyAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
 	won, err := k.publish(ctx, k.stream(), m, revision)
+	return won, k.explain(m, err)
+}
+
+// explain adds to why a copy of m was not stored what the server complained about. Of
+// those who do not want to be told none is denied: they ask again.
+func (k keyAsker) explain(m *nats.Msg, err error) error {
 	if err != nil && (k.tellDenied || !k.denied(m.Subject, err)) {
-		err = k.because(m.Subject, err)
+		return k.because(m.Subject, err)
 	}
-	return won, err
+	return err
 }
 
 func (k keyAsker) get(ctx context.Context) (entry, error) {

@@ -21,9 +21,9 @@ const (
 	HeaderRetryAt = "Cronce-Retry-At"
 )
 
-// recordHeader is what stands in front of a record.
-func recordHeader(r job.Record) nats.Header {
-	h := nats.Header{HeaderState: {string(r.State)}}
+// recordHeader adds to h what stands in front of a record.
+func recordHeader(h nats.Header, r job.Record) nats.Header {
+	h[HeaderState] = []string{string(r.State)}
 	if r.State == job.Running {
 		h[HeaderOwner] = []string{r.Node}
 	}

@@ -69,9 +69,12 @@
 // wait, and a login may be mended under way.
 //
 // Any number of writes may be under way at a time, over one inbox (pipe): that is
-// where a worker that drains a queue spends its time. One goroutine at a time hands
-// them to the connection (outbox), with the acks and events of the others. Their order is not promised,
-// and nothing here needs it: each names the revision that it stands on.
+// where a worker that drains a queue spends its time. It does not wait for them
+// (Ledger.Send): the answer to the first copy, which settles most, is told to it by
+// the goroutine that takes all answers in, and a write that needs more gets a goroutine
+// of its own. One goroutine at a time hands them to the connection (outbox), with the
+// acks and events. Their order is not promised, and nothing here needs it: each names
+// the revision that it stands on.
 //
 // Slots are sent without waiting (publisher), over an inbox of their own. They need
 // no revision: a copy folds by its message ID, or finds its record. A goroutine, which

@@ -38,25 +38,38 @@ func stored(t *testing.T, l *kv.Ledger, slot job.Slot) (job.Record, uint64) {
 }
 
 // TestAWriteWhoseAnswerIsLostIsRecognised: the answer never comes, the write is
-// repeated over a new connection, meets its own first copy and succeeds.
+// repeated over a new connection, meets its own first copy and succeeds. So it is
+// with what is sent, and others may be sent meanwhile.
 func TestAWriteWhoseAnswerIsLostIsRecognised(t *testing.T) {
 	t.Parallel()
 	through, beside, p, _ := behindProxy(t)
-	r := kvtest.Record(0, "mine")
 	p.Deafen()
 	type result struct {
-		rev uint64
-		err error
+		minute int
+		rev    uint64
+		err    error
 	}
-	done := make(chan result, 1)
-	go func() {
-		rev, err := through.Ledger().Write(within(t, 20*time.Second), r, 0)
-		done <- result{rev, err}
-	}()
-	_, rev := stored(t, beside.Ledger(), r.Slot)
+	const writes = 6
+	done := make(chan result, writes)
+	for i := range writes {
+		ledger := kvtest.Ledger(through.Ledger())
+		if i%2 == 1 {
+			ledger = kvtest.Sent{Ledger: ledger}
+		}
+		go func() {
+			rev, err := ledger.Write(within(t, 20*time.Second), kvtest.Record(i, fmt.Sprint("mine", i)), 0)
+			done <- result{i, rev, err}
+		}()
+	}
+	want := map[int]uint64{}
+	for i := range writes {
+		_, want[i] = stored(t, beside.Ledger(), kvtest.Record(i, "").Slot)
+	}
 	p.Heal()
-	if got := <-done; got.err != nil || got.rev != rev {
-		t.Fatalf("got revision %d, %v; want %d", got.rev, got.err, rev)
+	for range writes {
+		if got := <-done; got.err != nil || got.rev != want[got.minute] {
+			t.Errorf("record %d: got revision %d, %v; want %d", got.minute, got.rev, got.err, want[got.minute])
+		}
 	}
 }
 
@@ -69,9 +82,10 @@ func TestAnUnansweredWriteIsUnknownUntilRepeated(t *testing.T) {
 	p.Deafen()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err := through.Ledger().Write(ctx, r, 0)
-	if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrConflict) {
-		t.Fatalf("got %v, want unknown", err)
+	for _, ledger := range []kvtest.Ledger{through.Ledger(), kvtest.Sent{Ledger: through.Ledger()}} {
+		if _, err := ledger.Write(ctx, r, 0); !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrConflict) {
+			t.Fatalf("got %v, want unknown", err)
+		}
 	}
 	_, rev := stored(t, beside.Ledger(), r.Slot)
 	p.Heal()

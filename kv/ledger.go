@@ -96,7 +96,7 @@ func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
 // that no other write has.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	data, err := r.MarshalJSON()
-	return l.b.store(ctx, r.Slot.Key(), r.Nonce, &nats.Msg{Header: recordHeader(r), Data: data}, err, revision)
+	return l.b.store(ctx, r.Slot.Key(), r.Nonce, &nats.Msg{Header: recordHeader(nats.Header{}, r), Data: data}, err, revision)
 }
 
 // List passes over the records, oldest write first. It is a hint, as every read
@@ -228,11 +228,19 @@ func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marsha
 
 // store writes m, whose body carries the nonce, unless that could not be encoded.
 func (b bucket) store(ctx context.Context, key, nonce string, m *nats.Msg, failed error, revision uint64) (uint64, error) {
-	if nonce == "" {
-		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, b.name, key)
-	}
-	if failed != nil {
-		return 0, fmt.Errorf("encode %s/%s: %w", b.name, key, failed)
+	if err := b.storable(key, nonce, failed); err != nil {
+		return 0, err
 	}
 	return b.send(ctx, key, m, revision)
+}
+
+// storable refuses what has no nonce, or could not be encoded.
+func (b bucket) storable(key, nonce string, failed error) error {
+	if nonce == "" {
+		return fmt.Errorf("%w value for %s/%s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, b.name, key)
+	}
+	if failed != nil {
+		return fmt.Errorf("encode %s/%s: %w", b.name, key, failed)
+	}
+	return nil
 }

@@ -65,7 +65,7 @@ func TestWhatIsAskedWhileTheBrokerIsAwayIsNotKept(t *testing.T) {
 	s.Stop()
 	natstest.Eventually(t, 10*time.Second, "the client to notice", func() bool { return !nc.IsConnected() })
 	began := time.Now()
-	if _, err := p.ask(t.Context(), &nats.Msg{Subject: "told"}); !errors.Is(err, nats.ErrDisconnected) {
+	if _, err := asked(t, p, "told"); !errors.Is(err, nats.ErrDisconnected) {
 		t.Errorf("asked of nobody: %v", err)
 	}
 	if took := time.Since(began); took > attemptTimeout/2 {
@@ -74,6 +74,17 @@ func TestWhatIsAskedWhileTheBrokerIsAwayIsNotKept(t *testing.T) {
 	if n, _ := nc.Buffered(); n > 0 {
 		t.Errorf("%d bytes wait for the broker to come back", n)
 	}
+}
+
+// asked waits for what is told of a question.
+func asked(t *testing.T, p *pipe, subject string) (answer *nats.Msg, err error) {
+	told := make(chan struct{})
+	p.ask(t.Context(), &nats.Msg{Subject: subject}, func(m *nats.Msg, failed error) {
+		answer, err = m, failed
+		close(told) // which panics when it is told twice
+	})
+	<-told
+	return answer, err
 }
 
 // One who is refused has others' questions go on, and every question ends.
@@ -91,7 +102,7 @@ func TestEveryQuestionEnds(t *testing.T) {
 	for range 100 {
 		for subject, want := range map[string]error{"answered": nil, "heard": nats.ErrTimeout, "not a subject": nats.ErrBadSubject} {
 			asking.Go(func() {
-				if _, err := p.ask(t.Context(), &nats.Msg{Subject: subject}); !errors.Is(err, want) {
+				if _, err := asked(t, p, subject); !errors.Is(err, want) {
 					t.Errorf("%s: %v, want %v", subject, err, want)
 				}
 			})

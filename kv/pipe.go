@@ -26,9 +26,11 @@ type pipe struct {
 	inbox string // with the last dot; empty: not subscribed yet
 	last  uint64
 
+	settled sync.Pool // of *sending, to be used again
+
 	// open are the questions that are not answered yet. Whoever takes one out tells
-	// it what became of it.
-	open map[uint64]*question
+	// what became of it.
+	open map[uint64]question
 
 	// patrol looks for those that have waited for too long; on: it will.
 	patrol *time.Timer
@@ -41,48 +43,45 @@ const patrolEvery = 50 * time.Millisecond
 
 // question is one write that is not answered yet.
 type question struct {
-	ctx   context.Context //nolint:containedctx // it is looked at until the question ends
-	until time.Time
-	told  chan reply // one, always
+	ctx      context.Context //nolint:containedctx // it is looked at until the question ends
+	until    time.Time
+	answered func(*nats.Msg, error)
 }
-
-// reply is the broker's answer, or why there is none.
-type reply struct {
-	answer *nats.Msg
-	err    error
-}
-
-var questions = sync.Pool{New: func() any { return &question{told: make(chan reply, 1)} }}
 
 func newPipe(conn *nats.Conn) *pipe {
-	p := &pipe{conn: conn, open: map[uint64]*question{}}
-	p.out = outbox{conn: conn, failed: func(id uint64, err error) { p.tell(id, reply{err: err}) }}
+	p := &pipe{conn: conn, open: map[uint64]question{}}
+	p.out = outbox{conn: conn, failed: func(id uint64, err error) { p.tell(id, nil, err) }}
 	p.patrol = time.AfterFunc(time.Hour, p.giveUp)
 	p.patrol.Stop()
 	return p
 }
 
-// ask sends m and waits for the answer: about attemptTimeout at the longest. Its
-// header must not be written to any more: a copy may yet lie in the outbox.
-func (p *pipe) ask(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	q := questions.Get().(*question)
-	q.ctx, q.until = ctx, time.Now().Add(attemptTimeout)
-	id, err := p.begin(q)
+// ask sends m and tells the answer, or why there was none: after about attemptTimeout
+// at the longest, or when ctx has ended. answered is called once, by any goroutine,
+// this one included, and must not block: the answers to all others wait for it. The
+// message's header must not be written to any more: a copy may yet lie in the outbox.
+func (p *pipe) ask(ctx context.Context, m *nats.Msg, answered func(*nats.Msg, error)) {
+	err := ctx.Err()
 	if err != nil {
-		return nil, err
+		answered(nil, err)
+		return
 	}
-	_ = p.out.send(outgoing{m.Subject, p.inbox + strconv.FormatUint(id, 36), m.Header, m.Data, id}) // which tells of it
-	r := <-q.told
-	q.ctx = nil
-	questions.Put(q)
-	return r.answer, r.err
+	id, err := p.begin(question{ctx, time.Now().Add(attemptTimeout), answered})
+	if err != nil {
+		answered(nil, err)
+		return
+	}
+	_ = p.out.send(outgoing{m.Subject, p.replyTo(id), m.Header, m.Data, id}) // which tells of it
+}
+
+// replyTo is where the answer to a question goes.
+func (p *pipe) replyTo(id uint64) string {
+	var b [64]byte
+	return string(strconv.AppendUint(append(b[:0], p.inbox...), id, 36))
 }
 
 // begin enters the question under an ID of its own.
-func (p *pipe) begin(q *question) (id uint64, err error) {
+func (p *pipe) begin(q question) (id uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inbox == "" {
@@ -102,13 +101,13 @@ func (p *pipe) begin(q *question) (id uint64, err error) {
 }
 
 // tell ends a question. One that has ended already hears of nothing more.
-func (p *pipe) tell(id uint64, r reply) {
+func (p *pipe) tell(id uint64, answer *nats.Msg, err error) {
 	p.mu.Lock()
-	q := p.open[id]
+	q, open := p.open[id]
 	delete(p.open, id)
 	p.mu.Unlock()
-	if q != nil {
-		q.told <- r
+	if open {
+		q.answered(answer, err)
 	}
 }
 
@@ -116,8 +115,12 @@ func (p *pipe) tell(id uint64, r reply) {
 // ended. An answer that comes later is nobody's.
 func (p *pipe) giveUp() {
 	now := time.Now()
+	type unanswered struct {
+		question
+		why error
+	}
+	var given []unanswered
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	for id, q := range p.open {
 		err := q.ctx.Err()
 		if err == nil && now.After(q.until) {
@@ -125,11 +128,15 @@ func (p *pipe) giveUp() {
 		}
 		if err != nil {
 			delete(p.open, id)
-			q.told <- reply{err: err}
+			given = append(given, unanswered{q, err})
 		}
 	}
 	if p.on = len(p.open) > 0; p.on {
 		p.patrol.Reset(patrolEvery)
+	}
+	p.mu.Unlock()
+	for _, q := range given {
+		q.answered(nil, q.why)
 	}
 }
 
@@ -138,7 +145,7 @@ func (p *pipe) answered(m *nats.Msg) {
 		return
 	}
 	if id, err := strconv.ParseUint(m.Subject[len(p.inbox):], 36, 64); err == nil {
-		p.tell(id, reply{answer: m})
+		p.tell(id, m, nil)
 	}
 }
 

@@ -126,16 +126,32 @@ func (w wire) last(ctx context.Context, stream, subject string) (entry, error) {
 func (w wire) api(operation string) string { return w.prefix + operation }
 
 // publish sends m once, on the condition that revision is the last one of its
-// subject.
-func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision uint64) (uint64, error) {
+// subject, and waits for the answer.
+func (w wire) publish(ctx context.Context, stream string, m *nats.Msg, revision uint64) (won uint64, err error) {
+	done := make(chan struct{})
+	expect(m, stream, revision)
+	w.pipe.ask(ctx, m, func(answer *nats.Msg, failed error) {
+		won, err = w.stored(m, answer, failed)
+		close(done)
+	})
+	<-done
+	return won, err
+}
+
+// expect puts the condition on m, unless it is there: then m has been sent, and may
+// still be read.
+func expect(m *nats.Msg, stream string, revision uint64) {
 	if m.Header == nil {
 		m.Header = nats.Header{}
 	}
-	if m.Header[jetstream.ExpectedStreamHeader] == nil { // else it has been sent, and may still be read
+	if m.Header[jetstream.ExpectedStreamHeader] == nil {
 		m.Header[jetstream.ExpectedStreamHeader] = []string{stream}
 		m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(revision, 10)}
 	}
-	answer, err := w.pipe.ask(ctx, m)
+}
+
+// stored reads what was answered to m: the revision at which it is stored.
+func (w wire) stored(m, answer *nats.Msg, err error) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}

@@ -28,12 +28,17 @@ type asker interface {
 // when ctx ended before the broker said. doc.go argues why this is sound.
 func write(ctx context.Context, a asker, what string, m *nats.Msg, revision uint64) (uint64, error) {
 	began := time.Now()
+	won, err := a.put(ctx, m, revision)
+	return settle(ctx, a, what, m, revision, began, won, err)
+}
+
+// settle is write from the answer to the first copy on, which was sent when it began.
+func settle(ctx context.Context, a asker, what string, m *nats.Msg, revision uint64, began time.Time, won uint64, err error) (uint64, error) {
 	fail := func(sentinel, err error) error {
 		return fmt.Errorf("write %s at revision %d: %w (after %v): %w", what, revision, sentinel, time.Since(began).Round(time.Millisecond), err)
 	}
 	var pause *backoff.ExponentialBackOff
-	for unanswered := false; ; {
-		won, err := a.put(ctx, m, revision)
+	for unanswered := false; ; won, err = a.put(ctx, m, revision) {
 		if err == nil {
 			return won, nil
 		}

@@ -69,11 +69,11 @@ var mutants = []mutant{
 		name:   "start-after-a-read",
 		breaks: "a handler starts when nothing that was read speaks against it, without a won write (invariant 3)",
 		file:   "consumer/task.go",
-		old:    "	revision, err := t.cfg.Ledger.Write(ctx, rec, t.view.Revision)\n",
-		new: `	revision, err := t.view.Revision, error(nil)
-	if step.Action == job.End {
-		revision, err = t.cfg.Ledger.Write(ctx, rec, t.view.Revision)
-	}
+		old:    "	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {\n",
+		new: `	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {
+		if action == job.Start {
+			err = nil
+		}
 `,
 		test: "TestNoHandlerStartsWithoutAWonWrite",
 	},
@@ -89,8 +89,8 @@ var mutants = []mutant{
 		name:   "unknown-claim-forgotten",
 		breaks: "a claim without an answer is given up; it may have been stored, and then nobody runs the slot (invariant 8)",
 		file:   "consumer/task.go",
-		old:    "		return verdict{}, false // what became of it, the ledger tells\n",
-		new:    "		return after(time.Second), true\n",
+		old:    "	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // what became of it, the ledger tells\n",
+		new:    "	case errors.Is(err, job.ErrUnknown):\n		return after(time.Second)\n	case errors.Is(err, job.ErrConflict):\n",
 		test:   "TestAnUnansweredClaimIsSettledBeforeItsMessageIsAnswered",
 	},
 	{
@@ -129,12 +129,9 @@ var mutants = []mutant{
 		name:   "completion-without-revision",
 		breaks: "an outcome is written over whatever stands there, not at the revision of the claim (invariant 5)",
 		file:   "consumer/attempt.go",
-		old:    "		revision, err := c.cfg.Ledger.Write(ctx, end, fence)\n",
-		new: `		_, last, err := c.cfg.Ledger.Read(ctx, end.Slot)
-		revision := last
-		if err == nil {
-			revision, err = c.cfg.Ledger.Write(ctx, end, last)
-		}
+		old:    "	t.cfg.Ledger.Send(ctx, t.rec, fence, func(revision uint64, err error) {\n",
+		new: `	_, last, _ := t.cfg.Ledger.Read(ctx, t.rec.Slot)
+	t.cfg.Ledger.Send(ctx, t.rec, last, func(revision uint64, err error) {
 `,
 		test: "TestAWorkerThatLostItsClaimCannotCompleteAndSendsNothing",
 	},
@@ -150,8 +147,8 @@ var mutants = []mutant{
 		name:   "late-ack",
 		breaks: "a worker that lost its claim acks: the message is gone from under the new owner (invariant 6)",
 		file:   "consumer/attempt.go",
-		old:    "	c.emitKind(job.EventRefused, end, fence, \"\")\n	return silent()\n",
-		new:    "	c.emitKind(job.EventRefused, end, fence, \"\")\n	return done()\n",
+		old:    "	t.emitKind(job.EventRefused, end, fence, \"\")\n	return silent()\n",
+		new:    "	t.emitKind(job.EventRefused, end, fence, \"\")\n	return done()\n",
 		test:   "TestAWorkerThatLostItsClaimCannotCompleteAndSendsNothing",
 	},
 	{

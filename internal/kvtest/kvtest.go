@@ -20,6 +20,7 @@ import (
 type Ledger interface {
 	Read(context.Context, job.Slot) (job.Record, uint64, error)
 	Write(context.Context, job.Record, uint64) (uint64, error)
+	Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error))
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
@@ -64,6 +65,13 @@ type Memory struct {
 // Conform runs the suite; open returns an empty namespace each time.
 func Conform(t *testing.T, open func(*testing.T) Memory) {
 	for name, test := range map[string]func(*testing.T, Memory){
+		"WhatIsSentIsCreatedThenUpdated":        sent(createThenUpdate),
+		"OfRacingSendersExactlyOneWins":         sent(racing),
+		"TheSameSentAgainIsTheSameSuccess":      sent(sameWriteAgain),
+		"SentAndOverwrittenIsLost":              sent(overwritten),
+		"SentWithoutANonceIsRefused":            sent(withoutNonce),
+		"UnknownFieldsThatAreSentAreKept":       sent(unknownFields),
+		"SentAtARevisionOfNothingIsAConflict":   sent(revisionOfNothing),
 		"ReadOfNothingIsNotFound":               readOfNothing,
 		"CreateThenUpdateAtTheRevision":         createThenUpdate,
 		"OfRacingWritersExactlyOneWins":         racing,
@@ -85,6 +93,28 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 			test(t, open(t))
 		})
 	}
+}
+
+// sent is test with a ledger that is sent what is to be written.
+func sent(test func(*testing.T, Memory)) func(*testing.T, Memory) {
+	return func(t *testing.T, m Memory) {
+		m.Ledger = Sent{m.Ledger}
+		test(t, m)
+	}
+}
+
+// Sent is a ledger whose Write waits for what Send tells.
+type Sent struct{ Ledger }
+
+// Write sends the record, and returns when it is answered.
+func (s Sent) Write(ctx context.Context, r job.Record, revision uint64) (won uint64, err error) {
+	told := make(chan struct{})
+	s.Send(ctx, r, revision, func(revision uint64, failed error) {
+		won, err = revision, failed
+		close(told) // which panics when it is told twice
+	})
+	<-told
+	return won, err
 }
 
 // Limit bounds one test of the suite.

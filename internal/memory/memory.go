@@ -292,6 +292,11 @@ func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint
 	return l.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
 }
 
+// Send is kv.Ledger.Send.
+func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, r, revision)) }()
+}
+
 // Beside is kv.Ledger.Beside.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	if _, stands, err := l.Read(ctx, own); err != nil || stands < revision {

@@ -57,8 +57,8 @@ type View struct {
 
 // kept is a name of which the watch's events are taken in.
 type kept struct {
-	entry job.Entry
-	err   error // what is stored cannot be read
+	entry *job.Entry // not written to, since others have it
+	err   error      // what is stored cannot be read
 
 	// told says that entry or err is the watch's, and by told of them; read is when
 	// the entry was otherwise read. Neither: the name is kept, and nothing known of it.
@@ -69,10 +69,10 @@ type kept struct {
 
 // known is the entry that the watch told; zero: none.
 func (k *kept) known() job.Entry {
-	if k == nil || !k.told || k.err != nil {
+	if k == nil || !k.told || k.err != nil || k.entry == nil {
 		return job.Entry{}
 	}
-	return k.entry
+	return *k.entry
 }
 
 // NewView returns an empty copy; feed it with Apply. wants says which jobs'
@@ -124,7 +124,8 @@ func (v *View) Apply(e job.RegistryEvent) {
 	v.unrelate(k.known())
 	*k = kept{}
 	if !e.Deleted {
-		*k = kept{entry: e.Entry, err: e.Err, told: true, by: v.watch}
+		entry := e.Entry
+		*k = kept{entry: &entry, err: e.Err, told: true, by: v.watch}
 	}
 	v.relate(k.known())
 }
@@ -223,7 +224,7 @@ func (v *View) Entry(name string) (job.Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if k := v.kept[name]; k != nil && k.told && k.err == nil {
-		return k.entry, true
+		return *k.entry, true
 	}
 	return job.Entry{}, false
 }
@@ -234,13 +235,11 @@ func (v *View) Entry(name string) (job.Entry, bool) {
 // broken.
 func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
 	k, upTo, guest := v.look(name)
-	switch {
-	case k.told && k.err != nil:
+	if k.told && k.err != nil {
 		return job.Entry{}, k.err
-	case k.told && upTo >= atLeast:
-		return k.entry, nil
-	case !k.read.IsZero() && time.Since(k.read) < guestTime && k.entry.Revision >= atLeast:
-		return k.entry, nil
+	}
+	if known := k.asOf(upTo, atLeast); known != nil {
+		return *known, nil
 	}
 	began := time.Now()
 	entry, _, err := v.reader.Read(ctx, name)
@@ -253,6 +252,29 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Ent
 	}
 	v.remember(guest, entry, began)
 	return entry, nil
+}
+
+// Known is what Lookup would return without asking the leader; nil if it would have
+// to, or to return an error. It is not written to.
+func (v *View) Known(name string, atLeast uint64) *job.Entry {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if k := v.kept[name]; k != nil {
+		return k.asOf(v.upTo, atLeast)
+	}
+	return nil
+}
+
+// asOf is the entry as of revision atLeast or later, the watch having come to upTo;
+// nil if it is not known to be.
+func (k *kept) asOf(upTo, atLeast uint64) *job.Entry {
+	switch {
+	case k.told && k.err == nil && upTo >= atLeast:
+		return k.entry
+	case !k.read.IsZero() && time.Since(k.read) < guestTime && k.entry.Revision >= atLeast:
+		return k.entry
+	}
+	return nil
 }
 
 // look is what is known of the job. From here on its name is kept, so that nothing
@@ -280,6 +302,6 @@ func (v *View) remember(at *kept, entry job.Entry, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !at.told {
-		at.entry, at.read = entry, began
+		at.entry, at.read = &entry, began
 	}
 }

@@ -213,7 +213,10 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
 		},
 		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
-		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Trace: r.cfg.Tracer.Step, Logger: r.log,
+		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
+	}
+	if r.cfg.Tracer != nil {
+		cfg.Trace = r.cfg.Tracer.Step
 	}
 	return consumer.New(cfg)
 }

@@ -69,6 +69,14 @@ func (l observedLedger) Write(ctx context.Context, r job.Record, revision uint64
 	return revision, err
 }
 
+func (l observedLedger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	began := time.Now()
+	l.Ledger.Send(ctx, r, revision, func(revision uint64, err error) {
+		l.o.Ledger("write", time.Since(began), failure(err))
+		answered(revision, err)
+	})
+}
+
 // failure is err unless it is an answer.
 func failure(err error) error {
 	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrNotFound) {
