@@ -2,7 +2,7 @@ package consumer
 
 import "sync/atomic"
 
-// crew does short work on goroutines that are used again. A new one begins with a
+// crew does work on goroutines that are used again. A new one begins with a
 // small stack, and to make room for what a slot needs took a tenth of a drain's time.
 //
 // So many wait for more work at most; they go when the consumer does. It is safe for
