@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	redis := flag.String("redis", "", "`host:port` of a Redis for asynq")
 	server := flag.String("nats", "", "`URL` of a nats-server with its default sync_interval")
 	synced := flag.String("nats-sync", "", "`URL` of a nats-server with sync_interval always")
-	n := flag.Int("n", 10_000, "how many runs are drained")
+	n := flag.Int("n", 40_000, "how many runs are drained")
 	each := flag.Int("each", 100, "how many are due each second")
 	seconds := flag.Int("seconds", 10, "for how many seconds")
 	turns := flag.Int("turns", 2, "how often each has its turn; the best of each number counts")
