@@ -69,6 +69,7 @@ type peer struct {
 
 type batch struct {
 	since time.Time
+	due   time.Time // the earliest of its items'
 	items []*item
 }
 

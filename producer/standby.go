@@ -31,10 +31,11 @@ func (o *outbox) stand(copies []*item, since time.Time) {
 		p := o.fleet.first(it.def.name)
 		n := len(p.standing)
 		if n == 0 || !p.standing[n-1].since.Equal(since) {
-			p.standing = append(p.standing, batch{since: since})
+			p.standing = append(p.standing, batch{since: since, due: it.Due})
 			n++
 		}
 		b := &p.standing[n-1]
+		b.due = earlier(b.due, it.Due)
 		b.items = append(b.items, it)
 	}
 }
@@ -49,6 +50,11 @@ func (o *outbox) believe(p *peer, b *board) {
 	}
 	kept := p.standing[:0]
 	for _, batch := range p.standing {
+		if batch.due.After(p.last.Time) {
+			// In a burst there are many words before the one that speaks of it.
+			kept = append(kept, batch)
+			continue
+		}
 		batch.items = slices.DeleteFunc(batch.items, func(it *item) bool {
 			if it.state != standing {
 				return true // it went back to the board
