@@ -77,7 +77,7 @@ func (d *decoder) object(v value, fields []field) bool {
 	for _, m := range v.members {
 		if !slices.Contains(names, m.name) {
 			known = false
-			d.fail(m.at, "unknown field %q: %s", clip(v.label+m.name), suggest(m.name, names))
+			d.fail(m.at, "unknown field %q: %s", clip(v.label+m.name), place(m.name, names))
 		}
 	}
 	return known

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,15 @@ func suggest(word string, words []string) string {
 		return "did you mean " + strconv.Quote(near) + "?"
 	}
 	return "want " + alternatives(words)
+}
+
+// place is where a field goes that is none here: the actions are below "action", which
+// nobody guesses by the spelling.
+func place(name string, fields []string) string {
+	if slices.Contains([]string{"exec", "http", "nats"}, name) && slices.Contains(fields, "action") {
+		return "it goes below \"action\""
+	}
+	return suggest(name, fields)
 }
 
 // alternatives is "a", "a or b", "a, b or c".
