@@ -24,6 +24,7 @@
 //  17. A client of a domain must prefix raw keys; two streams may store one message.
 //  18. An imported API delivers one message for each pull, and watches are silent.
 //  19. Wildcards are stored as they stand, and a long subject costs the connection.
+//  20. A purge of one subject takes other messages from who has them in hand.
 //
 // # What is not shown
 //

@@ -319,3 +319,43 @@ func TestManyAlertsAreDeliveredByManyEachOnce(t *testing.T) {
 		t.Errorf("it heard of %d slots in %d calls, want each of %d once", len(got), len(h.all()), n)
 	}
 }
+
+// Somebody purges one job's alerts while a worker has alerts in hand: the server gives
+// those of other jobs to nobody any more (integration/facts). What the operations page
+// says has them delivered.
+func TestAlertsThatAPurgeTookAwayAreDeliveredWhenTheConsumerIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	h := newHook(t)
+	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
+	if _, err := f.store.Alerts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	js := natstest.JetStream(t, f.nc)
+	stream, err := js.Stream(t.Context(), "cronce_events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taker, err := stream.Consumer(t.Context(), kv.AlertConsumer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := f.fail("report", 1)
+	f.fail("noisy", 1)
+	natstest.Take(t, taker, 2) // by one that dies
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("cronce.event.alert.noisy")); err != nil {
+		t.Fatal(err)
+	}
+	f.run()
+	next := f.fail("report", 2)
+	f.eventually("the next alert", func() bool { return len(h.all()) == 1 && h.all()[0].key == next })
+	f.eventually("the floor to pass what was in hand", func() bool {
+		c, err := f.consumer()
+		return err == nil && c.AckFloor.Stream > 1
+	})
+	if err := stream.DeleteConsumer(t.Context(), kv.AlertConsumer); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("all of them", func() bool {
+		return slices.ContainsFunc(h.all(), func(one heard) bool { return one.key == lost })
+	})
+}

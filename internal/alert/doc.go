@@ -33,4 +33,14 @@
 // to want an answer, which a plain subscriber never gives.
 //
 // Events of the kind alert that are no alerts (a slot was reopened) are acked.
+//
+// # Known limit
+//
+// Somebody who purges the alerts of one job by hand can make the server forget those of
+// others that wait for their next try (integration/facts, 20): if nothing older that was
+// delivered is among the events that are kept. It is not known of an alert whether it
+// was delivered, so none is told again by itself. Rejected: an event for each delivery,
+// from which that would be known (twice the messages, and somebody to look through them,
+// for what only a purge makes necessary; take on_failure out of the job, and what waits
+// is dropped).
 package alert

@@ -25,4 +25,16 @@
 // found in the job's past as well, should no producer have been there. Only of a job
 // that was removed while none was there nothing is left to tell of it: its
 // consumer stays (nats consumer rm STREAM NAME).
+//
+// # Known limit
+//
+// Somebody who purges one subject of a stream, while messages of others that the same
+// job takes are in hand, can make the server forget to give those out again
+// (integration/facts, 20; kv/strand.go has the like in the stream of slots). It takes
+// that their slots could not be published, or that a producer died with them, and that
+// the stream has nothing older that was taken. They stay in the stream, but nothing
+// there tells them from those that were taken: the stream is its owner's, who keeps
+// messages as long as he likes, while of their slots only those are known that the
+// ledger remembers. Who removes the consumer has it made again, and all messages taken
+// once more: those that were runs are the same runs.
 package intake

@@ -380,3 +380,38 @@ func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
 	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
 	f.wait("charge:@a", "charge:@b")
 }
+
+// Somebody purges one subject of the stream while a producer dies with messages in
+// hand: the server gives those of other subjects to nobody any more (integration/facts).
+// What the operations page says brings them back, and nothing twice.
+func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	all := charge
+	all.On.Subject = "orders.*"
+	f.job(all, nil)
+	if _, err := f.store.On(t.Context(), f.view.Messaged()[0]); err != nil {
+		t.Fatal(err)
+	}
+	taker, err := s.Consumer(t.Context(), kv.OnConsumer("cronce", "charge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := f.publish("orders.paid", "x", jetstream.WithMsgID("lost"))
+	f.publish("orders.made", "x", jetstream.WithMsgID("purged"))
+	natstest.Take(t, taker, 2) // by one that dies
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject("orders.made")); err != nil {
+		t.Fatal(err)
+	}
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("next"))
+	f.wait("charge:@next")
+	f.eventually("the floor to pass what was in hand", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.AckFloor.Stream > lost
+	})
+	if err := s.DeleteConsumer(t.Context(), kv.OnConsumer("cronce", "charge")); err != nil {
+		t.Fatal(err)
+	}
+	f.wait("charge:@lost", "charge:@next")
+}
