@@ -109,6 +109,58 @@ func TestThePageDescribesEveryMetric(t *testing.T) {
 	}
 }
 
+// Each expression asks for metrics and labels that there are, and counts only on what
+// counts. That they fire when they should was looked at with Prometheus' own promtool.
+func TestTheAlarmsAskForWhatThereIs(t *testing.T) {
+	t.Parallel()
+	families := gather(t, exercised())
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(data), "## Alarms to set")
+	section, _, _ = strings.Cut(section, "\n## ")
+	alarms := regexp.MustCompile("(?m)^\\| ([^|]+) \\| `([^`]+)`").FindAllStringSubmatch(section, -1)
+	if len(alarms) < 13 || len(alarms) != strings.Count(section, "\n| ")-1 {
+		t.Fatalf("%d alarms were found", len(alarms))
+	}
+	selector := regexp.MustCompile(`(?:(\w+)\()?(cronce_\w+?)(_bucket)?\b(?:\{(.*?)\})?(\[)?`)
+	for _, alarm := range alarms {
+		name, expression := alarm[1], alarm[2]
+		there := map[string]bool{}
+		for _, found := range selector.FindAllStringSubmatch(expression, -1) {
+			function, f, bucket, matchers, overTime := found[1], families[found[2]], found[3] != "", found[4], found[5] != ""
+			if f == nil {
+				t.Errorf("%s: there is no %s", name, found[2])
+				continue
+			}
+			own := map[string]bool{"le": bucket}
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				own[l.GetName()] = true
+			}
+			for _, m := range regexp.MustCompile(`(\w+)="(.*?)"`).FindAllStringSubmatch(matchers, -1) {
+				if !own[m[1]] || m[1] == "state" && !job.State(m[2]).Final() {
+					t.Errorf("%s: %s has no %s", name, found[2], m[0])
+				}
+			}
+			counts := f.GetType() != dto.MetricType_GAUGE
+			if overTime && counts != (function == "increase" || function == "rate") || bucket != (f.GetType() == dto.MetricType_HISTOGRAM) {
+				t.Errorf("%s: %s( of %s, which is a %s", name, function, found[2], f.GetType())
+			}
+			for l, has := range own {
+				there[l] = there[l] || has
+			}
+		}
+		for _, by := range regexp.MustCompile(`by \((.*?)\)`).FindAllStringSubmatch(expression, -1) {
+			for l := range strings.SplitSeq(by[1], ", ") {
+				if !there[l] {
+					t.Errorf("%s: nothing in it has label %s", name, l)
+				}
+			}
+		}
+	}
+}
+
 func values[K comparable, V any](m map[K]V) func(func(V) bool) {
 	return func(yield func(V) bool) {
 		for _, v := range m {
