@@ -124,7 +124,7 @@ func (t *task) complete(ctx context.Context, end job.Record, fence uint64) verdi
 		return t.refused(fence, context.Cause(ctx))
 	}
 	t.cfg.Ledger.Send(ctx, t.rec, fence, func(revision uint64, err error) {
-		if err == nil && t.isBrief() {
+		if err == nil && t.isBrief() && (!t.entered || t.leaveIn()) {
 			t.emit(t.rec, revision)
 			t.settle(done())
 			return
@@ -135,10 +135,10 @@ func (t *task) complete(ctx context.Context, end job.Record, fence uint64) verdi
 }
 
 // isBrief reports whether nothing that is left to do when the outcome is stored can
-// block, so that whoever is told of that does it: nothing follows from it, no lock is
-// to be left, and nobody takes notes.
+// block, but for leaving its job's lock, so that whoever is told of that does it: nothing
+// follows from it, and nobody takes notes.
 func (t *task) isBrief() bool {
-	return t.rec.State == job.Succeeded && t.rec.Slot.Shards == 0 && !t.entered && t.cfg.Trace == nil &&
+	return t.rec.State == job.Succeeded && t.rec.Slot.Shards == 0 && t.cfg.Trace == nil &&
 		!t.cfg.Logger.Enabled(t.cfg.Life, slog.LevelInfo) && len(t.cfg.Registry.After(t.rec.Slot.Job)) == 0
 }
 

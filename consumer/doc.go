@@ -87,6 +87,13 @@
 // Rejected: leaving so under every policy (where slots wait for each other, that is
 // what a lock is for, and a hint that is lost may cost a second).
 //
+// A place in a lock that nothing is known to be in the way of is taken without a
+// goroutine, as a claim is made: the answer to the lock's write hands over the claim
+// (task.enterAtOnce). A lock that this process has not seen yet is read, or taken for
+// none: as the last one turned out. So jobs that are new cost no read, and a worker that
+// starts has a few writes refused. With a goroutine for each and a read of each unknown
+// lock a slot cost 1.3 to 1.4 times as much, of the worker and of the broker.
+//
 // A slot that has to wait is kept in hand, marked as in progress, and takes no
 // place from handlers (lots.go). Who leaves a lock gives the place to the first in
 // the line and tells it on core NATS; should that be lost, it looks by itself.

@@ -55,9 +55,14 @@ func newQueue() *fakeQueue { return &fakeQueue{wake: make(chan struct{}, 1)} }
 func (q *fakeQueue) add(m job.Message) *stored { return q.addOn("cronce.slot.default."+m.Slot.Job, m) }
 
 func (q *fakeQueue) addOn(subject string, m job.Message) *stored {
+	return q.addDelivered(subject, m, 0)
+}
+
+// addDelivered adds a message that has been delivered so often already, to who has gone.
+func (q *fakeQueue) addDelivered(subject string, m job.Message, count int) *stored {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := &stored{q: q, message: m, subject: subject, data: []byte(`{"n":1}`), at: time.Now()}
+	s := &stored{q: q, message: m, subject: subject, data: []byte(`{"n":1}`), at: time.Now(), count: count}
 	q.offer(s)
 	return s
 }

@@ -4,144 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
 
-// Locks is where the jobs' locks are kept. kv.Locks satisfies it; its errors are
-// those of Ledger.
-type Locks interface {
-	Read(ctx context.Context, name string) (job.Lock, uint64, error)
-	Write(ctx context.Context, l job.Lock, revision uint64) (uint64, error)
-}
-
-// locks remembers the locks as they were last seen, so that a free one is taken
-// with one write and no read: the revision that the write names decides whether
-// the memory was right. Whoever would be refused by a remembered lock reads it
-// first.
-type locks struct {
-	Locks
-	mu     sync.Mutex
-	seen   map[string]*seenLock // each of which is not written to any more, but for over
-	queues map[string]turns     // by job
-}
-
-type seenLock struct {
-	job.Lock
-	revision uint64
-	at       time.Time
-
-	// over says that its only slot has ended, in the stay that it names: this process
-	// has written its outcome.
-	over bool
-}
-
-// fresh is how long a remembered lock is taken at its word that it is full: that
-// decides nothing but when to ask again.
-const fresh = time.Second
-
-// maxSeen bounds the memory: what is forgotten costs a read.
-const maxSeen = 20_000
-
-func newLocks(l Locks) *locks {
-	return &locks{Locks: l, seen: map[string]*seenLock{}, queues: map[string]turns{}}
-}
-
-// get is the job's lock, remembered if there is a memory of it.
-func (l *locks) get(ctx context.Context, name string) (s seenLock, remembered bool, err error) {
-	l.mu.Lock()
-	if seen := l.seen[name]; seen != nil {
-		s, remembered = *seen, true
-	}
-	l.mu.Unlock()
-	if remembered {
-		return s, true, nil
-	}
-	s.Lock, s.revision, err = l.Read(ctx, name)
-	if errors.Is(err, job.ErrNotFound) {
-		s.Lock, err = job.Lock{Job: name}, nil
-	}
-	return s, false, err
-}
-
-// put stores the lock over the one that was seen.
-func (l *locks) put(ctx context.Context, next job.Lock, seen seenLock, nonce string) error {
-	next.Job, next.Nonce = seen.Job, nonce
-	revision, err := l.Write(ctx, next, seen.revision)
-	if err != nil {
-		l.forget(seen.Job)
-		return err
-	}
-	stored := &seenLock{Lock: next, revision: revision, at: time.Now()}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.seen) >= maxSeen {
-		clear(l.seen)
-	}
-	l.seen[next.Job] = stored
-	return nil
-}
-
-// over notes that a slot has ended in the stay that began at since. It is false when
-// there may be more in its lock than that slot, or another stay of it.
-func (l *locks) over(s job.Slot, since time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seen := l.seen[s.Job]
-	if seen == nil || len(seen.Waiting) > 0 || len(seen.Holders) != 1 || seen.Holders[0].Slot != s || !seen.Holders[0].Since.Equal(since) {
+// enterAtOnce is enter where, as far as is known here, nothing has to be found out and
+// nobody waited for, as for most slots: the write is handed over, and with it the task.
+// It reports false, and has done nothing, when the slot needs a goroutine of its own.
+func (t *task) enterAtOnce(ctx context.Context) bool {
+	name := t.d.Slot.Job
+	turns := t.locks.turns(name)
+	if t.d.Backfill || !turns.tryBoth() {
 		return false
 	}
-	seen.over = true
+	seen, known := t.locks.guess(name)
+	entrant := job.NewEntrant(t.d, t.view)
+	next, place, ask := seen.Enter(entrant, t.endedIn(seen))
+	if !known || len(ask) > 0 || place.Kind != job.PlaceHeld || next.Same(seen.Lock) || !t.owe(new(string)) {
+		turns.leaveBoth()
+		return false
+	}
+	t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
+		turns.leaveBoth()
+		if err == nil {
+			t.hold(entrant, next, place)
+		}
+		if err != nil || !t.claimAtOnce(ctx) {
+			t.crew.do(func() { t.settle(t.decide()) }) // which enters as well, if it was not done
+		}
+	})
 	return true
 }
 
-// turns are what the slots of one job in this process take to change its lock: of a
-// crowd that comes at once, each would have its write refused by another's. Those
-// who enter stand in line, so that one who leaves waits for one of them at most.
-type turns struct{ enter, change chan struct{} }
-
-func (l *locks) turns(name string) turns {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t, ok := l.queues[name]
-	if !ok {
-		t = turns{make(chan struct{}, 1), make(chan struct{}, 1)}
-		l.queues[name] = t
+// hold notes that the stored lock gives the slot a place.
+func (t *task) hold(entrant job.Entrant, stored job.Lock, place job.Place) {
+	t.view.Place, t.skips = place, entrant.Policy == job.OverlapSkip && entrant.Places == 1
+	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
+		t.entered, t.since = true, stay.Since
 	}
-	return t
-}
-
-// take waits for a turn; false: ctx ended first.
-func take(ctx context.Context, turn chan struct{}) bool {
-	select {
-	case turn <- struct{}{}:
-		return true // most find nobody there, and need not join those who wait for ctx
-	default:
-	}
-	select {
-	case turn <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// full reports whether, as was seen a moment ago, no more slots can wait in the job's
-// lock, and the slot does not.
-func (l *locks) full(name string, slot job.Slot) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.seen[name]
-	return s != nil && len(s.Waiting) >= job.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fresh
-}
-
-func (l *locks) forget(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.seen, name)
 }
 
 // enter asks the job's lock for a place, and notes the answer in the view. Whoever
@@ -165,7 +68,6 @@ func (t *task) enter(ctx context.Context) error {
 	}
 	defer func() { <-turns.change }()
 	entrant := job.NewEntrant(t.d, t.view)
-	t.skips = entrant.Policy == job.OverlapSkip && entrant.Places == 1
 	var seen seenLock
 	known, remembered := false, false
 	for turn, lost := 0, 0; turn < 4*maxTurns && lost < maxTurns; turn++ {
@@ -204,10 +106,7 @@ func (t *task) enter(ctx context.Context) error {
 				return fmt.Errorf("write the lock of job %s: %w", name, err)
 			}
 		}
-		t.view.Place = place
-		if stay, in := next.Stay(t.d.Slot.Whole()); in {
-			t.entered, t.since = true, stay.Since
-		}
+		t.hold(entrant, next, place)
 		return nil
 	}
 	t.view.Place, t.outfought = job.Place{Kind: job.PlaceCrowded}, true
@@ -223,10 +122,17 @@ func (t *task) recall(ctx context.Context, ended map[job.Slot]bool) (seen seenLo
 		return seen, false, fmt.Errorf("read the lock of job %s: %w", name, err)
 	}
 	clear(ended)
-	if seen.over && !seen.Holds(t.d.Slot.Whole()) {
-		ended[seen.Holders[0].Slot] = true
-	}
+	maps.Copy(ended, t.endedIn(seen))
 	return seen, remembered, nil
+}
+
+// endedIn is who in the lock is known to have ended, without a question: nobody, or the
+// only one.
+func (t *task) endedIn(seen seenLock) map[job.Slot]bool {
+	if !seen.over || seen.Holds(t.d.Slot.Whole()) {
+		return nil
+	}
+	return map[job.Slot]bool{seen.Holders[0].Slot: true}
 }
 
 // outlast waits before a write of a lock that was refused so often in a row: not the
@@ -284,8 +190,7 @@ func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Sl
 // next one takes its place with the same write with which it enters. Few wait for
 // their turn where slots are skipped, and they look for themselves before long.
 func (t *task) leave() {
-	if t.skips && t.cfg.Now().Sub(t.since) < look && t.locks.over(t.d.Slot.Whole(), t.since) {
-		t.lots.wakeOne(t.d.Slot.Job)
+	if t.leaveIn() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
@@ -301,6 +206,16 @@ func (t *task) leave() {
 	if err := t.leaveTo(ctx, places); err != nil {
 		t.cfg.Logger.Warn("a lock was not left; the next slot sees to it", "slot", t.d.Slot.ID(), "error", err)
 	}
+}
+
+// leaveIn leaves the slot in its lock, if that will do. It does not block.
+func (t *task) leaveIn() bool {
+	if !t.skips || t.cfg.Now().Sub(t.since) >= look || !t.locks.over(t.d.Slot.Whole(), t.since) {
+		return false
+	}
+	t.entered = false
+	t.lots.wakeOne(t.d.Slot.Job)
+	return true
 }
 
 // leaveTo is leave for a job with so many places, until it is done or ctx ends.

@@ -28,6 +28,10 @@ func (c *contested) Write(ctx context.Context, l job.Lock, revision uint64) (uin
 	return c.Locks.Write(ctx, l, revision)
 }
 
+func (l *contested) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, lock, revision)) }()
+}
+
 func TestASlotThatIsRefusedItsLockManyTimesEntersSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -262,6 +262,10 @@ func (l *gatedLocks) Write(ctx context.Context, lock job.Lock, revision uint64) 
 	return l.Locks.Write(ctx, lock, revision)
 }
 
+func (l *gatedLocks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, lock, revision)) }()
+}
+
 // The same, under a policy by which a slot that comes ends the one that runs.
 func TestASecondCopyOfAnEndedSlotReplacesNobody(t *testing.T) {
 	t.Parallel()

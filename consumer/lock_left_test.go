@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,10 +15,11 @@ import (
 
 // Short slots that have ended, and were left in their job's lock.
 
-// writtenLocks counts writes, and stops before one of them.
+// writtenLocks counts writes and those that were won, and stops before one of them.
 type writtenLocks struct {
 	consumer.Locks
-	writes        atomic.Int32
+	writes, won   atomic.Int32
+	reads         atomic.Int32
 	stop          int32 // the number of the write before which it stops; 0: none
 	reached, open chan struct{}
 }
@@ -31,7 +33,20 @@ func (l *writtenLocks) Write(ctx context.Context, lock job.Lock, revision uint64
 		close(l.reached)
 		<-l.open
 	}
-	return l.Locks.Write(ctx, lock, revision)
+	revision, err := l.Locks.Write(ctx, lock, revision)
+	if err == nil {
+		l.won.Add(1)
+	}
+	return revision, err
+}
+
+func (l *writtenLocks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, lock, revision)) }()
+}
+
+func (l *writtenLocks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+	l.reads.Add(1)
+	return l.Locks.Read(ctx, name)
 }
 
 // The next one takes its place with the write with which it enters, whichever node
@@ -55,7 +70,7 @@ func TestAShortSlotCostsItsLockOneWrite(t *testing.T) {
 		for _, s := range slots {
 			f.want(s, job.Succeeded, "")
 		}
-		if n := int(locks.writes.Load()); n != len(slots) {
+		if n := int(locks.won.Load()); n != len(slots) {
 			t.Errorf("%d slots wrote their lock %d times", len(slots), n)
 		}
 	})
@@ -91,7 +106,15 @@ func TestWhoWaitsForAShortSlotOfAnotherNodeHasItsTurnSoon(t *testing.T) {
 // lock has been written since.
 func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 	t.Parallel()
-	for name, between := range map[string]bool{"before they look": false, "when they have looked": true} {
+	for name, c := range map[string]struct {
+		between bool
+		count   int // of deliveries before: a slot that comes again is looked at otherwise
+	}{
+		"before they look":                            {false, 0},
+		"when they have looked":                       {true, 0},
+		"before they look at one that came back":      {false, 1},
+		"when they have looked at one that came back": {true, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -104,7 +127,7 @@ func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 				}
 				locks := watched(a.cfg.Locks)
 				a.cfg.Locks = locks
-				if between {
+				if c.between {
 					locks.stop = 2
 				}
 				b.queue = newQueue() // the reopened slot goes to b
@@ -117,8 +140,13 @@ func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				newer := s
-				if between {
-					newer = f.publish()
+				publish := func() job.Slot {
+					s := job.NewSlot("report", time.Now())
+					a.queue.addDelivered("cronce.slot.default.report", job.Message{Slot: s, JobRevision: 1, Due: s.At}, c.count)
+					return s
+				}
+				if c.between {
+					newer = publish()
 					<-locks.reached
 				}
 				if _, err := a.ledger.Write(t.Context(), job.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
@@ -126,10 +154,10 @@ func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 				}
 				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
 				time.Sleep(time.Second)
-				if between {
+				if c.between {
 					close(locks.open)
 				} else {
-					newer = f.publish()
+					newer = publish()
 				}
 				a.settled(2)
 				b.settled(1)
@@ -165,4 +193,50 @@ func TestASlotThatIsToBeRetriedKeepsItsPlace(t *testing.T) {
 		f.want(first, job.Succeeded, "")
 		f.want(second, job.Skipped, first.ID())
 	})
+}
+
+// A lock that is not remembered is taken for none where there was none before.
+func TestTheFirstSlotOfAJobCostsItsLockOneWriteAndNoRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Millisecond)
+		b := f.benches[0]
+		names := append(others(b, 9), "report")
+		locks := watched(b.cfg.Locks)
+		for started := range 2 {
+			locks.reads.Store(0)
+			locks.writes.Store(0)
+			b.cfg.Locks = locks
+			stop := b.run()
+			for _, name := range names {
+				b.publish(name)
+				time.Sleep(time.Second)
+			}
+			b.settled(len(names) * (started + 1))
+			_ = stop()
+			reads, writes := int(locks.reads.Load()), int(locks.writes.Load())
+			switch {
+			case started == 0 && (reads > 0 || writes != len(names)):
+				t.Errorf("the first slots of %d jobs: %d reads, %d writes", len(names), reads, writes)
+			case started == 1 && (reads != len(names) || writes != len(names)+1):
+				// One is refused: from then on it is known that there are locks.
+				t.Errorf("the first slots of %d jobs after a start: %d reads, %d writes", len(names), reads, writes)
+			}
+		}
+		if n := len(f.runs.said()); n != 4*len(names) {
+			t.Errorf("%d jobs ran twice: %q", len(names), f.runs.said())
+		}
+	})
+}
+
+// others has the bench handle n more jobs like its own.
+func others(b *bench, n int) (names []string) {
+	like := b.registry["report"].Job
+	h := b.handlers["report"]
+	for i := range n {
+		like.Name = "other-" + strconv.Itoa(i)
+		b.handle(like, h)
+		names = append(names, like.Name)
+	}
+	return names
 }

@@ -179,6 +179,10 @@ func (l wiredLocks) Write(ctx context.Context, lock job.Lock, revision uint64) (
 	return l.Locks.Write(ctx, lock, revision)
 }
 
+func (l wiredLocks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, lock, revision)) }()
+}
+
 // wiredSource loses what comes for a process that is not there.
 type wiredSource struct {
 	*source

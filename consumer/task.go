@@ -89,13 +89,27 @@ func (t *task) begin(now time.Time) bool {
 	}
 	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon, Now: now, Entry: entry, Handles: t.cfg.Handler(t.d.Slot.Job) != nil}
 	step := job.Decide(t.d, t.view)
-	if step.Action != job.Start || t.placedFirst(step.Record) {
+	switch _, withheld := t.withheld(); {
+	case withheld:
 		return false
-	}
-	if _, withheld := t.withheld(); withheld || !t.owe(new(string)) {
+	case step.Action == job.Enter:
+		return t.enterAtOnce(t.cfg.Node.Context())
+	case step.Action != job.Start || t.placedFirst(step.Record) || !t.owe(new(string)):
 		return false
 	}
 	t.write(t.cfg.Node.Context(), step.Action, step.Record)
+	return true
+}
+
+// claimAtOnce is the next turn of a slot that has got its place in its job's lock, where
+// nothing in that can block. It reports false, and has done nothing, when something may.
+func (t *task) claimAtOnce(ctx context.Context) bool {
+	t.view.Now = t.cfg.Now()
+	step := job.Decide(t.d, t.view)
+	if _, withheld := t.withheld(); withheld || step.Action != job.Start || t.placedFirst(step.Record) {
+		return false
+	}
+	t.write(ctx, step.Action, step.Record)
 	return true
 }
 

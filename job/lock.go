@@ -333,12 +333,21 @@ type lockSlotWire struct {
 // MarshalJSON writes the value of the key lock.<job>: what encoding/json makes of
 // lockWire, in a fraction of the time. A guarded slot has it written twice.
 func (l Lock) MarshalJSON() ([]byte, error) {
-	o := make(object, 0, 160+120*(len(l.Holders)+len(l.Waiting)))
-	o = o.open().number("v", Version).text("job", l.Job).slots("holders", l.Holders)
+	return l.AppendJSON(make([]byte, 0, 160+120*(len(l.Holders)+len(l.Waiting))))
+}
+
+// AppendJSON appends what MarshalJSON returns.
+func (l Lock) AppendJSON(b []byte) ([]byte, error) {
+	o := object(b).open().number("v", Version).text("job", l.Job).slots("holders", l.Holders)
 	if len(l.Waiting) > 0 {
 		o = o.slots("waiting", l.Waiting)
 	}
-	return withExtra(o.timeIf("newest", l.Newest).text("nonce", l.Nonce).end(), l.Extra)
+	o = o.timeIf("newest", l.Newest).text("nonce", l.Nonce).end()
+	if len(l.Extra) == 0 {
+		return o, nil
+	}
+	whole, err := withExtra(o[len(b):], l.Extra)
+	return append(b, whole...), err
 }
 
 func (o object) slots(name string, slots []LockSlot) object {

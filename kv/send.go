@@ -12,22 +12,20 @@ import (
 // and by any goroutine, the caller's included. It must not block: the answers to all
 // other writes of the process wait for it.
 func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
-	s := l.b.pipe.sending()
-	s.keyAsker, s.ctx, s.revision, s.began, s.told = keyAsker{l.b, r.Slot.Key()}, ctx, revision, time.Now(), answered
+	s := l.b.sending(ctx, r.Slot.Key(), revision, answered)
 	data, err := r.AppendJSON(s.msg.Data[:0])
-	s.msg.Data, s.msg.Header = data, recordHeader(s.msg.Header, r)
-	if err = l.b.storable(s.key, r.Nonce, err); err == nil {
-		err = l.b.address(s.key, s.msg)
-	}
-	if err != nil {
-		answered(0, err)
-		return
-	}
-	expect(s.msg, l.b.stream(), revision)
-	l.b.pipe.ask(ctx, s.msg, s.answered)
+	s.msg.Header = recordHeader(s.msg.Header, r)
+	s.send(data, r.Nonce, err)
 }
 
-// sending is a record that was sent, and who is to be told of the answer. Most are
+// Send is Write as Ledger.Send is that of a record.
+func (l *Locks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	s := l.b.sending(ctx, lockKey(lock.Job), revision, answered)
+	data, err := lock.AppendJSON(s.msg.Data[:0])
+	s.send(data, lock.Nonce, err)
+}
+
+// sending is a value that was sent, and who is to be told of the answer. Most are
 // settled by the answer to their first copy. Then nothing looks at the message any
 // more, and its header and body are used again: to make them anew was a third of what
 // a slot had to allocate.
@@ -42,13 +40,30 @@ type sending struct {
 	answered func(*nats.Msg, error) // answer, made once
 }
 
-func (p *pipe) sending() *sending {
-	if s, ok := p.settled.Get().(*sending); ok {
-		return s
+// sending is an empty message to a key, to be sent at revision.
+func (b bucket) sending(ctx context.Context, key string, revision uint64, told func(uint64, error)) *sending {
+	s, ok := b.pipe.settled.Get().(*sending)
+	if !ok {
+		s = &sending{msg: &nats.Msg{Header: nats.Header{}}}
+		s.answered = s.answer
 	}
-	s := &sending{msg: &nats.Msg{Header: nats.Header{}}}
-	s.answered = s.answer
+	s.keyAsker, s.ctx, s.revision, s.began, s.told = keyAsker{b, key}, ctx, revision, time.Now(), told
 	return s
+}
+
+// send sends the value, which carries the nonce, unless it could not be encoded.
+func (s *sending) send(data []byte, nonce string, failed error) {
+	s.msg.Data = data
+	err := s.storable(s.key, nonce, failed)
+	if err == nil {
+		err = s.address(s.key, s.msg)
+	}
+	if err != nil {
+		s.told(0, err)
+		return
+	}
+	expect(s.msg, s.stream(), s.revision)
+	s.pipe.ask(s.ctx, s.msg, s.answered)
 }
 
 // answer is told what was answered to the first copy. A write that is not settled by

@@ -186,7 +186,7 @@ var mutants = []mutant{
 	{
 		name:   "lock-freed-by-delete",
 		breaks: "a lock is set free whoever holds it by now, as a delete or a plain put does",
-		file:   "consumer/lock.go",
+		file:   "consumer/locks.go",
 		old:    "	revision, err := l.Write(ctx, next, seen.revision)\n",
 		new: `	if len(next.Holders) == 0 {
 		_, seen.revision, _ = l.Read(ctx, seen.Job)

@@ -51,6 +51,7 @@ type Watermark interface {
 type Locks interface {
 	Read(ctx context.Context, name string) (job.Lock, uint64, error)
 	Write(context.Context, job.Lock, uint64) (uint64, error)
+	Send(ctx context.Context, l job.Lock, revision uint64, answered func(uint64, error))
 }
 
 // Memory is one empty namespace.
@@ -87,6 +88,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 		"ABrokenJobIsNamedAndHidesNoOther":      jobBroken,
 		"WatermarkIsOneKey":                     watermark,
 		"EachJobHasALockOfItsOwn":               locks,
+		"EachLockIsSentOfItsOwn":                func(t *testing.T, m Memory) { m.Locks = sentLocks{m.Locks}; locks(t, m) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,13 +109,25 @@ func sent(test func(*testing.T, Memory)) func(*testing.T, Memory) {
 type Sent struct{ Ledger }
 
 // Write sends the record, and returns when it is answered.
-func (s Sent) Write(ctx context.Context, r job.Record, revision uint64) (won uint64, err error) {
-	told := make(chan struct{})
-	s.Send(ctx, r, revision, func(revision uint64, failed error) {
+func (s Sent) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
+	return answer(func(told func(uint64, error)) { s.Send(ctx, r, revision, told) })
+}
+
+// sentLocks are locks whose Write waits for what Send tells.
+type sentLocks struct{ Locks }
+
+func (s sentLocks) Write(ctx context.Context, l job.Lock, revision uint64) (uint64, error) {
+	return answer(func(told func(uint64, error)) { s.Send(ctx, l, revision, told) })
+}
+
+// answer is what send tells.
+func answer(send func(told func(uint64, error))) (won uint64, err error) {
+	answered := make(chan struct{})
+	send(func(revision uint64, failed error) {
 		won, err = revision, failed
-		close(told) // which panics when it is told twice
+		close(answered) // which panics when it is told twice
 	})
-	<-told
+	<-answered
 	return won, err
 }
 

@@ -473,3 +473,8 @@ func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error)
 func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
 	return l.encode(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
 }
+
+// Send is kv.Locks.Send.
+func (l *Locks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, lock, revision)) }()
+}
