@@ -38,6 +38,8 @@
 //     neither T nor R. A conflict means that another producer moved it: it is
 //     read, and ours is written only if it is still ahead. A write without an
 //     answer is repeated as it is, nonce included (invariant 8).
+//   - An item may stand for copies that are held for another producer. It is settled
+//     when none is left; those that become our duty are items in its place.
 //   - What is claimed about the registry is what was known half a second before:
 //     a watch that catches up shows only the last write of each job, so that a
 //     revision stands for all before it only when the registry is quiet.
@@ -63,14 +65,15 @@
 //
 // Of the producers that take part, each job has a first: the one whose name and
 // the job's hash together to the largest number. The first publishes the job's
-// slots, its share; the others hold their copies in the outbox, as items in the
-// state standing. A producer announces "every slot of my share that is due up to
+// slots, its share; the others hold their copies, in batches, for each of which an item
+// of the outbox stands. A producer announces "every slot of my share that is due up to
 // T is acknowledged, for members E and registry R", when its share is acknowledged;
 // it shows life ten times a second while it is not, and once a second otherwise.
 //
 // Why a dropped copy implies a stored one. A copy of a slot of definition d, due at
 // D, held for f, is dropped when f has announced T >= D with the E and R that the
-// holder has now, and when d is what the holder has now.
+// holder has now, and when d is what the holder has now. It does not matter which comes
+// first, the word or the copy: what was announced already is not held at all.
 //
 //   - R is a digest of the whole registry as the producer's board has it: each
 //     job's revision and timestamp, and whether it could be used. It is the same
@@ -149,7 +152,7 @@
 // takes its whole job back to the board. While there is no connection nothing is
 // handed out.
 //
-// A range of missed slots is published only when all the job's other slots are
+// A range of missed slots is published only when all the job's other late slots are
 // acknowledged. Its ID is that of its first slot: a producer that restarts a
 // minute later computes a longer range under the same ID, which is folded into
 // the shorter one; the slots between the two ends are those that the first
@@ -190,9 +193,14 @@
 //     name and five mixes, some tens of nanoseconds beside four microseconds for a
 //     publication, and no memory a job. Rejected: shares of heap groups (a group is
 //     a schedule: "every minute" would be one producer's).
-//   - Copies are held one by one. Rejected: keeping only the times, and asking the
-//     board again when a producer dies (the board would have to walk backwards,
-//     and to remember what was judged how).
+//   - Copies are held one by one, in 32 bytes each: of five producers each has one of
+//     four in five slots, and nothing comes of nearly all. They are items of the outbox,
+//     and count among what their job has unsettled, from when they are our duty; those
+//     of late slots count at once, since a range has to wait for them. (As items from
+//     the start, five producers on four cores published half of what one did.)
+//     Rejected: keeping only the times, and asking the board again when a producer
+//     dies (the board would have to walk backwards, and to remember what was judged
+//     how).
 //   - All copies of a dead producer's share are published by all that hold them.
 //     Rejected: one after the other by rank, which makes the last one's wait, and
 //     so the lateness, grow with the ranks, to save four copies once.

@@ -18,6 +18,19 @@ type dueSlot struct {
 	shard, shards int
 }
 
+// isLate reports whether a catch-up policy was asked about the slot.
+func (s dueSlot) isLate() bool { return s.CaughtUp || s.Missed > 0 }
+
+// message is what the producer of that name publishes of the slot.
+func (s dueSlot) message(node string) job.Message {
+	slot := job.NewSlot(s.def.name, s.At).Part(s.shard, s.shards)
+	slot.Range = s.Range
+	return job.Message{
+		Slot: slot, JobRevision: s.def.revision, Node: node, Due: s.Due,
+		CaughtUp: s.CaughtUp, Missed: s.Missed, MissedLast: s.Last,
+	}
+}
+
 // divided has a duty for each part of the slots that are split. One that is left
 // out by its catch-up policy is recorded as a whole.
 func divided(slots []dueSlot) []dueSlot {

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,6 +195,7 @@ func (b *broker) watermark() job.Watermark {
 type view struct {
 	*broker
 	offset time.Duration // of its clock
+	error  time.Duration // of what it knows of the broker's; 2 ms by default
 
 	mu     sync.Mutex
 	deaf   bool // hears of no changes
@@ -311,7 +313,7 @@ func (v *view) Now() time.Time {
 	return time.Now().Add(v.offset)
 }
 
-func (v *view) Error() time.Duration { return 2 * time.Millisecond }
+func (v *view) Error() time.Duration { return cmp.Or(v.error, 2*time.Millisecond) }
 
 // Plausible is an error beyond an hour, as by default.
 func (v *view) Plausible() error {

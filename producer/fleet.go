@@ -64,13 +64,7 @@ type peer struct {
 
 	// standing are the copies that are held for the peer, by when they were
 	// handed out.
-	standing []batch
-}
-
-type batch struct {
-	since time.Time
-	due   time.Time // the earliest of its items'
-	items []*item
+	standing []*batch
 }
 
 func newPeer(name string, started time.Time) *peer {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/cronce-io/cronce/job"
 )
 
 const (
@@ -35,15 +34,16 @@ const (
 	held     itemState = iota // a range that waits for the job's other slots
 	inFlight                  // published, not answered
 	waiting                   // failed, or without a place in flight yet
-	standing                  // held for the producer whose share it is
+	standing                  // copies that are held for the producer whose share they are
 	settled                   // acknowledged, or back on the board
 )
 
-// item is one slot on its way to the stream.
+// item is one slot on its way to the stream, or a batch of copies that stand by.
 type item struct {
 	dueSlot
 	state  itemState
 	judged time.Time
+	batch  *batch // of an item that is standing, and has no slot of its own
 }
 
 // late reports whether the item's judgement is out of date: a slot that was to
@@ -51,10 +51,15 @@ type item struct {
 // one by now.
 func (it *item) late(now time.Time, late time.Duration) bool {
 	since := it.judged
-	if !it.CaughtUp && it.Missed == 0 {
+	if !it.isLate() {
 		since = it.Due
 	}
 	return now.Sub(since) > late
+}
+
+// isSettled reports whether no mark has to wait for the item any more.
+func (it *item) isSettled() bool {
+	return it.state == settled || it.state == standing && it.batch.isEmpty()
 }
 
 // mark says that the position may be claimed when all items before the given
@@ -87,8 +92,9 @@ type outbox struct {
 	tasks, failing map[*task]*unsettled
 	spare          []*unsettled // to be used again
 
-	// open counts the items that are not settled; some of them are flying,
-	// waiting or standing. window is how many may fly.
+	// open counts the slots that are our duty and not settled; some of them are
+	// flying or waiting. standing counts the copies that are held. window is how many
+	// may fly.
 	open, flying, waiting, standing, window int
 
 	// oldest is when the oldest publication that is not answered was sent, or the
@@ -104,7 +110,8 @@ type outbox struct {
 	answers    answers
 }
 
-// unsettled is what one job has in the outbox.
+// unsettled is what one job has in the outbox: items, and copies that stand by, of
+// these only such as a range must wait for.
 type unsettled struct {
 	items int
 	held  []*item
@@ -130,36 +137,43 @@ func (o *outbox) room() int { return min(o.window-o.flying, maxWaiting-o.waiting
 
 // add takes slots over from the board and publishes them, or holds them for the
 // producers whose share they are. A range of missed slots waits until the job's
-// other slots are acknowledged (see the package comment).
+// other late slots are acknowledged (see the package comment).
 func (o *outbox) add(slots []dueSlot, now time.Time) {
-	var copies []*item
 	for _, s := range slots {
-		it := &item{dueSlot: s, judged: now}
-		o.items = append(o.items, it)
-		u := o.tasks[s.line.task]
-		if u == nil {
-			u = o.newUnsettled()
-			o.tasks[s.line.task] = u
-		}
-		u.items++
-		o.open++
-		if o.mayStand(it) {
-			it.state = standing
-			o.standing++
-			copies = append(copies, it)
+		if p := o.holder(s); p != o.fleet.self {
+			o.hold(p, s, now)
 			continue
 		}
-		o.owes = true
-		switch {
-		case it.Range && u.items > 1:
-			u.held = append(u.held, it)
-		case u.retry != nil:
-			o.wait(it) // behind those that fail
-		default:
-			o.publish(it)
-		}
+		it := &item{dueSlot: s, judged: now}
+		o.items = append(o.items, it)
+		o.begin(it, o.count(s.line.task))
 	}
-	o.stand(copies, time.Now()) // the delay counts from when our own share was sent
+	o.seal(time.Now()) // the delay counts from when our own share was sent
+}
+
+// count adds one to what the job has unsettled.
+func (o *outbox) count(t *task) *unsettled {
+	u := o.tasks[t]
+	if u == nil {
+		u = o.newUnsettled()
+		o.tasks[t] = u
+	}
+	u.items++
+	return u
+}
+
+// begin makes an item, which is counted, a duty of ours.
+func (o *outbox) begin(it *item, u *unsettled) {
+	o.owes = true
+	o.open++
+	switch {
+	case it.Range && u.items > 1:
+		u.held = append(u.held, it)
+	case u.retry != nil:
+		o.wait(it) // behind those that fail
+	default:
+		o.publish(it)
+	}
 }
 
 func (o *outbox) publish(it *item) {
@@ -180,15 +194,6 @@ func (o *outbox) publish(it *item) {
 		o.oldest = sent
 	}
 	o.flying++
-}
-
-func (it *item) message(node string) job.Message {
-	slot := job.NewSlot(it.def.name, it.At).Part(it.shard, it.shards)
-	slot.Range = it.Range
-	return job.Message{
-		Slot: slot, JobRevision: it.def.revision, Node: node, Due: it.Due,
-		CaughtUp: it.CaughtUp, Missed: it.Missed, MissedLast: it.Last,
-	}
 }
 
 // answered takes in what the broker has said since it was last called.
@@ -224,12 +229,16 @@ func (o *outbox) adapt(answered int, err error) {
 	}
 }
 
-// settle takes an item out of the count, and sends the job's ranges when only
-// they are left.
+// settle takes an item out of the count.
 func (o *outbox) settle(it *item) {
 	it.state = settled
 	o.open--
-	t := it.line.task
+	o.uncount(it.line.task)
+}
+
+// uncount takes one off what the job has unsettled, and sends its ranges when only
+// they are left.
+func (o *outbox) uncount(t *task) {
 	u := o.tasks[t]
 	u.probe, u.retry, u.retryAt = nil, nil, time.Time{}
 	switch u.items--; u.items {
@@ -350,18 +359,21 @@ func (o *outbox) resume(t *task, u *unsettled) {
 // its retry: it has been failing, and goes on with one try at a time.
 func (o *outbox) giveBack(b *board, t *task) {
 	for _, it := range o.items {
-		if it.state == settled || t != nil && it.line.task != t {
+		switch {
+		case it.state == standing:
+			o.dismiss(it.batch, b, t)
 			continue
-		}
-		switch it.state {
-		case waiting:
+		case it.state == settled || t != nil && it.line.task != t:
+			continue
+		case it.state == waiting:
 			o.waiting--
-		case standing:
-			o.standing--
 		}
 		it.state = settled
 		o.open--
 		b.back(it.dueSlot)
+	}
+	for _, p := range o.fleet.peers {
+		p.standing = slices.DeleteFunc(p.standing, (*batch).isEmpty)
 	}
 	o.marks = nil
 	if t == nil {
@@ -386,7 +398,7 @@ func (o *outbox) mark(pos position) {
 // every item before its mark is settled.
 func (o *outbox) claim() (pos position, ok bool) {
 	n := 0
-	for n < len(o.items) && o.items[n].state == settled {
+	for n < len(o.items) && o.items[n].isSettled() {
 		o.items[n] = nil
 		n++
 	}

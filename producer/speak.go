@@ -29,6 +29,9 @@ func (s *shift) rest(now time.Time) bool {
 	rested := s.fleet.rests
 	if s.fleet.review(now, s.board.vouches(), s.board.digest) {
 		s.outbox.reshare()
+		for _, p := range s.fleet.active {
+			s.outbox.believe(p, s.board) // what it said last may be of what we have come to know
+		}
 	}
 	s.takes(s.fleet.place() + 1)
 	if s.fleet.rests && !rested {

@@ -18,27 +18,121 @@ const (
 	maxExcept = 100
 )
 
-// mayStand reports whether a copy of the slot is to be held for another producer,
-// whose share it is. Not of ranges, which stand for other slots than those of
-// whoever publishes a range of the same name.
-func (o *outbox) mayStand(it *item) bool {
-	return !it.Range && o.standing < maxStanding && o.fleet.first(it.def.name) != o.fleet.self
+// batch is copies of slots that are held for a peer, handed out at one time. One item
+// in the outbox stands for all of them.
+type batch struct {
+	copies []spare
+
+	// judged is when they were handed out, by the broker's clock, since when by this
+	// machine's; zero while there may come more.
+	judged, since time.Time
+
+	// due is when the first of them fell due, registry the digest of the definitions
+	// that they were computed from.
+	due      time.Time
+	registry uint64
 }
 
-// stand holds copies for the producers whose share they are.
-func (o *outbox) stand(copies []*item, since time.Time) {
-	for _, it := range copies {
-		p := o.fleet.first(it.def.name)
-		n := len(p.standing)
-		if n == 0 || !p.standing[n-1].since.Equal(since) {
-			p.standing = append(p.standing, batch{since: since, due: it.Due})
-			n++
-		}
-		b := &p.standing[n-1]
-		b.due = earlier(b.due, it.Due)
-		b.items = append(b.items, it)
+// spare is a copy of a slot, of which nearly always nothing comes: four in five of what
+// a producer computes are such, so that it is no larger than need be.
+type spare struct {
+	line             *line
+	def              *definition
+	at               int64 // in seconds since 1970
+	shard, shards    uint16
+	caughtUp, missed bool
+}
+
+func spareOf(s dueSlot) spare {
+	return spare{s.line, s.def, s.At.Unix(), uint16(s.shard), uint16(s.shards), s.CaughtUp, s.Missed > 0}
+}
+
+// slot is what the copy was made of, which is not a range.
+func (c *spare) slot() dueSlot {
+	s := dueSlot{line: c.line, def: c.def, shard: int(c.shard), shards: int(c.shards)}
+	s.At = time.Unix(c.at, 0).UTC()
+	s.Due, s.CaughtUp = s.At.Add(c.line.schedule.Delay()), c.caughtUp
+	if c.missed {
+		s.Missed = 1
+	}
+	return s
+}
+
+// holder is the producer that a slot is left to, self if to nobody. Ranges are not:
+// they stand for other slots than those of whoever publishes a range of the same
+// name.
+func (o *outbox) holder(s dueSlot) *peer {
+	if s.Range || o.standing >= maxStanding {
+		return o.fleet.self
+	}
+	return o.fleet.first(s.def.name)
+}
+
+// hold keeps a copy for the producer whose share it is, unless that one has said
+// already that it is stored.
+func (o *outbox) hold(p *peer, s dueSlot, now time.Time) {
+	if o.fleet.agrees(p) && !s.Due.After(p.last.Time) && !slices.Contains(p.last.Except, s.def.name) {
+		o.spared(p, s)
+		return
+	}
+	n := len(p.standing)
+	if n == 0 || !p.standing[n-1].since.IsZero() {
+		b := &batch{judged: now, due: s.Due, registry: o.fleet.registry}
+		p.standing = append(p.standing, b)
+		o.items = append(o.items, &item{state: standing, batch: b})
+		n++
+	}
+	b := p.standing[n-1]
+	b.due = earlier(b.due, s.Due)
+	b.copies = append(b.copies, spareOf(s))
+	o.standing++
+	if s.isLate() {
+		o.count(s.line.task)
 	}
 }
+
+// seal ends the batches of the copies that were handed out at one time.
+func (o *outbox) seal(since time.Time) {
+	for _, p := range o.fleet.active {
+		if n := len(p.standing); n > 0 && p.standing[n-1].since.IsZero() {
+			p.standing[n-1].since = since
+		}
+	}
+}
+
+// spared notes a copy that is not needed: the peer has had the slot stored.
+func (o *outbox) spared(p *peer, s dueSlot) {
+	o.p.stats.stoodBy.Add(1)
+	o.p.cfg.Handed(s.def.queue, s.message(p.name))
+}
+
+// sift asks of each copy of a batch what is to become of it: to be held, to be
+// published by us, or, when it did what was to be done itself, nothing.
+func (o *outbox) sift(b *batch, fate func(*spare) fate) {
+	var ours []spare
+	n := 0
+	for i := range b.copies {
+		switch fate(&b.copies[i]) {
+		case stays:
+			b.copies[n] = b.copies[i]
+			n++
+		case ourDuty:
+			ours = append(ours, b.copies[i])
+		}
+	}
+	o.standing -= len(b.copies) - n
+	b.copies = slices.Delete(b.copies, n, len(b.copies))
+	o.takeOver(b, ours)
+}
+
+// fate is what becomes of a copy.
+type fate int
+
+const (
+	stays fate = iota
+	ends
+	ourDuty
+)
 
 // believe drops the copies that are held for the peer and that its last
 // announcement says are stored. It must hold for the same shares as ours, and for
@@ -48,37 +142,27 @@ func (o *outbox) believe(p *peer, b *board) {
 	if !o.fleet.agrees(p) {
 		return
 	}
-	kept := p.standing[:0]
-	for _, batch := range p.standing {
-		if batch.due.After(p.last.Time) {
-			// In a burst there are many words before the one that speaks of it.
-			kept = append(kept, batch)
-			continue
+	p.standing = slices.DeleteFunc(p.standing, func(held *batch) bool {
+		if held.due.After(p.last.Time) {
+			return false // in a burst there are many words before the one that speaks of it
 		}
-		batch.items = slices.DeleteFunc(batch.items, func(it *item) bool {
-			if it.state != standing {
-				return true // it went back to the board
+		current := held.registry == b.digest
+		o.sift(held, func(c *spare) fate {
+			s := c.slot()
+			switch t := b.tasks; {
+			case s.Due.After(p.last.Time) || !current && (t[s.def.name] == nil || t[s.def.name].def != s.def):
+				return stays
+			case slices.Contains(p.last.Except, s.def.name):
+				return ourDuty // the peer has tried
 			}
-			t := b.tasks[it.def.name]
-			switch {
-			case it.Due.After(p.last.Time) || t == nil || t.def != it.def:
-				return false
-			case slices.Contains(p.last.Except, it.def.name):
-				o.takeOver(it) // the peer has tried
-			default:
-				o.standing--
-				o.p.stats.stoodBy.Add(1)
-				o.p.cfg.Handed(it.def.queue, it.message(p.name))
-				o.settle(it)
+			o.spared(p, s)
+			if s.isLate() {
+				o.uncount(s.line.task)
 			}
-			return true
+			return ends
 		})
-		if len(batch.items) > 0 {
-			kept = append(kept, batch)
-		}
-	}
-	clear(p.standing[len(kept):])
-	p.standing = kept
+		return held.isEmpty()
+	})
 }
 
 // overdue publishes the copies that were held for long enough, and returns when
@@ -131,51 +215,70 @@ func (o *outbox) lag(now time.Time) time.Duration {
 func (o *outbox) release(p *peer, until time.Time) {
 	n := 0
 	for n < len(p.standing) && !p.standing[n].since.After(until) {
-		for _, it := range p.standing[n].items {
-			if it.state == standing {
-				o.takeOver(it)
-			}
-		}
+		o.sift(p.standing[n], func(*spare) fate { return ourDuty })
 		n++
 	}
 	p.standing = slices.Delete(p.standing, 0, n)
 }
 
-// takeOver makes a copy that was held a duty of ours.
-func (o *outbox) takeOver(it *item) {
-	o.standing--
-	o.owes = true
-	if o.tasks[it.line.task].retry != nil {
-		o.wait(it) // behind those that fail
+// takeOver makes copies of a batch duties of ours. They are items at the batch's
+// place, so that each mark that had to wait for it has to wait for them.
+func (o *outbox) takeOver(b *batch, copies []spare) {
+	if len(copies) == 0 {
 		return
 	}
-	o.publish(it)
+	items := make([]*item, len(copies))
+	for i := range copies {
+		items[i] = &item{dueSlot: copies[i].slot(), judged: b.judged}
+	}
+	at := slices.IndexFunc(o.items, func(it *item) bool { return it.batch == b }) + 1
+	o.items = slices.Insert(o.items, at, items...)
+	for i := range o.marks {
+		if o.marks[i].number >= o.first+uint64(at) {
+			o.marks[i].number += uint64(len(items))
+		}
+	}
+	for _, it := range items {
+		u := o.tasks[it.line.task]
+		if !it.isLate() {
+			u = o.count(it.line.task)
+		}
+		o.begin(it, u)
+	}
 }
+
+// dismiss gives the copies of a batch back to the board, of one job or of all (nil).
+func (o *outbox) dismiss(held *batch, b *board, t *task) {
+	o.sift(held, func(c *spare) fate {
+		if t != nil && c.line.task != t {
+			return stays
+		}
+		b.back(c.slot())
+		return ends
+	})
+}
+
+func (b *batch) isEmpty() bool { return len(b.copies) == 0 }
 
 // reshare is for when the members have changed: a copy stays with its peer only if
 // the slot is of that one's share still. The others are our duty, since they may be
 // of our own share now.
 func (o *outbox) reshare() {
 	for _, p := range o.fleet.peers {
-		kept := p.standing[:0]
-		for _, batch := range p.standing {
-			batch.items = slices.DeleteFunc(batch.items, func(it *item) bool {
-				if it.state == standing && o.fleet.first(it.def.name) != p {
-					o.takeOver(it)
+		p.standing = slices.DeleteFunc(p.standing, func(held *batch) bool {
+			o.sift(held, func(c *spare) fate {
+				if o.fleet.first(c.def.name) == p {
+					return stays
 				}
-				return it.state != standing
+				return ourDuty
 			})
-			if len(batch.items) > 0 {
-				kept = append(kept, batch)
-			}
-		}
-		clear(p.standing[len(kept):])
-		p.standing = kept
+			return held.isEmpty()
+		})
 	}
 }
 
 // own is how many slots of our share are not acknowledged.
-func (o *outbox) own() int { return o.open - o.standing }
+func (o *outbox) own() int { return o.open }
 
 // share returns up to when our share is acknowledged, of the shares as they are
 // now, and the jobs for which that does not hold. It is false when nothing can be

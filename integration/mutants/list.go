@@ -66,6 +66,22 @@ var mutants = []mutant{
 		test:   "TestTheShareOfAProducerThatLeavesIsPublished",
 	},
 	{
+		name:   "copy-dropped-for-another-plan",
+		breaks: "a copy is dropped on a word about a newer definition than the one it was computed from",
+		file:   "producer/standby.go",
+		old:    "current := held.registry == b.digest",
+		new:    "current := true",
+		test:   "TestACopyOfAnEarlierDefinitionIsHeld",
+	},
+	{
+		name:   "mark-past-what-was-taken-over",
+		breaks: "the watermark does not wait for copies that became this producer's duty",
+		file:   "producer/standby.go",
+		old:    "o.marks[i].number += uint64(len(items))",
+		new:    "o.marks[i].number += 0",
+		test:   "TestAMarkWaitsForCopiesThatBecameOurs",
+	},
+	{
 		name:   "start-after-a-read",
 		breaks: "a handler starts when nothing that was read speaks against it, without a won write (invariant 3)",
 		file:   "consumer/task.go",
