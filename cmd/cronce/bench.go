@@ -38,6 +38,9 @@ touches nothing else. But it loads the server: not while others need it.
   publish     --slots due in one second, until the last is stored
   drain       one worker, default settings, a handler that does nothing, overlap allow
   drain-skip  the same with overlap skip, ten slots of each job
+  burst       --slots due in one second, by one process that produces and works: from
+              their instant until the last is acked. By hand: a drain of as many that
+              are there already; at_once_ms if they are published meanwhile
   lateness    from a slot's instant to its handler's start, at 100 slots each second
   cost        messages into the server for each slot, at 100 slots each second; what
               the fleet sends when nothing is due is left out, and shown
@@ -49,6 +52,8 @@ With -o json, a line for each number:
 
   {"measure":"publish","ratio":0.93,"ours":88211.4,"ceiling":94530.2,"unit":"slots/s","slots":20000,
    "producers":1,"replicas":1,"sent_per_slot":1.01}
+  {"measure":"burst","ratio":0.65,"ours":624.6,"ceiling":406.2,"unit":"ms","slots":20000,"producers":1,"replicas":1,
+   "published_ms":188.5,"at_once_ms":508.1}
   {"measure":"lateness_p99","ratio":0.6,"ours":3.1,"ceiling":1.9,"unit":"ms","slots":1000,"producers":1,"replicas":1}
   {"measure":"cost","ratio":0.8,"ours":5.1,"ceiling":4.1,"unit":"messages/slot","slots":1000,"producers":1,
    "replicas":1,"server_per_slot":5.1,"idle_per_second":4.2}`
@@ -200,6 +205,12 @@ func (s *benchShow) result(r bench.Result) error {
 	more = append(more, plural(r.Replicas, "replica"))
 	if r.Sent > 0 {
 		more = append(more, fmt.Sprintf("%.2f messages sent per slot", r.Sent))
+	}
+	if r.Published > 0 {
+		more = append(more, fmt.Sprintf("published after %s ms", figure(r.Published)))
+	}
+	if r.AtOnce > 0 {
+		more = append(more, fmt.Sprintf("published and drained by hand at once: %s ms", figure(r.AtOnce)))
 	}
 	if r.Server > 0 {
 		more = append(more, fmt.Sprintf("%.2f by the server's count", r.Server))

@@ -64,9 +64,12 @@ func TestBenchMeasuresEverythingAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 	}
-	want := []string{"cost", "drain", "drain-skip", "lateness_p50", "lateness_p99", "publish"}
+	want := []string{"burst", "cost", "drain", "drain-skip", "lateness_p50", "lateness_p99", "publish"}
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
 		t.Errorf("measured %v, want %v", names, want)
+	}
+	if b := got["burst"]; b.Published <= 0 || b.Published > b.Ours || b.AtOnce <= 0 {
+		t.Errorf("burst: all acked after %v ms, published after %v, by hand at once in %v", b.Ours, b.Published, b.AtOnce)
 	}
 	if c := got["cost"].Ceiling; c < 4 || c > 6 {
 		t.Errorf("by hand a slot costs %.2f messages; want a publication, a claim, a completion, an ack and little more", c)

@@ -62,12 +62,13 @@ const (
 	Publish   = "publish"
 	Drain     = "drain"
 	DrainSkip = "drain-skip"
+	Due       = "burst"
 	Late      = "lateness"
 	Cost      = "cost"
 )
 
 // Measures are the names of all that can be measured, in the order in which it is.
-func Measures() []string { return []string{Publish, Drain, DrainSkip, Late, Cost} }
+func Measures() []string { return []string{Publish, Drain, DrainSkip, Due, Late, Cost} }
 
 // Result is one number of ours beside what the same broker does by hand. Ratio is
 // 1 where they are equal, and less where ours is worse.
@@ -84,6 +85,11 @@ type Result struct {
 	// Of publish: how many messages the producers sent for each slot, announcements
 	// included; 1 is the least.
 	Sent float64 `json:"sent_per_slot,omitempty"`
+
+	// Of burst: how long after the instant the last of its slots was stored, and how long it
+	// takes by hand to publish and drain as many at once, where the ceiling is a drain alone.
+	Published float64 `json:"published_ms,omitempty"`
+	AtOnce    float64 `json:"at_once_ms,omitempty"`
 
 	// Of cost: what the server itself counted, where it could be asked, and what the
 	// fleet sends in a second in which nothing is due.
@@ -113,6 +119,7 @@ func Run(ctx context.Context, cfg Config) error {
 		{[]string{Publish}, r.publish},
 		{[]string{Drain}, r.drain},
 		{[]string{DrainSkip}, r.drainSkip},
+		{[]string{Due}, r.burst},
 		{[]string{Late, Cost}, r.steady},
 	} {
 		if !slices.ContainsFunc(step.measures, r.wants) {
@@ -232,10 +239,29 @@ const (
 	slotsEach = 10
 )
 
-// drainWith holds ours against the best of all shapes by hand, each of which has a turn
-// and is measured once for all drains; ours has as many turns.
 func (r *run) drainWith(ctx context.Context, measure string, overlap job.Overlap, jobs int) error {
 	var ours Rate
+	err := r.besideDrains(ctx, fmt.Sprintf("%s: %d slots of %d jobs, one worker", measure, r.Slots, jobs), func(Shape) error {
+		rate, err := r.alone(ctx, func(aside jetstream.JetStream) (Rate, error) {
+			return r.alone(ctx, func(work jetstream.JetStream) (Rate, error) {
+				return DrainOurs(ctx, work, aside, r.name("drain"), r.Replicas, r.Slots, jobs, overlap)
+			})
+		})
+		if err == nil {
+			ours = best(ours, rate)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.result(faster(measure, ours, r.ceiling))
+}
+
+// besideDrains has ours take turns with all shapes of a drain by hand, of which the best is the
+// ceiling: each has a turn and is measured once for all that is held against it, and ours has
+// as many.
+func (r *run) besideDrains(ctx context.Context, what string, ours func(Shape) error) error {
 	ceiling, known := r.ceiling, r.ceiling.Took > 0
 	for turn, shape := range Shapes() {
 		if !known {
@@ -248,19 +274,13 @@ func (r *run) drainWith(ctx context.Context, measure string, overlap job.Overlap
 			}
 			ceiling = best(ceiling, rate)
 		}
-		r.Progress(fmt.Sprintf("%s: %d slots of %d jobs, one worker, turn %d of %d", measure, r.Slots, jobs, turn+1, len(Shapes())))
-		rate, err := r.alone(ctx, func(aside jetstream.JetStream) (Rate, error) {
-			return r.alone(ctx, func(work jetstream.JetStream) (Rate, error) {
-				return DrainOurs(ctx, work, aside, r.name("drain"), r.Replicas, r.Slots, jobs, overlap)
-			})
-		})
-		if err != nil {
+		r.Progress(fmt.Sprintf("%s, turn %d of %d", what, turn+1, len(Shapes())))
+		if err := ours(shape); err != nil {
 			return err
 		}
-		ours = best(ours, rate)
 	}
 	r.ceiling = ceiling
-	return r.result(faster(measure, ours, ceiling))
+	return nil
 }
 
 func (r *run) steady(ctx context.Context) error {

@@ -41,7 +41,34 @@ func Shapes() []Shape { return []Shape{{2, 128}, {4, 256}, {8, 128}, {4, 1024}} 
 // DrainCeiling drains slots messages by hand, in streams of the given name and
 // number of replicas that it creates and deletes. It is timed from the first pull
 // to the last ack, as the broker counts them.
-func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (_ Rate, err error) {
+func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (Rate, error) {
+	return drainByHand(ctx, js, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
+		if err := h.fill(ctx, slots, min(slots, fewJobs)); err != nil {
+			return time.Time{}, err
+		}
+		return time.Now(), drain(ctx)
+	})
+}
+
+// BurstCeiling is DrainCeiling of messages that are published meanwhile, of as many jobs. It is
+// timed from when the first is sent.
+func BurstCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (Rate, error) {
+	return drainByHand(ctx, js, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
+		source, err := newHand(js, name, shape) // what it has in flight keeps no claim from being sent
+		if err != nil {
+			return time.Time{}, err
+		}
+		began := time.Now()
+		both, ctx := errgroup.WithContext(ctx)
+		both.Go(func() error { return source.fill(ctx, slots, slots) })
+		both.Go(func() error { return drain(ctx) })
+		return began, both.Wait()
+	})
+}
+
+// drainByHand has work see to it that there are slots messages and that they are drained. It is
+// timed from the time that work returns.
+func drainByHand(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape, work func(h *hand, drain func(context.Context) error) (time.Time, error)) (_ Rate, err error) {
 	h, err := newHand(js, name, shape)
 	if err != nil {
 		return Rate{}, err
@@ -51,16 +78,15 @@ func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, repl
 	if err != nil {
 		return Rate{}, err
 	}
-	if err := h.fill(ctx, slots, min(slots, fewJobs)); err != nil {
-		return Rate{}, err
-	}
 	h.left.Store(int64(slots))
-	began := time.Now()
-	group, working := errgroup.WithContext(ctx)
-	for range shape.Loops {
-		group.Go(func() error { return h.loop(working, queue) })
-	}
-	if err := group.Wait(); err != nil {
+	began, err := work(h, func(ctx context.Context) error {
+		group, working := errgroup.WithContext(ctx)
+		for range shape.Loops {
+			group.Go(func() error { return h.loop(working, queue) })
+		}
+		return group.Wait()
+	})
+	if err != nil {
 		return Rate{}, err
 	}
 	if err := Empty(ctx, h.slots); err != nil {
@@ -169,6 +195,9 @@ func published(ctx context.Context, js jetstream.JetStream) error {
 func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 	claim, end := make([]byte, claimSize), make([]byte, endSize)
 	for h.left.Load() > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		batch, err := queue.FetchNoWait(h.shape.Batch)
 		if err != nil {
 			return err

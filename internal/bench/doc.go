@@ -8,6 +8,10 @@
 // values are as large as ours, the streams set up as ours. What it leaves out is
 // exactly what a scheduler adds.
 //
+// A burst is held against a drain of as many, since this is what it must not take much longer
+// than; it is also said how long it takes by hand to publish and drain them at once, which is
+// the same work.
+//
 // Publishing is timed by the broker's timestamps of the first and the last message:
 // of slots that are all due in one second, when nobody joins or leaves. Lateness
 // and cost are those of a fleet under a small steady load; what it sends when

@@ -42,7 +42,7 @@ type Published struct {
 // Leads are how long before its time the second is planned that all slots are due
 // in: enough to write the definitions, which is not what is measured.
 const (
-	leadEach  = 250 * time.Microsecond // a definition
+	leadEach  = 150 * time.Microsecond // a definition
 	leadLeast = 2 * time.Second
 	leadTries = 4 // each with twice the lead
 )
@@ -55,14 +55,24 @@ var errLate = errors.New("the registry was not written in time")
 // membership is steady by then. It is timed by the broker's timestamps of the first
 // and the last.
 func PublishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int) (p Published, err error) {
-	lead := leadLeast + time.Duration(slots)*leadEach
+	err = inTime(slots, func(lead time.Duration) error {
+		p, err = publishDue(ctx, connect, namespace, replicas, slots, producers, lead)
+		return err
+	})
+	return p, err
+}
+
+// inTime does what needs so many definitions to be written in the lead time, with a longer one if
+// that was too short.
+func inTime(definitions int, do func(lead time.Duration) error) (err error) {
+	lead := leadLeast + time.Duration(definitions)*leadEach
 	for range leadTries {
-		if p, err = publishDue(ctx, connect, namespace, replicas, slots, producers, lead); !errors.Is(err, errLate) {
-			return p, err
+		if err = do(lead); !errors.Is(err, errLate) {
+			return err
 		}
 		lead *= 2
 	}
-	return p, err
+	return err
 }
 
 func publishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int, lead time.Duration) (_ Published, err error) {
@@ -71,15 +81,7 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 	if err != nil {
 		return Published{}, err
 	}
-	at := time.Now().Add(lead).Truncate(time.Second)
-	if _, err := enter(ctx, f.store, makeJobs(slots, job.Job{Schedule: "@at " + at.UTC().Format(time.RFC3339)})); err != nil {
-		return Published{}, err
-	}
-	const settled = time.Second // the producers have heard of all, and of each other's having done so
-	if time.Until(at) < settled {
-		return Published{}, fmt.Errorf("%w: %d definitions in %v", errLate, slots, lead)
-	}
-	if err := f.sleep(time.Until(at) - settled/4); err != nil {
+	if _, err := f.plan(ctx, slots, job.Job{}, lead); err != nil {
 		return Published{}, err
 	}
 	stream, err := f.js.Stream(ctx, namespace+"_slots")
@@ -101,6 +103,21 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 	}
 	rate, err := stored(ctx, stream, slots)
 	return Published{rate, float64(f.sent()-before) / float64(slots)}, err
+}
+
+// plan enters jobs, each of which has one slot, all at the returned instant, and returns a moment
+// before it.
+func (f *fleet) plan(ctx context.Context, slots int, like job.Job, lead time.Duration) (at time.Time, err error) {
+	at = time.Now().Add(lead).Truncate(time.Second)
+	like.Schedule = "@at " + at.UTC().Format(time.RFC3339)
+	if _, err := enter(ctx, f.store, makeJobs(slots, like)); err != nil {
+		return at, err
+	}
+	const settled = time.Second // the producers have heard of all, and of each other's having done so
+	if time.Until(at) < settled {
+		return at, fmt.Errorf("%w: %d definitions in %v", errLate, slots, lead)
+	}
+	return at, f.sleep(time.Until(at) - settled/4)
 }
 
 // stored is the rate at which a stream's messages were.
