@@ -24,7 +24,7 @@ func TestTheCrewBeginsEverythingAtOnceAndGoesWhenItIsOver(t *testing.T) {
 			close(over)
 			done.Wait()
 			synctest.Wait()
-			if n := c.idle.Load(); n != 2 {
+			if n := len(c.idle); n != 2 {
 				t.Errorf("%d wait for more work, want 2", n)
 			}
 		}

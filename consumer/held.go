@@ -38,15 +38,14 @@ func newHeld(lease time.Duration) *held {
 }
 
 // add takes in a message that was published so long ago, by the broker's clock.
-func (h *held) add(msg jetstream.Msg, age time.Duration) *holding {
-	one := &holding{msg, time.Now().Add(h.every)}
+func (h *held) add(one *holding, msg jetstream.Msg, age time.Duration) {
+	*one = holding{msg, time.Now().Add(h.every)}
 	if age > h.every {
 		one.next = time.Now().Add(min(markSoon, h.every))
 	}
 	h.mu.Lock()
 	h.msgs[one] = struct{}{}
 	h.mu.Unlock()
-	return one
 }
 
 func (h *held) remove(one *holding) {

@@ -170,7 +170,7 @@ type place struct {
 	over     bool      // neither admitted nor in a place any more
 }
 
-func newPlace(p *places) *place { return &place{p: p, admitted: time.Now()} }
+func newPlace(p *places) place { return place{p: p, admitted: time.Now()} }
 
 // take waits for a place, with the claim won, until stop is closed at the longest.
 // It is false when there is none: handlers have become slow, and nothing is claimed

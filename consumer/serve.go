@@ -24,7 +24,7 @@ func (c *Consumer) receive(msg jetstream.Msg, turn chan struct{}) {
 	t := &task{Consumer: c, msg: msg}
 	unread := t.read()
 	now := c.cfg.Now()
-	t.holding = c.held.add(msg, now.Sub(t.d.Published))
+	c.held.add(&t.holding, msg, now.Sub(t.d.Published))
 	if turn == nil {
 		t.place = newPlace(c.places)
 		if unread == nil && t.begin(now) {
@@ -49,7 +49,7 @@ func (t *task) read() error {
 
 // serve takes a message from its receipt to its verdict, unless it begins.
 func (t *task) serve(turn chan struct{}, unread error) verdict {
-	if t.place == nil {
+	if t.place.p == nil {
 		if !t.places.wait(turn, t.stopping) {
 			return after(tooMany)
 		}

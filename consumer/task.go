@@ -19,14 +19,15 @@ type task struct {
 	*Consumer
 	d       job.Delivery
 	msg     jetstream.Msg
-	holding *holding
+	holding holding
 
 	// owed says that its slot is in the table of obligations, under key.
 	owed bool
 	key  string
 
-	// place is the one that its handler takes; placed: it has been.
-	place  *place
+	// place is its way to the one that its handler takes, zero until it is admitted;
+	// placed: it has it.
+	place  place
 	placed bool
 
 	// view is what is known of the slot at this turn, of turns.
@@ -64,10 +65,10 @@ func (t *task) settle(v verdict) {
 	if t.owed {
 		t.cfg.Table.end(t.key)
 	}
-	if t.place != nil {
+	if t.place.p != nil {
 		t.place.end()
 	}
-	t.held.remove(t.holding)
+	t.held.remove(&t.holding)
 	t.slots.Done()
 }
 

@@ -155,15 +155,15 @@ func first(d Delivery, v View) Step {
 		return end(d, v, Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), MaxPayload))
 	case v.Entry == nil:
 		return end(d, v, Cancelled, "job deleted")
-	case splitOtherwise(d, *v.Entry):
+	case splitOtherwise(d, v.Entry):
 		return Step{Action: Ack} // the slot goes on, in the parts that its plan says
-	case !belongs(d, *v.Entry):
+	case !belongs(d, v.Entry):
 		return end(d, v, Cancelled, "definition changed")
-	case unsplit(d, *v.Entry):
+	case unsplit(d, v.Entry):
 		s := unhandled(d)
 		s.Reason = "it asks for the whole of a slot that is split: that is run in parts only, whose messages a producer that knows of parts sends"
 		return s
-	case paused(d, *v.Entry):
+	case paused(d, v.Entry):
 		return end(d, v, Missed, "fell due while its job was paused")
 	case pastDeadline(d, v):
 		return end(d, v, Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
@@ -249,7 +249,7 @@ func early(d Delivery, v View) time.Duration {
 // instant. A message computed from this very definition, or from one that is
 // newer than what is known, is believed. A chained slot has its instant from
 // another job: it belongs to this one while that comes after any.
-func belongs(d Delivery, e Entry) bool {
+func belongs(d Delivery, e *Entry) bool {
 	switch {
 	case d.JobRevision >= e.Revision:
 		return true
@@ -270,7 +270,7 @@ func belongs(d Delivery, e Entry) bool {
 
 // splitOtherwise reports whether the slot is of its job's plan, but not in these
 // parts: the message comes from a producer that lags behind an edit of that.
-func splitOtherwise(d Delivery, e Entry) bool {
+func splitOtherwise(d Delivery, e *Entry) bool {
 	if d.Slot.Token != "" || d.Chained || d.JobRevision >= e.Revision || !belongs(d, e) {
 		return false
 	}
@@ -283,7 +283,7 @@ func splitOtherwise(d Delivery, e Entry) bool {
 // the parts for good; to ack it could lose the slot, if nobody else publishes those.
 // A run that was triggered, or follows from others, by an older definition is as that
 // one said; a message that names no definition is judged by the one there is.
-func unsplit(d Delivery, e Entry) bool {
+func unsplit(d Delivery, e *Entry) bool {
 	planned := d.Slot.Token == "" && !d.Chained
 	if d.Slot.Shards > 0 || !planned && 0 < d.JobRevision && d.JobRevision < e.Revision {
 		return false
@@ -310,7 +310,7 @@ func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
 // paused reports whether the slot was published by a producer that had not heard
 // of the pause in which it fell due. What a producer that knows of the pause
 // publishes of it was judged by the catch-up policy when the pause had ended.
-func paused(d Delivery, e Entry) bool {
+func paused(d Delivery, e *Entry) bool {
 	if d.Slot.Token != "" && !d.Chained || d.JobRevision >= e.Revision {
 		return false
 	}

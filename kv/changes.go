@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/job"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -21,16 +20,15 @@ const (
 	HeaderRetryAt = "Cronce-Retry-At"
 )
 
-// recordHeader adds to h what stands in front of a record.
-func recordHeader(h nats.Header, r job.Record) nats.Header {
-	h[HeaderState] = []string{string(r.State)}
+// recordHeader sets what stands in front of a record.
+func recordHeader(r job.Record, set func(name, value string)) {
+	set(HeaderState, string(r.State))
 	if r.State == job.Running {
-		h[HeaderOwner] = []string{r.Node}
+		set(HeaderOwner, r.Node)
 	}
 	if !r.RetryAt.IsZero() {
-		h[HeaderRetryAt] = []string{r.RetryAt.UTC().Format(time.RFC3339Nano)}
+		set(HeaderRetryAt, r.RetryAt.UTC().Format(time.RFC3339Nano))
 	}
-	return h
 }
 
 // Change is the last write of one slot's record, without its body.

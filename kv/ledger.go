@@ -96,7 +96,9 @@ func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
 // that no other write has.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	data, err := r.MarshalJSON()
-	return l.b.store(ctx, r.Slot.Key(), r.Nonce, &nats.Msg{Header: recordHeader(nats.Header{}, r), Data: data}, err, revision)
+	m := &nats.Msg{Header: nats.Header{}, Data: data}
+	recordHeader(r, func(name, value string) { m.Header[name] = []string{value} })
+	return l.b.store(ctx, r.Slot.Key(), r.Nonce, m, err, revision)
 }
 
 // List passes over the records, oldest write first. It is a hint, as every read

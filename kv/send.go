@@ -2,10 +2,12 @@ package kv
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Send is Write for those who do not wait: answered is told what Write returns, once
@@ -14,7 +16,7 @@ import (
 func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
 	s := l.b.sending(ctx, r.Slot.Key(), revision, answered)
 	data, err := r.AppendJSON(s.msg.Data[:0])
-	s.msg.Header = recordHeader(s.msg.Header, r)
+	recordHeader(r, s.set)
 	s.send(data, r.Nonce, err)
 }
 
@@ -36,6 +38,9 @@ type sending struct {
 	revision uint64
 	began    time.Time
 	told     func(uint64, error)
+
+	// values are those of the message's header, a slice of one each.
+	values [5]string
 
 	answered func(*nats.Msg, error) // answer, made once
 }
@@ -62,8 +67,16 @@ func (s *sending) send(data []byte, nonce string, failed error) {
 		s.told(0, err)
 		return
 	}
-	expect(s.msg, s.stream(), s.revision)
+	s.set(jetstream.ExpectedStreamHeader, s.stream())
+	s.set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(s.revision, 10))
 	s.pipe.ask(s.ctx, s.msg, s.answered)
+}
+
+// set adds one of the five headers that a value has at most.
+func (s *sending) set(name, value string) {
+	n := len(s.msg.Header)
+	s.values[n] = value
+	s.msg.Header[name] = s.values[n : n+1 : n+1]
 }
 
 // answer is told what was answered to the first copy. A write that is not settled by
