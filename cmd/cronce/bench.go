@@ -37,7 +37,7 @@ touches nothing else. But it loads the server: not while others need it.
 
   publish     --slots due in one second, until the last is stored
   drain       one worker, default settings, a handler that does nothing, overlap allow
-  drain-skip  the same with overlap skip, ten slots of each job
+  drain-skip  the same with overlap skip, four slots of each job
   burst       --slots due in one second, by one process that produces and works: from
               their instant until the last is acked. By hand: a drain of as many that
               are there already; at_once_ms if they are published meanwhile
