@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -98,6 +99,25 @@ func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
 	}
 	if per := float64(inMsgs(t, srv)-before) / slots; per < 5 || per > 7 {
 		t.Errorf("%.2f messages into the server per slot, setting up and looking included; want 5 to 7", per)
+	}
+}
+
+// A server that is told to keep few messages at a time for a stream refuses the others: a
+// producer has all of its slots stored in the end, and repeats few.
+func TestAServerThatTakesFewAtATimeHasAllSlots(t *testing.T) {
+	t.Parallel()
+	const slots, few = 4000, 100
+	srv := natstest.Run(t, func(o *server.Options) { o.StreamMaxBufferedMsgs = few })
+	connect := func(context.Context) (jetstream.JetStream, error) { return srv.JetStream(), nil }
+	p, err := bench.PublishDue(t.Context(), connect, "few", 1, slots, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Sent < 1.02 || p.Sent > 3 {
+		t.Errorf("%.2f messages for each slot, want more than one, since some are refused, and three at most", p.Sent)
+	}
+	if p.Took > 5*time.Second {
+		t.Errorf("the last of %d slots was stored %v after the first", slots, p.Took)
 	}
 }
 

@@ -1,0 +1,79 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// flood hands out what is due as far as there is room, has all that is in flight answered
+// after that time, again and again, and returns how many were in flight at most. An
+// error is the answer to all of the first.
+func (d *desk) flood(now time.Time, took time.Duration, err error) (most int) {
+	done := false
+	for range 1000 {
+		if done && d.flying == 0 {
+			return most
+		}
+		for !done && d.room() >= maxChunk {
+			var slots []dueSlot
+			slots, done = d.board.due(nil, now, maxChunk)
+			d.add(slots, now)
+			most = max(most, d.flying)
+		}
+		time.Sleep(took)
+		for _, answer := range d.reply {
+			answer(false, err)
+		}
+		d.reply = nil
+		d.answered()
+		if err != nil {
+			d.giveBack(d.board, nil)
+			return most
+		}
+	}
+	d.t.Fatalf("%d slots are in flight, and not all were handed out, with a window of %d", d.flying, d.window)
+	return most
+}
+
+// A broker that answers soon gets as many at a time as it may have; one that is slow, or
+// refuses, fewer, but never so few that they are less than one look at the board.
+func TestTheWindowFitsTheBroker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.peer.silent = true
+		d.review() // nobody shares
+		for i := range 80_000 {
+			e := job.Entry{Revision: uint64(i + 1), Time: epoch}
+			e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: "* * * * * *"}
+			d.board.apply(job.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
+		}
+		const nearly = 2 * maxChunk // no more is handed out for less room than for a chunk
+		now := epoch
+		for _, step := range []struct {
+			broker string
+			took   time.Duration
+			most   int // in flight
+			window int // afterwards
+		}{
+			{"of which nothing is known", time.Second, firstInFlight, firstInFlight},
+			{"that answers soon", time.Millisecond, maxInFlight, maxInFlight},
+			{"that has become slow", 3 * time.Second, maxInFlight, leastInFlight},
+			{"that is still slow", 3 * time.Second, leastInFlight, leastInFlight},
+			{"that answers soon again", time.Millisecond, maxInFlight, maxInFlight},
+		} {
+			now = now.Add(time.Second)
+			if n := d.flood(now, step.took, nil); n > step.most || n <= step.most-nearly || d.window != step.window {
+				t.Errorf("a broker %s: %d in flight, then a window of %d; want about %d, then %d", step.broker, n, d.window, step.most, step.window)
+			}
+		}
+		if n := d.flood(now.Add(time.Second), time.Millisecond, errors.New("too many requests")); d.window != max(maxInFlight-n, leastInFlight) {
+			t.Errorf("a window of %d became one of %d when %d were refused", maxInFlight, d.window, n)
+		}
+	})
+}
