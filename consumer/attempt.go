@@ -15,18 +15,27 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// attempt runs the handler of a slot that was claimed at fence, and hands over what
-// came of it.
-func (t *task) attempt(fence uint64) verdict {
-	c, j := t.Consumer, t.policies()
+// run runs the slot's handler, and then those of the slots that its place, and theirs,
+// are passed on to: so few goroutines do what many slots need, and none is woken for it.
+func (t *task) run() {
+	for t != nil {
+		v, next := t.attempt()
+		t.settle(v)
+		t = next
+	}
+}
+
+// attempt runs the handler of a slot that was claimed, and hands over what came of it.
+// next is who has its place now, and is to be run.
+func (t *task) attempt() (_ verdict, next *task) {
+	c, j, fence := t.Consumer, t.policies(), t.fence
 	handler := c.cfg.Handler(t.rec.Slot.Job)
-	placed := t.placed || t.place.take(c.ended.Done())
 	// Between the won write and here the process may have slept (invariant 4).
 	if !c.cfg.Node.Trusted() || handler == nil {
-		return silent()
+		return silent(), nil
 	}
-	if !placed || c.ended.Err() != nil {
-		return t.release(fence)
+	if !t.placed || c.ended.Err() != nil {
+		return t.release(fence), nil
 	}
 	finish := j.OnLeaseLost == job.LeaseLostFinish
 	ctx, cancel := c.handlerContext(j.Timeout, finish)
@@ -41,7 +50,7 @@ func (t *task) attempt(fence uint64) verdict {
 	ctx, ended := t.trace(ctx, StepRun, t.rec)
 	conclude := func(err error) verdict {
 		c.cfg.Observer.Returned(c.cfg.Queue, time.Since(began))
-		t.place.returned()
+		next = t.place.returned()
 		c.cfg.Table.returned(t.key) // from here on it is too late to cancel
 		cause := context.Cause(ctx)
 		if err != nil && cause != nil && !errors.Is(err, cause) {
@@ -62,6 +71,9 @@ func (t *task) attempt(fence uint64) verdict {
 	defer func() {
 		if !returned { // the handler ended this goroutine: what is left to do is done on its way out
 			t.settle(conclude(errGoexit))
+			if next != nil {
+				c.crew.run(next)
+			}
 		}
 	}()
 	err := call(ctx, handler, job.Run{
@@ -70,7 +82,8 @@ func (t *task) attempt(fence uint64) verdict {
 		Payload: t.d.Payload, Output: &out,
 	})
 	returned = true
-	return conclude(err)
+	v := conclude(err)
+	return v, next
 }
 
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")

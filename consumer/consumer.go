@@ -203,9 +203,10 @@ func New(cfg Config) *Consumer {
 		cfg.Cancel = func(context.Context, string, job.CancelRequest) {}
 	}
 	c := &Consumer{
-		cfg: cfg, places: newPlaces(cfg.Concurrency), held: newHeld(cfg.Lease), stopping: make(chan struct{}),
+		cfg: cfg, held: newHeld(cfg.Lease), stopping: make(chan struct{}),
 		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen), crew: newCrew(4 * cfg.Concurrency),
 	}
+	c.places = newPlaces(cfg.Concurrency, c.crew.run)
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
 	c.finishing, c.finish = context.WithCancelCause(context.Background())
 	return c
@@ -219,6 +220,7 @@ func New(cfg Config) *Consumer {
 // It owns its goroutines, except those of handlers that ignore their context.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
+	context.AfterFunc(c.ended, c.places.close)
 	defer c.crew.dismiss()
 	node := c.cfg.Node.Context()
 	var loops sync.WaitGroup

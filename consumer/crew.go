@@ -34,6 +34,9 @@ func (c *crew) do(f func()) {
 	free <- f // it has room for one
 }
 
+// run is do of a slot's handler.
+func (c *crew) run(t *task) { c.do(t.run) }
+
 // member works until too many have nothing to do, or it is all over.
 func (c *crew) member(f func()) {
 	next := make(chan func(), 1)

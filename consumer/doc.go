@@ -135,6 +135,12 @@
 // broker that syncs every write this is half of a short slot's time. How many
 // outcomes may wait to be recorded is bounded.
 //
+// Who has won its claim and finds no place free stands in line without a goroutine
+// (places.line). Whoever gives a place back runs the next in line on the goroutine that
+// it has: handlers of microseconds are run by a few goroutines, one after the other,
+// and none is woken for each. Rejected: a goroutine for each claimed slot, parked until
+// there is a place, which a short handler is over sooner than it is woken.
+//
 // # Design: asking
 //
 // What is asked for is what will find a free place: the places that are free, and

@@ -30,6 +30,9 @@ type task struct {
 	place  place
 	placed bool
 
+	// fence is the revision of its claim, once that is won.
+	fence uint64
+
 	// view is what is known of the slot at this turn, of turns.
 	view  job.View
 	turns int
@@ -285,7 +288,7 @@ func (t *task) define(ctx context.Context) error {
 // act has the record of a step written, which goes on from there.
 func (t *task) act(ctx context.Context, step job.Step) verdict {
 	if step.Action == job.Start && t.placedFirst(step.Record) && !t.placed {
-		if t.placed = t.place.take(t.ended.Done()); !t.placed {
+		if t.placed = t.place.take(); !t.placed {
 			return after(tooMany)
 		}
 	}
@@ -310,6 +313,13 @@ func (t *task) write(ctx context.Context, action job.Action, rec job.Record) {
 	}
 	_, ended := t.trace(ctx, what, t.rec)
 	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {
+		if err == nil && action == job.Start && t.cfg.Trace == nil && !t.view.OwnerDead {
+			if t.fence = revision; !t.inPlace() { // without a goroutine while it waits
+				return
+			}
+			t.crew.run(t)
+			return
+		}
 		t.crew.do(func() {
 			ended(err)
 			t.settle(t.written(ctx, action, revision, err))
@@ -328,7 +338,10 @@ func (t *task) written(ctx context.Context, action job.Action, revision uint64, 
 		if t.view.OwnerDead {
 			t.emitKind(job.EventTakeover, t.rec, revision, t.view.Record.Node)
 		}
-		return t.attempt(revision)
+		if t.fence = revision; t.inPlace() {
+			t.run()
+		}
+		return pending()
 	case errors.Is(err, job.ErrUnknown) && ctx.Err() != nil:
 		// The incarnation has ended over it. The write may yet land, as a claim
 		// of a node that will be proved dead.
@@ -342,6 +355,10 @@ func (t *task) written(ctx context.Context, action job.Action, revision uint64, 
 		return t.postponed(err)
 	}
 }
+
+// inPlace reports whether the slot, whose claim is won, can be run: with a place, or
+// without one, which ends it. If not, it has been given away, to who will run it.
+func (t *task) inPlace() bool { return t.placed || !t.place.takeFor(t) }
 
 // finished is the verdict on a slot whose outcome has just been written.
 func (t *task) finished(rec job.Record, revision uint64) verdict {
