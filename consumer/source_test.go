@@ -172,6 +172,37 @@ func TestAHandlerThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
 	})
 }
 
+// Whoever waits for its place has it, although that goroutine does not run it.
+func TestAHandlerThatEndsItsGoroutineGivesItsPlaceOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.cfg.Concurrency = 1
+		b.ledger.before = func(job.Record, uint64) error { time.Sleep(20 * time.Millisecond); return nil } // so that some are claimed ahead
+		b.handle(job.Job{Name: "report"}, func(_ context.Context, run job.Run) error {
+			time.Sleep(time.Millisecond)
+			if run.Attempt == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		stop := b.run()
+		var slots []job.Slot
+		for i := range 60 {
+			s := job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second))
+			b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At})
+			slots = append(slots, s)
+		}
+		b.settled(2 * len(slots))
+		_ = stop()
+		for _, s := range slots {
+			if r := b.record(s); r.State != job.Succeeded || r.Attempt != 2 {
+				t.Errorf("%s is %s at attempt %d: %s", s, r.State, r.Attempt, r.Error)
+			}
+		}
+	})
+}
+
 // A definition that cannot be read keeps no slot from its end.
 func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
 	t.Parallel()
