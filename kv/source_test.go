@@ -67,6 +67,12 @@ func (l *listener) ask(lane, n int, d time.Duration) {
 // awaits waits until so many messages have come and requests have ended.
 func (l *listener) awaits(msgs, ends int) {
 	l.t.Helper()
+	defer func() {
+		if l.t.Failed() {
+			m, e := l.got()
+			l.t.Logf("%d messages came, %q, and %d ends, %v", len(m), m, len(e), e)
+		}
+	}()
 	natstest.Eventually(l.t, 10*time.Second, fmt.Sprintf("%d messages and %d ends", msgs, ends), func() bool {
 		m, e := l.got()
 		return len(m) >= msgs && len(e) >= ends
@@ -254,15 +260,23 @@ func TestASourceOutlivesTheLeaderOfItsQueue(t *testing.T) {
 	l := listen(t, s, 0, 1)
 	l.ask(0, 100, time.Minute)
 	offer(t, s, 3)
-	l.awaits(3, 0)
+	ended := 0 // before the queue was there on all servers
+	natstest.Eventually(t, 10*time.Second, "3 messages", func() bool {
+		m, ends := l.got()
+		if len(ends) > ended {
+			ended = len(ends)
+			l.ask(0, 100, time.Minute)
+		}
+		return len(m) >= 3
+	})
 	stepDown(t, c)
-	l.awaits(3, 1)
-	if _, ends := l.got(); ends[0] != nil {
-		t.Fatalf("the end says %v, want that the next leader can be asked", ends[0])
+	l.awaits(3, ended+1)
+	if _, ends := l.got(); ends[ended] != nil {
+		t.Fatalf("the end says %v, want that the next leader can be asked", ends[ended])
 	}
 	l.ask(0, 100, time.Minute)
 	offer(t, s, 3)
-	l.awaits(6, 1)
+	l.awaits(6, ended+1)
 }
 
 func stepDown(t *testing.T, c *natstest.Cluster) {
