@@ -48,7 +48,7 @@ type seenLock struct {
 // decides nothing but when to ask again.
 const fresh = time.Second
 
-// maxSeen bounds the memory: what is forgotten costs a read.
+// maxSeen bounds the memory: what is forgotten costs a read, or a write that is refused.
 const maxSeen = 20_000
 
 func newLocks(l Locks) *locks {

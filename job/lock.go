@@ -331,7 +331,7 @@ type lockSlotWire struct {
 }
 
 // MarshalJSON writes the value of the key lock.<job>: what encoding/json makes of
-// lockWire, in a fraction of the time. A guarded slot has it written twice.
+// lockWire, in a fraction of the time. A guarded slot has it written once or twice.
 func (l Lock) MarshalJSON() ([]byte, error) {
 	return l.AppendJSON(make([]byte, 0, 160+120*(len(l.Holders)+len(l.Waiting))))
 }

@@ -58,19 +58,24 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
+// connectTo gives everybody a connection of his own.
+func connectTo(srv *natstest.Server) bench.Connect {
+	return func(context.Context) (jetstream.JetStream, error) {
+		nc, err := nats.Connect(srv.ClientURL())
+		if err != nil {
+			return nil, err
+		}
+		return jetstream.New(nc)
+	}
+}
+
 // BenchmarkLateness: a hundred slots each second, one and ten producers. The target
 // is 2 ms for half of them, and 10 ms for all but one in a hundred.
 func BenchmarkLateness(b *testing.B) {
 	for _, producers := range []int{1, 10} {
 		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
 			srv := natstest.Run(b)
-			connect := func(context.Context) (jetstream.JetStream, error) {
-				nc, err := nats.Connect(srv.ClientURL())
-				if err != nil {
-					return nil, err
-				}
-				return jetstream.New(nc)
-			}
+			connect := connectTo(srv)
 			var late bench.Lateness
 			for b.Loop() {
 				steady, err := bench.MeasureSteady(b.Context(), connect, nil, "late", 1, 100, producers, 10)

@@ -1,12 +1,8 @@
 package bench_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/bench"
 	"github.com/cronce-io/cronce/internal/natstest"
@@ -18,13 +14,7 @@ func BenchmarkPublish8(b *testing.B) {
 	for _, slots := range []int{20_000, 60_000} {
 		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
 			srv := natstest.Run(b)
-			connect := func(context.Context) (jetstream.JetStream, error) {
-				nc, err := nats.Connect(srv.ClientURL())
-				if err != nil {
-					return nil, err
-				}
-				return jetstream.New(nc)
-			}
+			connect := connectTo(srv)
 			best := map[int]bench.Published{}
 			turn := 0
 			for b.Loop() {
