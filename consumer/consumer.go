@@ -113,8 +113,18 @@ type Config struct {
 	// nobody is asked.
 	Cancel func(ctx context.Context, node string, r job.CancelRequest)
 
-	// Now is the broker's clock.
-	Now func() time.Time
+	// Holds asks a node that lives whether it holds the claim of the slot's record at a
+	// revision. An error says nothing. Default: no node answers.
+	Holds func(ctx context.Context, node string, s job.Slot, claim uint64) (job.HoldsAnswer, error)
+
+	// Now is the broker's clock as well as this node knows it, ClockError how far it may
+	// be off. Default of the latter: not at all.
+	Now        func() time.Time
+	ClockError func() time.Duration
+
+	// Plausible returns an error while Now cannot be believed: then no slot ends by its
+	// age, and those that would wait. Default: it always can.
+	Plausible func() error
 
 	Lease, Horizon time.Duration
 
@@ -147,11 +157,11 @@ const (
 
 // Consumer works on one queue for one incarnation.
 type Consumer struct {
-	cfg    Config
-	places *places
-	held   *held
-	locks  *locks
-	lots   *lots
+	cfg     Config
+	limiter *limiter
+	held    *held
+	locks   *locks
+	lots    *lots
 
 	// stopping is closed when no new slot may be started.
 	stopping chan struct{}
@@ -182,6 +192,12 @@ func New(cfg Config) *Consumer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.ClockError == nil {
+		cfg.ClockError = func() time.Duration { return 0 }
+	}
+	if cfg.Plausible == nil {
+		cfg.Plausible = func() error { return nil }
+	}
 	if cfg.Emit == nil {
 		cfg.Emit = func(job.Event) {}
 	}
@@ -202,11 +218,16 @@ func New(cfg Config) *Consumer {
 	if cfg.Cancel == nil {
 		cfg.Cancel = func(context.Context, string, job.CancelRequest) {}
 	}
+	if cfg.Holds == nil {
+		cfg.Holds = func(context.Context, string, job.Slot, uint64) (job.HoldsAnswer, error) {
+			return job.HoldsAnswer{}, job.ErrUnknown
+		}
+	}
 	c := &Consumer{
 		cfg: cfg, held: newHeld(cfg.Lease), stopping: make(chan struct{}),
 		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen), crew: newCrew(4 * cfg.Concurrency),
 	}
-	c.places = newPlaces(cfg.Concurrency, c.crew.run)
+	c.limiter = cfg.Table.limiter(cfg.Queue, cfg.Concurrency)
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
 	c.finishing, c.finish = context.WithCancelCause(context.Background())
 	return c
@@ -220,7 +241,7 @@ func New(cfg Config) *Consumer {
 // It owns its goroutines, except those of handlers that ignore their context.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
-	context.AfterFunc(c.ended, c.places.close)
+	context.AfterFunc(c.ended, func() { c.limiter.close(c) })
 	defer c.crew.dismiss()
 	node := c.cfg.Node.Context()
 	var loops sync.WaitGroup
@@ -238,6 +259,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	close(c.stopping)
+	c.limiter.close(c)
 	quiet()
 	<-pulled
 	if left := c.cfg.Table.held(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {

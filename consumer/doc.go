@@ -8,6 +8,7 @@
 // # Design: the way of a slot
 //
 //	pull    asks for as many messages as there will be free places for
+//	limiter bounds the handlers of a queue that run at once in the process
 //	held    marks each as in progress, every third of a lease
 //	serve   reads the message and enters the slot in the table of obligations
 //	task    asks job.Decide what to do, and does it: the claim is a write that has
@@ -18,6 +19,7 @@
 //	lock    takes and leaves a place, for jobs that guard against overlap
 //	follow  sends what follows from an outcome
 //	trace   makes a span of each claim, run and completion, where that is wanted
+//	failed  makes a panic in any of this that slot's failure
 //	settle  answers the broker: ack, later, drop, or nothing at all
 //
 // # Design: who waits
@@ -44,10 +46,10 @@
 // incarnation ends, and then nothing was started. A handler is started by what a won
 // write's answer leads to (task.written), and from nowhere else.
 //
-// (4) No handler's context outlives its node's lease: it is a child of the
-// node's, and the lease is looked at once more between the won claim and the
-// start, because the process may have slept there: by the goroutine that calls the
-// handler, when its place has been waited for.
+// (4) No handler's context outlives its node's lease: it is a child of the node's, and
+// its Err compares the clock with the trust that is left, so that a starved process that
+// has not noticed yet hears of it when it asks. The lease is checked once more between
+// the won claim and the start, because the process may have slept there.
 //
 // (5) A worker that lost its claim cannot complete: the completion names the
 // claim's revision, and whoever took over has moved it.
@@ -128,32 +130,36 @@
 // A redelivered message whose owner lives is given back for as long as the owner
 // would have to be silent to be proved dead, not left to AckWait: AckWait counts
 // from the owner's last mark, and a whole second one would pass before the slot
-// is looked at again.
+// is looked at again. The owner is asked before that whether it holds the claim
+// (Table.Holds). If it does not, no handler will ever start by that claim, and the slot is
+// taken over: a write at the revision that was asked about. The owner may have claimed
+// the slot again since, at that same revision, and then one of the two writes is refused.
+// So it does not matter how long ago the answer was given. No answer says nothing, until
+// the slot is past its horizon: then it ends (invariant 10).
 //
-// A place is for a handler: it is taken when the claim is won, and is free again
+// The end of an attempt whose handler returned in time is written until it is answered,
+// also when the lease has ended meanwhile. The revision of the claim decides: it stands
+// until another worker has taken the slot over. If the ledger itself has lost the claim,
+// after a purge or a restore, the end is written over what stands there, unless that is
+// an outcome or a later claim (job.Record.Outlasts).
+//
+// A place is for a handler: a slot acquires it before its handler starts, and releases it
 // when the handler has returned, before its outcome is on the broker's disk. On a
 // broker that syncs every write this is half of a short slot's time. How many
-// outcomes may wait to be recorded is bounded.
+// outcomes may wait to be recorded is bounded. Places are the process's: a handler that
+// outlives its incarnation keeps its place.
 //
-// Who has won its claim and finds no place free stands in line without a goroutine
-// (places.line). Whoever gives a place back runs the next in line on the goroutine that
-// it has: handlers of microseconds are run by a few goroutines, one after the other,
-// and none is woken for each. Rejected: a goroutine for each claimed slot, parked until
-// there is a place, which a short handler is over sooner than it is woken.
+// # Design: claiming ahead
 //
-// # Design: asking
-//
-// What is asked for is what will find a free place: the places that are free, and
-// those of the handlers that will have returned by the time a message has come and
-// is claimed. With handlers that outlast a round trip to the broker the latter is
-// none, and a slot is never held here while another worker has a place for it. With
-// handlers that take microseconds it is most of it: with sixteen places asked for
-// one by one the broker stood idle, and drained a third of what it could. It is
-// measured all the time (places.ahead). When it proves wrong, since handlers have
-// become slow, what was claimed ahead is released after a quarter of a second, as
-// an attempt that never began, and nothing more is asked for ahead. A slot of one
-// attempt waits for its place before its claim. Rejected: a
-// fixed buffer, in which slots wait behind slow handlers.
+// The worker asks for as many messages as places are free, and for as many more as short
+// handlers returned in the last 50 ms, if that is at least one for each place. These are
+// claimed ahead of their places, and wait for them without a goroutine: whoever releases
+// a place runs the next claimed slot on the goroutine that it has. With handlers that
+// take longer nothing is asked for ahead, so that no slot waits here while another worker
+// has a place for it. What has waited for half a second is given back: a claim is
+// released as an attempt that never began. A slot of one attempt, one of a job with a
+// deadline and one that has had its turn in a lock acquire their place before the claim.
+// docs/decisions/0001-claim-ahead.md has what this is worth.
 //
 // Half of what may be asked for is asked for at once, or all when nothing is: a
 // steady trickle costs a request for every few slots, not one each.
@@ -194,8 +200,9 @@
 //
 // A worker that knows that a slot would fail takes none (Config.Ready): a claim
 // costs an attempt. It is asked before messages are asked for, and again before a
-// claim: what still comes on a request that stands is given back. What runs, and
-// what only has to be recorded, goes on.
+// claim: what still comes on a request that stands is given back at once, so that it
+// keeps its place before newer messages. What runs, and what only has to be recorded,
+// goes on.
 //
 // Attempts are counted by claims, in the record, and the consumer's MaxDeliver is
 // unlimited: deliveries also happen for reasons of the broker's, and a message

@@ -10,17 +10,17 @@ import (
 
 // emit tells of the state that a record was just given.
 func (c *Consumer) emit(rec job.Record, revision uint64) {
-	fence := revision
-	if n := len(rec.Attempts); n > 0 && rec.Attempts[n-1].Fence != 0 {
-		fence = rec.Attempts[n-1].Fence
-	}
-	c.emitKind(job.EventKind(rec.State), rec, fence, "")
+	c.emitKind(job.EventKind(rec.State), rec, rec.Fence(revision), "")
 	if rec.State == job.Succeeded && !c.cfg.Logger.Enabled(context.Background(), slog.LevelInfo) {
 		return // most slots, most of the time
 	}
 	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
 	if rec.State == job.Succeeded && rec.Shards > 0 {
 		log.Info("slot succeeded", "shards", rec.Shards)
+		return
+	}
+	if rec.Released() {
+		log.Info("slot released before it was started")
 		return
 	}
 	switch rec.State {

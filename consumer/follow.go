@@ -35,7 +35,7 @@ func (t *task) follow(rec job.Record, revision uint64) error {
 	defer cancel()
 	var errs []error
 	if alert {
-		e := job.NewAlert(rec)
+		e := job.NewAlert(rec, revision)
 		e.Node = t.cfg.Node.Name()
 		if err := t.cfg.Alert(ctx, e, job.AlertID(rec, revision)); err != nil {
 			errs = append(errs, fmt.Errorf("its alert: %w", err))

@@ -28,12 +28,13 @@ func (t *task) enterAtOnce(ctx context.Context) bool {
 		return false
 	}
 	t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
+		defer t.recovered()
 		turns.leaveBoth()
 		if err == nil {
 			t.hold(entrant, next, place)
 		}
 		if err != nil || !t.claimAtOnce(ctx) {
-			t.crew.do(func() { t.settle(t.decide()) }) // which enters as well, if it was not done
+			t.do(t.decide) // which enters as well, if it was not done
 		}
 	})
 	return true
@@ -172,7 +173,7 @@ func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Sl
 		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
-			ended[s.Slot] = t.cfg.Now().Sub(s.At) > t.cfg.Horizon+t.cfg.Lease || t.view.Entry == nil && t.cfg.Now().Sub(s.Since) > t.cfg.Lease
+			ended[s.Slot] = t.isOver(s)
 		case err != nil:
 			return fmt.Errorf("read slot %s, which is in the way: %w", s.Slot, err)
 		default:
@@ -180,6 +181,14 @@ func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Sl
 		}
 	}
 	return nil
+}
+
+// isOver reports whether a slot in the lock that has no record will never have one. A
+// clock that is not believed ends none.
+func (t *task) isOver(s job.LockSlot) bool {
+	now := t.cfg.Now()
+	return t.cfg.Plausible() == nil &&
+		(now.Sub(s.At) > t.cfg.Horizon+t.cfg.Lease || t.view.Entry == nil && now.Sub(s.Since) > t.cfg.Lease)
 }
 
 // leave takes the slot, which has its outcome, out of its job's lock, and wakes

@@ -160,8 +160,7 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 	}
 	t.cfg.Observer.Parked(t.cfg.Queue, 1)
 	defer t.cfg.Observer.Parked(t.cfg.Queue, -1)
-	t.place.stepAside()
-	t.placed = false
+	t.release()
 	timer := time.NewTimer(t.nextLook(place))
 	defer timer.Stop()
 	select {

@@ -19,8 +19,9 @@ type member struct {
 	node *fakeNode
 	cfg  consumer.Config
 	stop func() error
-	cut  chan struct{} // closed when its connection is mended; nil: it has one
-	gone bool          // killed: nothing of it happens any more
+	die  context.CancelFunc // ends the process's life
+	cut  chan struct{}      // closed when its connection is mended; nil: it has one
+	gone bool               // killed: nothing of it happens any more
 }
 
 func (s *scene) start() {
@@ -29,6 +30,8 @@ func (s *scene) start() {
 	}
 	s.born++
 	m := &member{scene: s, node: newNode(fmt.Sprint("n", s.born))}
+	life, die := context.WithCancel(context.Background())
+	m.die = die
 	registry, handlers := fakeRegistry{}, map[string]job.Handler{}
 	for _, w := range works {
 		j := w.Job
@@ -51,7 +54,7 @@ func (s *scene) start() {
 		Publish: m.publish, Alert: func(context.Context, job.Event, string) error { return nil },
 		Table: consumer.NewTable(), Now: time.Now, Lease: lease, Horizon: horizon, Concurrency: 4, Grace: time.Second,
 		Wake: s.wake, Listen: func(_ string, woken func(job.Slot)) func() { s.hear(m, woken); return func() {} },
-		Cancel: s.cancel,
+		Cancel: s.cancel, Life: life,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -274,6 +274,7 @@ func (m *member) harm(kind string) {
 		m.mu.Lock()
 		m.gone = true
 		m.mu.Unlock()
+		m.die()
 		m.node.lose(errors.New("killed"))
 		_ = m.stop()
 	case "cut":

@@ -42,7 +42,8 @@ func (c *Consumer) pull(ctx context.Context) error {
 	ended := make(chan error)
 	for _, open := range c.cfg.Sources {
 		p := &puller{Consumer: c, open: open, kicked: make(chan struct{}, 1)}
-		c.places.onChange(p.kick)
+		c.limiter.follow(p)
+		defer c.limiter.unfollow(p)
 		go func() { ended <- p.run(ctx) }()
 	}
 	var first error
@@ -182,7 +183,7 @@ func (p *puller) ask(source Source) (next time.Duration, err error) {
 		if r.stands {
 			continue
 		}
-		n := p.places.reserve(own, p.most(now))
+		n := p.limiter.reserve(own, p.most(now)-own)
 		if n == 0 {
 			break
 		}
@@ -212,7 +213,7 @@ func (p *puller) age(r *request, now time.Time) int {
 		p.over(r)
 	}
 	if r.stands && !r.lapsing && now.After(r.deadline.Add(-overlap)) {
-		p.places.forget(r.left)
+		p.limiter.forget(r.left)
 		r.lapsing = true
 	}
 	if !r.stands || r.lapsing {
@@ -230,19 +231,19 @@ func (p *puller) standing(now time.Time) time.Duration {
 	return d - rand.N(d/4)
 }
 
-// most is how many messages may be asked for at once: where there are several
+// most is how many messages this source may have asked for: where there are several
 // sources, one that is idle leaves most places to the others. p.mu is held.
 func (p *puller) most(now time.Time) int {
 	if len(p.cfg.Sources) > 1 && now.Sub(p.heard) >= shortest {
 		return max(1, p.cfg.Concurrency/8)
 	}
-	return lookahead * p.cfg.Concurrency
+	return maxAhead * p.cfg.Concurrency
 }
 
 // over ends a request. p.mu is held.
 func (p *puller) over(r *request) {
 	if r.stands && !r.lapsing {
-		p.places.forget(r.left)
+		p.limiter.forget(r.left)
 	}
 	*r = request{}
 }
@@ -260,9 +261,11 @@ func (p *puller) message(lane int, msg jetstream.Msg) {
 	}
 	free := !r.stands
 	p.heard, p.worked = time.Now(), true
-	turn := p.places.arrived(asked)
 	p.mu.Unlock()
-	p.receive(msg, turn)
+	if asked {
+		p.limiter.forget(1)
+	}
+	p.receive(msg)
 	if free {
 		p.kick()
 	}

@@ -19,19 +19,36 @@ const tooMany = 100 * time.Millisecond
 // The slot has a goroutine only while something is done that may take its time: while
 // its claim and its outcome are on their way nobody waits for them, and their answers
 // go on with it. Most slots have one for their handler.
-func (c *Consumer) receive(msg jetstream.Msg, turn chan struct{}) {
+func (c *Consumer) receive(msg jetstream.Msg) {
 	c.slots.Add(1)
 	t := &task{Consumer: c, msg: msg}
-	unread := t.read()
-	now := c.cfg.Now()
-	c.held.add(&t.holding, msg, now.Sub(t.d.Published))
-	if turn == nil {
-		t.place = newPlace(c.places)
-		if unread == nil && t.begin(now) {
-			return
-		}
+	defer t.recovered()
+	t.unread = t.read()
+	c.held.add(&t.holding, msg, c.cfg.Now().Sub(t.d.Published))
+	if c.isStopping() || c.limiter.admit(t) {
+		t.start()
 	}
-	c.crew.do(func() { t.settle(t.serve(turn, unread)) })
+}
+
+// start begins the slot of a message, or gives it back if it was not admitted. It does
+// not block. What needs a goroutine needs a place first.
+func (t *task) start() {
+	defer t.recovered()
+	switch {
+	case t.unread == nil && (t.placed || t.ahead) && t.begin(t.cfg.Now()):
+	case t.ahead && !t.limiter.place(t): // it is resumed
+	default:
+		t.do(t.serve)
+	}
+}
+
+// resume goes on with a task that has waited for a place, whether it got one or not.
+func (t *task) resume() {
+	if t.fence != 0 {
+		t.crew.run(t)
+		return
+	}
+	t.start()
 }
 
 // read reads the message.
@@ -48,18 +65,12 @@ func (t *task) read() error {
 }
 
 // serve takes a message from its receipt to its verdict, unless it begins.
-func (t *task) serve(turn chan struct{}, unread error) verdict {
-	if t.place.p == nil {
-		if !t.places.wait(turn, t.stopping) {
-			return after(tooMany)
-		}
-		t.place = newPlace(t.places)
-	}
+func (t *task) serve() verdict {
 	switch owner, self := "", t.cfg.Node.Name(); {
-	case unread != nil:
-		return t.unreadable(unread)
-	case t.isStopping():
+	case !t.placed, t.isStopping():
 		return after(tooMany) // it must not come back to the last request
+	case t.unread != nil:
+		return t.unreadable(t.unread)
 	case t.owe(&owner):
 		return t.decide()
 	case owner == self:
@@ -82,9 +93,20 @@ func (t *task) owe(owner *string) bool {
 // one may: it is given back, until it is older than any slot may be. One that
 // contradicts itself is no slot for any program, and is dropped at once.
 func (t *task) unreadable(why error) verdict {
-	if errors.Is(why, job.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.cfg.Horizon {
+	if errors.Is(why, job.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
 		return dropped(why.Error())
 	}
-	t.cfg.Logger.Warn("a message cannot be read here; left for a newer node", "subject", t.msg.Subject(), "error", why)
+	if t.d.Count <= 2 { // it may come back for a day
+		t.cfg.Logger.Warn("a message cannot be read here; left for a newer node", "subject", t.msg.Subject(), "error", why, "list all", "cronce doctor")
+	}
 	return after(min(time.Second<<min(t.d.Count, 10), time.Minute))
+}
+
+// horizon is the age past which slots end. There is none while the clock is not
+// believed.
+func (c *Consumer) horizon() time.Duration {
+	if c.cfg.Plausible() != nil {
+		return math.MaxInt64
+	}
+	return c.cfg.Horizon
 }

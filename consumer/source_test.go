@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -135,6 +136,8 @@ func TestAMessageThatCannotBeReadIsLeftForANewerNodeUpToTheHorizon(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.cfg.Horizon = time.Hour
+		var log strings.Builder
+		b.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		stop := b.run()
 		b.queue.add(job.Message{Slot: job.Slot{Job: "a b"}})
 		if v := b.settled(1); !strings.HasPrefix(v[0], "later") {
@@ -148,6 +151,9 @@ func TestAMessageThatCannotBeReadIsLeftForANewerNodeUpToTheHorizon(t *testing.T)
 			}
 		}
 		_ = stop()
+		if n := strings.Count(log.String(), "cannot be read here"); n != 2 || len(b.queue.verdicts()) < 10 {
+			t.Errorf("it was logged %d times in %d deliveries, want 2", n, len(b.queue.verdicts()))
+		}
 	})
 }
 

@@ -30,6 +30,8 @@ type Table struct {
 	mu      sync.Mutex
 	owed    map[string]obligation // by slot key
 	changed chan struct{}         // closed and replaced with every change; nil: nobody looks
+
+	limiters map[string]*limiter // by queue
 }
 
 // obligation is what an incarnation owes one slot.
@@ -37,6 +39,7 @@ type obligation struct {
 	node    string
 	attempt *running // nil before a handler runs
 	over    bool     // it has returned
+	inTime  bool     // and did so before its node's lease ended: its outcome is written in any case
 
 	// ended is when the handler's context was seen to have ended, and stuck that it
 	// was found not to return: see Table.Stuck.
@@ -45,7 +48,7 @@ type obligation struct {
 }
 
 // outlives reports whether the obligation may outlive its incarnation.
-func (o obligation) outlives() bool { return o.attempt != nil && o.attempt.finish }
+func (o obligation) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.inTime) }
 
 // running is an attempt whose handler has not returned.
 type running struct {
@@ -58,7 +61,22 @@ type running struct {
 }
 
 // NewTable returns an empty table.
-func NewTable() *Table { return &Table{owed: map[string]obligation{}} }
+func NewTable() *Table {
+	return &Table{owed: map[string]obligation{}, limiters: map[string]*limiter{}}
+}
+
+// limiter returns the queue's limiter, which all incarnations of the process share: a
+// handler that outlives its incarnation keeps its place.
+func (t *Table) limiter(queue string, size int) *limiter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.limiters[queue]
+	if l == nil {
+		l = newLimiter(size)
+		t.limiters[queue] = l
+	}
+	return l
+}
 
 // take enters an obligation of node. If the slot is in the table already, it
 // returns who owes it.
@@ -192,13 +210,14 @@ func (t *Table) run(key string, attempt *running) {
 	t.tell()
 }
 
-// returned enters that the attempt's handler has.
-func (t *Table) returned(key string) {
+// returned enters that the attempt's handler has, and whether in time.
+func (t *Table) returned(key string, inTime bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.owed[key]
-	o.over = true
+	o.over, o.inTime = true, inTime
 	t.owed[key] = o
+	t.tell()
 }
 
 // Cancel ends the context of the handler that runs the slot's attempt of this
@@ -215,6 +234,16 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	}
 	attempt.end(cause)
 	return job.Ended(context.Cause(attempt.ctx))
+}
+
+// Holds reports whether the process owes the slot anything, and whether its handler has
+// not returned although its context has ended. If it owes the slot nothing, no handler
+// starts but by a claim that is yet to be written.
+func (t *Table) Holds(key string) (holds, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o, holds := t.owed[key]
+	return holds, o.attempt != nil && !o.over && o.attempt.ctx.Err() != nil
 }
 
 // nonce is new with every write of the process: a node recognises its own write

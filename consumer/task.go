@@ -25,13 +25,21 @@ type task struct {
 	owed bool
 	key  string
 
-	// place is its way to the one that its handler takes, zero until it is admitted;
-	// placed: it has it.
-	place  place
-	placed bool
+	// unread is why the message cannot be read.
+	unread error
 
-	// fence is the revision of its claim, once that is won.
-	fence uint64
+	// placed says that it has a place of the limiter, ahead that it counts among those
+	// that will need one, unrecorded that its handler has returned and its outcome is
+	// not stored yet. The limiter writes the first two.
+	placed, ahead, unrecorded bool
+
+	// fence is the revision of its claim, once that is won. ending says that the end of
+	// its attempt was handed over, settled that the message was settled.
+	fence           uint64
+	ending, settled bool
+
+	// next is the slot that got this one's place when the handler had returned.
+	next *task
 
 	// view is what is known of the slot at this turn, of turns.
 	view  job.View
@@ -58,9 +66,11 @@ type task struct {
 
 // settle ends the message with its verdict, if this is one, and all that is owed.
 func (t *task) settle(v verdict) {
-	if v.kind == open {
+	if v.kind == open || t.settled {
 		return
 	}
+	t.settled = true
+	defer t.over()
 	t.Consumer.settle(t.msg, v)
 	if t.final && t.entered {
 		t.leave()
@@ -68,11 +78,29 @@ func (t *task) settle(v verdict) {
 	if t.owed {
 		t.cfg.Table.end(t.key)
 	}
-	if t.place.p != nil {
-		t.place.end()
+}
+
+// over gives back what the task has.
+func (t *task) over() {
+	if t.unrecorded {
+		<-t.limiter.unrecorded
 	}
+	t.release()
 	t.held.remove(&t.holding)
 	t.slots.Done()
+}
+
+// release gives up the place of a slot that needs none now.
+func (t *task) release() {
+	switch {
+	case t.placed:
+		t.placed = false
+		if next := t.limiter.release(); next != nil {
+			t.crew.run(next)
+		}
+	case t.ahead:
+		t.limiter.giveUpWaiting(t)
+	}
 }
 
 // sayTimes is in how many deliveries of a slot it is said that it is left, and why.
@@ -91,14 +119,15 @@ func (t *task) begin(now time.Time) bool {
 	if entry == nil || !t.unheard() || t.isStopping() {
 		return false
 	}
-	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon, Now: now, Entry: entry, Handles: t.cfg.Handler(t.d.Slot.Job) != nil}
+	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon, Entry: entry, Handles: t.cfg.Handler(t.d.Slot.Job) != nil}
+	t.readClock(now)
 	step := job.Decide(t.d, t.view)
 	switch _, withheld := t.withheld(); {
 	case withheld:
 		return false
 	case step.Action == job.Enter:
 		return t.enterAtOnce(t.cfg.Node.Context())
-	case step.Action != job.Start || t.placedFirst(step.Record) || !t.owe(new(string)):
+	case step.Action != job.Start || !t.mayClaim(step.Record) || !t.owe(new(string)):
 		return false
 	}
 	t.write(t.cfg.Node.Context(), step.Action, step.Record)
@@ -108,13 +137,18 @@ func (t *task) begin(now time.Time) bool {
 // claimAtOnce is the next turn of a slot that has got its place in its job's lock, where
 // nothing in that can block. It reports false, and has done nothing, when something may.
 func (t *task) claimAtOnce(ctx context.Context) bool {
-	t.view.Now = t.cfg.Now()
+	t.readClock(t.cfg.Now())
 	step := job.Decide(t.d, t.view)
-	if _, withheld := t.withheld(); withheld || step.Action != job.Start || t.placedFirst(step.Record) {
+	if _, withheld := t.withheld(); withheld || step.Action != job.Start || !t.mayClaim(step.Record) {
 		return false
 	}
 	t.write(ctx, step.Action, step.Record)
 	return true
+}
+
+// readClock notes what is known of the broker's clock, which shows now.
+func (t *task) readClock(now time.Time) {
+	t.view.Now, t.view.Error, t.view.Doubted = now, t.cfg.ClockError(), t.cfg.Plausible() != nil
 }
 
 // unheard reports whether the slot most likely has no record, as in a first delivery:
@@ -137,7 +171,7 @@ func (t *task) decide() verdict {
 				return t.postponed(err)
 			}
 		}
-		t.view.Now = t.cfg.Now()
+		t.readClock(t.cfg.Now())
 		if err := t.define(ctx); err != nil && job.NeedsDefinition(t.d, t.view) {
 			return t.postponed(err)
 		}
@@ -178,14 +212,9 @@ func (t *task) givenBack(delay time.Duration) verdict {
 func (t *task) turn(ctx context.Context) (verdict, bool) {
 	step := job.Decide(t.d, t.view)
 	if step.Action == job.Prove {
-		dead, wait, err := t.cfg.Node.Dead(ctx, t.view.Record.Node)
-		switch {
-		case err != nil:
-			return t.postponed(err), true
-		case !dead:
-			return after(wait + wait/100), true
+		if v, left := t.prove(ctx); left {
+			return v, true
 		}
-		t.view.OwnerDead = true
 		step = job.Decide(t.d, t.view)
 	}
 	for range maxAsked {
@@ -209,6 +238,28 @@ func (t *task) turn(ctx context.Context) (verdict, bool) {
 		step = job.Decide(t.d, t.view)
 	}
 	return verdict{}, false
+}
+
+// prove finds out whether the owner of the slot's record has left it: it is dead, or
+// lives and does not hold the claim. It reports true, with the verdict, if not. The place
+// is for others meanwhile.
+func (t *task) prove(ctx context.Context) (verdict, bool) {
+	t.release()
+	owner := t.view.Record.Node
+	dead, wait, err := t.cfg.Node.Dead(ctx, owner)
+	if err != nil {
+		return t.postponed(err), true
+	}
+	if t.view.OwnerDead = dead; dead {
+		return verdict{}, false
+	}
+	answer, err := t.cfg.Holds(ctx, owner, t.d.Slot, t.view.Revision)
+	t.view.Disowned = job.Disowned(t.d, t.view, answer, err)
+	if t.view.Disowned {
+		t.cfg.Logger.Warn("a live node does not hold a slot that it claimed", "slot", t.d.Slot.ID(), "owner", owner, "revision", t.view.Revision, "error", err)
+		return verdict{}, false
+	}
+	return after(wait + wait/100), true
 }
 
 // maxAsked bounds what is found out about a slot's surroundings in one turn.
@@ -249,13 +300,14 @@ func (t *task) withheld() (verdict, bool) {
 	if t.isStopping() {
 		return after(0), true
 	}
-	return after(shortest), !isClosed(t.cfg.Ready())
+	// At once: a message that is given back with a delay would be passed by newer ones.
+	return after(0), !isClosed(t.cfg.Ready())
 }
 
 // look reads the slot's record at the ledger's leader.
 func (t *task) look(ctx context.Context) error {
 	rec, revision, err := t.cfg.Ledger.Read(ctx, t.d.Slot)
-	t.view.Record, t.view.Revision, t.view.OwnerDead = nil, revision, false
+	t.view.Record, t.view.Revision, t.view.OwnerDead, t.view.Disowned = nil, revision, false, false
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 		return nil
@@ -287,21 +339,25 @@ func (t *task) define(ctx context.Context) error {
 
 // act has the record of a step written, which goes on from there.
 func (t *task) act(ctx context.Context, step job.Step) verdict {
-	if step.Action == job.Start && t.placedFirst(step.Record) && !t.placed {
-		if t.placed = t.place.take(); !t.placed {
-			return after(tooMany)
-		}
+	if step.Action == job.Start && !t.mayClaim(step.Record) && !t.limiter.wait(t) {
+		return after(tooMany)
 	}
 	t.write(ctx, step.Action, step.Record)
 	return pending()
 }
 
-// placedFirst reports whether a claim comes after its place. One that waits for its
-// place when its worker dies has spent an attempt without a start; a slot of one
-// attempt has no other. One whose turn has come in its job's lock goes to another
-// worker if all places are taken here, since those behind it wait for it; they do not
-// all run beside the others.
-func (t *task) placedFirst(claim job.Record) bool { return claim.MaxAttempts == 1 || t.parked }
+// left reports whether the slot is taken over from a worker that has left it.
+func (t *task) left() bool { return t.view.OwnerDead || t.view.Disowned }
+
+// mayClaim reports whether the slot may be claimed now: it has a place, or may be claimed
+// ahead of one. A slot of one attempt is not claimed ahead, since it would be spent if the
+// worker died while the slot waits, nor one of a job with a deadline, since it could start
+// too late. One whose turn has come in its job's lock goes to another worker if no place
+// is free here: the slots behind it wait for it.
+func (t *task) mayClaim(claim job.Record) bool {
+	e := t.view.Entry
+	return t.placed || t.ahead && claim.MaxAttempts > 1 && !t.parked && (e == nil || e.Job.Deadline == 0)
+}
 
 // write hands over the record of a step, and with it the task.
 func (t *task) write(ctx context.Context, action job.Action, rec job.Record) {
@@ -313,16 +369,16 @@ func (t *task) write(ctx context.Context, action job.Action, rec job.Record) {
 	}
 	_, ended := t.trace(ctx, what, t.rec)
 	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {
-		if err == nil && action == job.Start && t.cfg.Trace == nil && !t.view.OwnerDead {
-			if t.fence = revision; !t.inPlace() { // without a goroutine while it waits
-				return
+		defer t.recovered()
+		if err == nil && action == job.Start && t.cfg.Trace == nil && !t.left() {
+			if t.fence = revision; t.placed || t.limiter.place(t) {
+				t.crew.run(t)
 			}
-			t.crew.run(t)
 			return
 		}
-		t.crew.do(func() {
+		t.do(func() verdict {
 			ended(err)
-			t.settle(t.written(ctx, action, revision, err))
+			return t.written(ctx, action, revision, err)
 		})
 	})
 }
@@ -335,10 +391,10 @@ func (t *task) written(ctx context.Context, action job.Action, revision uint64, 
 		t.emit(t.rec, revision)
 		return t.finished(t.rec, revision)
 	case err == nil:
-		if t.view.OwnerDead {
+		if t.left() {
 			t.emitKind(job.EventTakeover, t.rec, revision, t.view.Record.Node)
 		}
-		if t.fence = revision; t.inPlace() {
+		if t.fence = revision; t.placed || t.limiter.place(t) {
 			t.run()
 		}
 		return pending()
@@ -355,10 +411,6 @@ func (t *task) written(ctx context.Context, action job.Action, revision uint64, 
 		return t.postponed(err)
 	}
 }
-
-// inPlace reports whether the slot, whose claim is won, can be run: with a place, or
-// without one, which ends it. If not, it has been given away, to who will run it.
-func (t *task) inPlace() bool { return t.placed || !t.place.takeFor(t) }
 
 // finished is the verdict on a slot whose outcome has just been written.
 func (t *task) finished(rec job.Record, revision uint64) verdict {

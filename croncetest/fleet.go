@@ -206,14 +206,14 @@ func (f *Fleet) Planned(name string) []time.Time {
 	return planned(entry, time.Time{}, f.settled)
 }
 
-// Once fails the test for each Planned slot of the job that has not succeeded, and if
-// there are none. A slot has one record, and one outcome; how often handlers were
+// Once fails the test for each Planned slot of the job that has not succeeded, with the
+// handler's error, and if there are none. A slot has one record, and one outcome; how often handlers were
 // started for it, after a retry or a crash, Runs and Slots tell.
 func (f *Fleet) Once(name string) {
 	f.t.Helper()
-	states := map[string]job.State{}
+	records := map[string]job.Record{}
 	for _, r := range f.Slots(name) {
-		states[r.Slot.ID()] = r.State
+		records[r.Slot.ID()] = r
 	}
 	plan := f.Planned(name)
 	if len(plan) == 0 {
@@ -221,10 +221,14 @@ func (f *Fleet) Once(name string) {
 	}
 	for _, at := range plan {
 		id := job.NewSlot(name, at).ID()
-		if state := states[id]; state == "" {
+		switch r, recorded := records[id]; {
+		case !recorded:
 			f.t.Errorf("croncetest: %s has no record", id)
-		} else if state != job.Succeeded {
-			f.t.Errorf("croncetest: %s is %s", id, state)
+		case r.State == job.Succeeded:
+		case r.Error == "":
+			f.t.Errorf("croncetest: %s is %s", id, r.State)
+		default:
+			f.t.Errorf("croncetest: %s is %s: %s", id, r.State, r.Error)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func TestWhatIsWrongFailsTheTest(t *testing.T) {
 			f.Start(1)
 			f.Advance(24 * time.Hour)
 			f.Once("bad")
-		}, []string{"bad:2026-01-02T00:00:00Z is failed"}},
+		}, []string{"bad:2026-01-02T00:00:00Z is failed: no"}},
 		"no slot at all": {func(r *recorder) {
 			f := croncetest.New(r)
 			f.Handle(job.Job{Name: "rare", Schedule: "@yearly"}, nothing)

@@ -18,6 +18,9 @@ type claimCase struct {
 	Published time.Time `json:"published"`
 	Horizon   duration  `json:"horizon"`
 
+	// Body is the message's: the payload of a triggered run that has its own.
+	Body string `json:"body,omitempty"`
+
 	// Definition is the job's; absent: the job was deleted.
 	Definition *stored     `json:"definition,omitempty"`
 	Steps      []claimStep `json:"steps"`
@@ -29,11 +32,12 @@ type claimStep struct {
 	Do   string    `json:"do"` // decide, complete, release, cancel
 	Now  time.Time `json:"now"`
 
-	// Delivered, Unread, OwnerDead and NoHandler are about decide. Unread: the
+	// Delivered, Unread, OwnerDead, Disowned and NoHandler are about decide. Unread: the
 	// node has not looked for a record, and supposes that there is none.
 	Delivered int  `json:"delivered,omitempty"`
 	Unread    bool `json:"unread,omitempty"`
 	OwnerDead bool `json:"owner_dead,omitempty"`
+	Disowned  bool `json:"disowned,omitempty"`
 	NoHandler bool `json:"no_handler,omitempty"`
 
 	// Deleted: the job was, before this step.
@@ -149,12 +153,12 @@ func (l *slotLife) delivery(t *testing.T, s *claimStep) job.Delivery {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return job.Delivery{Message: m, Queue: l.Queue, Published: l.Published, Count: s.Delivered}
+	return job.Delivery{Message: m, Queue: l.Queue, Published: l.Published, Payload: []byte(l.Body), Count: s.Delivered}
 }
 
 func (l *slotLife) view(t *testing.T, s *claimStep) job.View {
 	t.Helper()
-	v := job.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Handles: !s.NoHandler, Place: s.Place.place(t)}
+	v := job.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Place: s.Place.place(t)}
 	if !s.Unread {
 		v.Record, v.Revision = l.record, l.revision
 	}

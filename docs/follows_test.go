@@ -70,7 +70,7 @@ func TestAlerts(t *testing.T) {
 		r := record(t, c.Record)
 		c.MsgID, c.Event = "", nil
 		if c.Definition.entry(t).Job.AlertAbout(r.State) != nil {
-			e := job.NewAlert(r)
+			e := job.NewAlert(r, c.Revision)
 			e.Node = "a-1-1-x"
 			c.MsgID, c.Event = job.AlertID(r, c.Revision), raw(t, e)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,6 +78,7 @@ func TestSweeps(t *testing.T) {
 type swept struct {
 	t *testing.T
 	*sweepCase
+	mu sync.Mutex // of Messages
 }
 
 func (w *swept) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
@@ -134,6 +136,8 @@ func (w *swept) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingS
 }
 
 func (w *swept) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.Messages = append(w.Messages, published{queue, single(m.Header()), string(payload)})
 	return func(context.Context) (bool, error) { return false, nil }, nil
 }

@@ -57,6 +57,7 @@ type messageCase struct {
 	Due         time.Time `json:"due,omitzero"`
 	CaughtUp    bool      `json:"caught_up,omitempty"`
 	Chained     bool      `json:"chained,omitempty"`
+	Event       bool      `json:"event,omitempty"`
 	Backfill    bool      `json:"backfill,omitempty"`
 	Missed      int       `json:"missed,omitempty"`
 	MissedLast  time.Time `json:"missed_last,omitzero"`
@@ -80,7 +81,7 @@ func TestSlotMessages(t *testing.T) {
 			return messageCase{Headers: c.Headers, Subject: c.Subject, Refused: refusal(t, err)}
 		}
 		return messageCase{
-			Headers: c.Headers, Subject: c.Subject, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Backfill: m.Backfill,
+			Headers: c.Headers, Subject: c.Subject, Slot: m.Slot.ID(), JobRevision: m.JobRevision, Node: m.Node, Due: m.Due, CaughtUp: m.CaughtUp, Chained: m.Chained, Event: m.Event, Backfill: m.Backfill,
 			Missed: m.Missed, MissedLast: m.MissedLast, Offer: m.Offer, Impossible: m.Refused, Traceparent: m.Traceparent, Written: reflect.DeepEqual(single(m.Header()), c.Headers),
 		}
 	})

@@ -104,7 +104,10 @@ func (g guarded) unhindered(p *process) {
 // theirs, goes through all that happens on a day.
 func TestEachRoleMayDoItsWork(t *testing.T) {
 	t.Parallel()
-	g := newGuardedSite(t)
+	eachRoleWorks(t, newGuardedSite(t))
+}
+
+func eachRoleWorks(t *testing.T, g guarded) {
 	g.does("setup", "setup", "--lease", "3s", "--queue", "default")
 	if out := g.does("setup", "setup", "--retention", "8d"); !strings.Contains(out, "changed") {
 		t.Errorf("setup changed nothing: %s", out)
@@ -234,8 +237,8 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 		"$KV.cronce_jobs.report":                                            "O",
 		"$KV.cronce_state.settings":                                         "S",
 		"$KV.cronce_state.watermark":                                        "PO",
-		"$KV.cronce_state.lock.report":                                      "WN",
-		"$KV.cronce_state.lock.other":                                       "W",
+		"$KV.cronce_state.lock.report":                                      "WON",
+		"$KV.cronce_state.lock.other":                                       "WO",
 		"$KV.cronce_state.anything":                                         "",
 		"$KV.cronce_nodes.web1-1-2-abc":                                     "PWON",
 		"$KV.cronce_ledger.report.20261121T070000Z":                         "WON",
@@ -272,11 +275,15 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 		"$JS.API.CONSUMER.MSG.NEXT.ORDERS.cronce_cronce=charge":             "P",
 		"$JS.API.CONSUMER.MSG.NEXT.ORDERS.other":                            "",
 		"$JS.API.CONSUMER.DELETE.ORDERS.cronce_cronce=charge":               "P",
+		"$JS.API.CONSUMER.DELETE.ORDERS.cronce_cronce=charge=2":             "P",
+		"$JS.API.CONSUMER.CREATE.ORDERS.cronce_cronce=charge=2.orders.paid": "P",
 		"$JS.API.CONSUMER.DELETE.ORDERS.other":                              "",
 		"$JS.API.STREAM.INFO.ORDERS":                                        "P",
 		"$JS.ACK.billing_slots.default.1.1.1.1.0":                           "",
 		"$JS.ACK.KV_cronce_jobs.x.1.1.1.1.0":                                "",
 		"_INBOX.cronce.abc":                                                 "",
+		"cronce.reply.abc":                                                  "PWON",
+		"billing.reply.abc":                                                 "",
 		"_INBOX.narrow.abc":                                                 "",
 		"orders.paid":                                                       "",
 		"$JS.API.INFO":                                                      "PWOVSN",
@@ -349,6 +356,7 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 	}
 	subscribe := map[string]string{
 		"_INBOX.cronce.>":      "PWOVS",
+		"cronce.reply.>":       "WOVN",
 		"_INBOX.narrow.>":      "N",
 		"_INBOX.>":             "",
 		"_INBOX.billing.>":     "",

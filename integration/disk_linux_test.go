@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,28 @@ func (p *process) fillDisk() (mend func()) {
 	set(nil, &before)
 	set(&unix.Rlimit{Cur: 1, Max: before.Max}, nil)
 	return func() { set(&before, nil) }
+}
+
+// The embedded server takes up again by itself, and what was refused is published.
+func TestEmbeddedServerGoesOnByItselfOnceItsDiskHasRoomAgain(t *testing.T) {
+	t.Parallel()
+	s := newServedSite(t)
+	id, workers := s.running("--lease", lease.String())
+	mend := s.server.fillDisk()
+	for _, w := range workers {
+		w.says("lease lost")
+	}
+	s.write("goon", "")
+	found := s.command(3, "doctor").stdout()
+	if !strings.Contains(found, "its storage is full") || strings.Contains(found, "no live node") {
+		t.Errorf("doctor must say that storage is full, and not that nodes are dead whose heartbeats cannot be stored:\n%s", found)
+	}
+	mend()
+	s.ends(id, "succeeded", time.Minute)
+	s.drained(time.Minute)
+	for _, w := range workers {
+		term(w)
+	}
 }
 
 // The server's disk is full: nothing is written any more, heartbeats neither, so the

@@ -52,7 +52,7 @@ func runTests(m *testing.M) int {
 func waitMore() {
 	many := "12"
 	if raceDetector {
-		many = "8"
+		many = "5"
 	}
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {

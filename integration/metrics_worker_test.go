@@ -154,6 +154,6 @@ func TestMetricsOfTheServer(t *testing.T) {
 		return p.metrics()["cronce_server_slow_consumers_total"] == 1
 	})
 	// What is being written to it is given up ten seconds later.
-	eventually(t, 30*time.Second, "the client to be gone", func() bool { return p.metrics()["cronce_server_connections"] == 1 })
+	eventually(t, 3*time.Minute, "the client to be gone", func() bool { return p.metrics()["cronce_server_connections"] == 1 })
 	p.is(http.StatusOK, "/readyz", "[+]JetStream ok")
 }

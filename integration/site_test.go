@@ -347,8 +347,12 @@ func (s *site) drained(limit time.Duration) {
 	})
 }
 
-// soon is an instant that a job can still be scheduled at.
-func soon() time.Time { return time.Now().Add(5 * time.Second).Truncate(time.Second) }
+// soon is an instant that a job can still be scheduled at. It is chosen when the program
+// is built: a machine with other work takes longer for that than the five seconds.
+func soon() time.Time {
+	_, _ = cronce()
+	return time.Now().Add(5 * time.Second).Truncate(time.Second)
+}
 
 // at is the schedule of a job that fires once.
 func at(instant time.Time) string {

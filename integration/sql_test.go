@@ -78,10 +78,11 @@ func TestStatementWithSlotAndFencePaysOnceBesideAZombie(t *testing.T) {
 			s := newServedSite(t)
 			s.command(0, "setup", "--lease", lease.String())
 			before := balance(t, env)
+			bin := program(t, sqlExample) // it takes time: before the instant is chosen
 			instant := soon()
 			pay := func(name string) *process {
 				args := []string{"-at", instant.UTC().Format(time.RFC3339), "-hold", s.dir}
-				return start(t, name, append(env, "NATS_URL="+s.url), nil, program(t, sqlExample), args...)
+				return start(t, name, append(env, "NATS_URL="+s.url), nil, bin, args...)
 			}
 			a := pay("a")
 			eventually(t, 30*time.Second, "the first attempt", func() bool { return strings.Contains(a.stdout(), "attempt 1 fence") })

@@ -60,12 +60,12 @@ func (j Job) AlertAbout(s State) *Alert {
 	return nil
 }
 
-// NewAlert is the event that has an alert about the record delivered. Its Kind is
-// EventAlert; who tells it fills in the rest.
-func NewAlert(r Record) Event {
+// NewAlert is the event that has an alert delivered about the record that stands at
+// revision. Its Kind is EventAlert; the caller fills in the rest.
+func NewAlert(r Record, revision uint64) Event {
 	return Event{
 		V: Version, Kind: EventAlert, Alert: r.State, Time: r.Finished, ID: r.Slot.ID(), Job: r.Slot.Job, JobRevision: r.JobRevision,
-		Attempt: r.Attempt, Error: r.Error, Count: r.Count, Last: r.Last,
+		Attempt: r.Attempt, Fence: r.Fence(revision), Error: r.Error, Count: r.Count, Last: r.Last,
 	}
 }
 

@@ -82,8 +82,19 @@ func DecodeAnnouncement(data []byte) (Announcement, error) {
 	if _, err := decode("announcement", data, &w); err != nil {
 		return Announcement{}, err
 	}
-	if w.Node == "" {
-		return Announcement{}, fmt.Errorf("%w announcement: it names no node", ErrInvalid)
+	if err := w.bound(); err != nil {
+		return Announcement{}, err
 	}
 	return Announcement{w.Node, w.Started, w.Kind, w.Time, w.Except, uint64(w.Members), uint64(w.Registry)}, nil
+}
+
+func (w *announcementWire) bound() error {
+	b := bounds{what: "announcement"}
+	b.names("node", w.Node)
+	b.words("kind", string(w.Kind))
+	b.times("started", &w.Started)
+	b.times("time", &w.Time)
+	b.length("except", len(w.Except), maxExcept)
+	b.names("job", w.Except...)
+	return b.err
 }

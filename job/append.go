@@ -1,7 +1,6 @@
 package job
 
 import (
-	"encoding/json"
 	"strconv"
 	"time"
 )
@@ -76,8 +75,8 @@ func (o object) trueIf(name string, value bool) object {
 // appendText quotes a string.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(s) // of a string it does not fail
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := marshal(s) // of a string it does not fail
 			return append(b, quoted...)
 		}
 	}

@@ -47,7 +47,7 @@ type CancelAnswer struct {
 func DecodeCancel(data []byte) (Slot, CancelRequest, error) {
 	var r CancelRequest
 	if err := json.Unmarshal(data, &r); err != nil {
-		return Slot{}, r, fmt.Errorf("%w request: %w", ErrInvalid, err)
+		return Slot{}, r, unreadable("request", err)
 	}
 	if r.V != Version {
 		return Slot{}, r, fmt.Errorf("%w: the request has v=%d, this program knows v=%d", ErrVersion, r.V, Version)
@@ -57,6 +57,16 @@ func DecodeCancel(data []byte) (Slot, CancelRequest, error) {
 		err = fmt.Errorf("%w request: it names no fence", ErrInvalid)
 	}
 	return slot, r, err
+}
+
+// DecodeCancelAnswer reads a node's answer. Its error says what is wrong with it.
+func DecodeCancelAnswer(data []byte) (CancelAnswer, error) {
+	var a CancelAnswer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return CancelAnswer{}, unreadable("answer", err)
+	}
+	cutText(maxText, &a.Error)
+	return a, nil
 }
 
 // Cause is what the handler's context ends with, and what the slot's record will
@@ -108,8 +118,8 @@ func Cancel(d Delivery, v View, cause error) Record {
 // more attempts: it is due at once, and keeps its history.
 func Reopen(r Record, by string, attempts int, now time.Time) Record {
 	r.Error = clipError(fmt.Sprintf("given a new start by %s; it was %s%s", oneName(by), r.State, because(r.Error)))
-	r.State, r.Node, r.MaxAttempts = Retrying, by, r.Attempt+attempts
-	r.RetryAt, r.Finished = now.UTC(), time.Time{}
+	r.State, r.Node, r.MaxAttempts = Retrying, by, min(r.Attempt+attempts, maxClaims)
+	r.RetryAt, r.Finished, r.StartBy = now.UTC(), time.Time{}, time.Time{}
 	return r
 }
 

@@ -27,8 +27,11 @@ type Delivery struct {
 // and hints only: whatever they say, a handler starts after a won write
 // (invariant 3).
 type View struct {
-	// Now is the broker's clock as well as the worker knows it.
-	Now time.Time
+	// Now is the broker's clock as well as the worker knows it, Error how far it may be
+	// off. Doubted says that Now cannot be believed: nothing ends by its age then.
+	Now     time.Time
+	Error   time.Duration
+	Doubted bool
 
 	// Self is the worker's incarnation.
 	Self string
@@ -42,6 +45,11 @@ type View struct {
 	// OwnerDead says that the record's node was proved dead: fenced, or stopped
 	// by its own word.
 	OwnerDead bool
+
+	// Disowned says that the record's node, which lives, has no part in the slot: it
+	// has answered that it does not hold the claim, or has not answered for so long
+	// that the slot is past its horizon.
+	Disowned bool
 
 	// Entry is the job's definition, at least as new as the message's; nil when
 	// the job was deleted, as read at the registry's leader.
@@ -57,6 +65,9 @@ type View struct {
 	// for jobs that are not Guarded, as far as that is known.
 	Place Place
 }
+
+// certain is what the broker's clock has certainly reached.
+func (v View) certain() time.Time { return v.Now.Add(-v.Error) }
 
 // Action is what a worker does next with a delivery.
 type Action int
@@ -112,13 +123,8 @@ func Decide(d Delivery, v View) Step {
 	case v.Record.State == Retrying:
 		return retry(d, v)
 	case v.Record.Node == v.Self:
-		// A claim of ours that the table of obligations does not know never
-		// started a handler: it is adopted, and the attempt not counted again.
-		if !v.Handles {
-			return unhandled(d)
-		}
-		return claim(d, v, v.Record.Attempt)
-	case !v.OwnerDead:
+		return adopt(d, v)
+	case !v.OwnerDead && !v.Disowned:
 		return Step{Action: Prove}
 	default:
 		return takeOver(d, v)
@@ -150,7 +156,7 @@ func first(d Delivery, v View) Step {
 	case d.Refused != "":
 		return end(d, v, Failed, d.Refused)
 	case tooOld(d, v):
-		return end(d, v, Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
+		return aged(d, v, Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
 	case len(d.Payload) > MaxPayload: // no program of ours sends that, and no record could hold it
 		return end(d, v, Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), MaxPayload))
 	case v.Entry == nil:
@@ -166,7 +172,7 @@ func first(d Delivery, v View) Step {
 	case paused(d, v.Entry):
 		return end(d, v, Missed, "fell due while its job was paused")
 	case pastDeadline(d, v):
-		return end(d, v, Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
+		return aged(d, v, Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
 	case !v.Handles:
 		return unhandled(d)
 	default:
@@ -176,10 +182,14 @@ func first(d Delivery, v View) Step {
 
 // retry decides about a slot whose last attempt failed.
 func retry(d Delivery, v View) Step {
-	wait := v.Record.RetryAt.Sub(v.Now)
+	wait := untilRetry(v)
 	switch {
 	case tooOld(d, v):
-		return end(d, v, Failed, fmt.Sprintf("retries end at the horizon of %v; last error: %s", v.Horizon, v.Record.Error))
+		return aged(d, v, Failed, fmt.Sprintf("retries end at the horizon of %v; last error: %s", v.Horizon, v.Record.Error))
+	case v.Record.Attempt >= maxClaims:
+		return end(d, v, Failed, v.Record.Error+spent(*v.Record))
+	case startsTooLate(v.Record, v):
+		return aged(d, v, Expired, "not started within its deadline")
 	case wait > 0:
 		return Step{Action: Later, Delay: wait}
 	case !v.Handles:
@@ -189,15 +199,61 @@ func retry(d Delivery, v View) Step {
 	}
 }
 
-// takeOver decides about a slot whose worker was proved dead in the middle.
+// untilRetry is how long the slot still waits for its next attempt. A clock that is
+// well before the end of the last attempt was set back since: the time of the next
+// attempt, which was computed from the old clock, says nothing then, and the slot has
+// had its delay from the broker.
+func untilRetry(v View) time.Duration {
+	if n := len(v.Record.Attempts); n > 0 && v.Record.Attempts[n-1].Finished.Sub(v.Now) > setBack {
+		return 0
+	}
+	return v.Record.RetryWait(v.Now)
+}
+
+// RetryWait is for how long the slot's message is given back at now, until its next
+// attempt. It is no longer than the delay that was decided on when the last attempt
+// ended, whatever the clock has done since, nor than an hour.
+func (r Record) RetryWait(now time.Time) time.Duration {
+	wait := min(r.RetryAt.Sub(now), longestWait)
+	if n := len(r.Attempts); n > 0 {
+		wait = min(wait, r.RetryAt.Sub(r.Attempts[n-1].Finished))
+	}
+	return wait
+}
+
+// setBack is a difference that two nodes' estimates of the broker's clock do not have.
+const setBack = time.Minute
+
+// adopt decides about a claim of this worker that its table of obligations does not
+// know. It never started a handler, so its attempt is not counted again.
+func adopt(d Delivery, v View) Step {
+	released := Release(*v.Record, v.Now)
+	switch {
+	case tooOld(d, v), startsTooLate(&released, v):
+		v.Record = &released
+		return retry(d, v)
+	case !v.Handles:
+		return unhandled(d)
+	}
+	return claim(d, v, v.Record.Attempt)
+}
+
+// startsTooLate reports whether the slot, which was claimed and released, is past the
+// deadline of its first start.
+func startsTooLate(r *Record, v View) bool {
+	return r.Attempt == 0 && !r.StartBy.IsZero() && v.certain().After(r.StartBy)
+}
+
+// takeOver decides about a slot whose worker was proved dead in the middle, or does not
+// hold its claim.
 func takeOver(d Delivery, v View) Step {
 	died := died(v)
 	v.Record = &died
 	switch {
-	case died.Attempt >= died.MaxAttempts:
+	case died.Attempt >= min(died.MaxAttempts, maxClaims):
 		return end(d, v, Failed, died.Error+spent(died))
 	case tooOld(d, v):
-		return end(d, v, Failed, fmt.Sprintf("%s; retries end at the horizon of %v", died.Error, v.Horizon))
+		return aged(d, v, Failed, fmt.Sprintf("%s; retries end at the horizon of %v", died.Error, v.Horizon))
 	case !v.Handles:
 		return unhandled(d)
 	default:
@@ -205,27 +261,61 @@ func takeOver(d Delivery, v View) Step {
 	}
 }
 
-// died is the record of a slot whose worker is dead, with its attempt closed.
+// Disowned reports whether the owner of the view's record, which lives, has left the
+// slot, by its answer to a HoldsRequest or the error in place of one. No answer says
+// nothing, and a handler may run for as long as it likes. But past the horizon a slot
+// ends, unless its owner says that a handler with a live context has it.
+func Disowned(d Delivery, v View, answer HoldsAnswer, err error) bool {
+	switch {
+	case err == nil && !answer.Holds:
+		return true
+	case err == nil && !answer.Ended:
+		return false
+	}
+	return tooOld(d, v) && !v.Doubted
+}
+
+// died is the record of a slot that its worker has left, with its attempt closed.
 func died(v View) Record {
 	r := *v.Record
 	r.Attempts = slices.Clone(r.Attempts)
 	r.Error = fmt.Sprintf("worker %s died", r.Node)
+	if v.Disowned {
+		r.Error = fmt.Sprintf("worker %s does not hold its claim", r.Node)
+	}
 	closeAttempt(&r, v.Revision, v.Now)
 	return r
 }
 
 // tooOld: invariant 7. A slot beyond the horizon may have lost its record to the
 // ledger's retention, so it is never run.
-func tooOld(d Delivery, v View) bool {
-	at := d.Slot.At
-	if at.IsZero() {
-		at = d.Published
-	}
-	return v.Now.Sub(at) > v.Horizon
+func tooOld(d Delivery, v View) bool { return PastHorizon(d, v.certain(), v.Horizon) }
+
+// PastHorizon reports whether the slot is older than the horizon.
+func PastHorizon(d Delivery, now time.Time, horizon time.Duration) bool {
+	return now.Sub(d.begun()) > horizon
 }
 
-// longestWait is for how long a slot is given back at once that is not due yet.
-const longestWait = time.Hour
+// begun is the time from which the slot's age counts: its instant, or the publication
+// of a triggered run. A run that a stream's message started is as old as that message,
+// because a consumer that was removed delivers old messages again.
+func (d Delivery) begun() time.Time {
+	switch {
+	case !d.Slot.At.IsZero():
+		return d.Slot.At
+	case d.Event && !d.Due.IsZero() && d.Due.Before(d.Published):
+		return d.Due
+	}
+	return d.Published
+}
+
+// longestWait is for how long a slot is given back at once whose time has not come:
+// the clock may be set back meanwhile. doubtWait is for how long one is given back that
+// would end by its age, by a clock that is not believed.
+const (
+	longestWait = time.Hour
+	doubtWait   = 30 * time.Second
+)
 
 // early is how long a slot must still wait that the broker stored before its due
 // time: it came from a fast clock. A range is due with its last slot. A chained slot's
@@ -240,7 +330,7 @@ func early(d Delivery, v View) time.Duration {
 		due = d.MissedLast
 	}
 	if d.Published.Before(due) {
-		return due.Sub(v.Now)
+		return due.Sub(v.certain())
 	}
 	return 0
 }
@@ -282,9 +372,13 @@ func splitOtherwise(d Delivery, e *Entry) bool {
 // it was published by who does not know of parts. To run it would take the place of
 // the parts for good; to ack it could lose the slot, if nobody else publishes those.
 // A run that was triggered, or follows from others, by an older definition is as that
-// one said; a message that names no definition is judged by the one there is.
+// one said; a message that names no definition is judged by the one there is. A run
+// that a stream's message started is as the plan of that message's time said.
 func unsplit(d Delivery, e *Entry) bool {
 	planned := d.Slot.Token == "" && !d.Chained
+	if d.Event {
+		return d.Slot.Shards == 0 && e.planOf(d.Due).Shards > 0
+	}
 	if d.Slot.Shards > 0 || !planned && 0 < d.JobRevision && d.JobRevision < e.Revision {
 		return false
 	}
@@ -319,8 +413,8 @@ func paused(d Delivery, e *Entry) bool {
 }
 
 func pastDeadline(d Delivery, v View) bool {
-	by, ok := StartBy(d, *v.Entry)
-	return ok && v.Now.After(by)
+	by, ok := startBy(d, v)
+	return ok && v.certain().After(by)
 }
 
 // StartBy is the instant after which the slot may not start for the first time any
@@ -331,6 +425,13 @@ func StartBy(d Delivery, e Entry) (time.Time, bool) {
 		from = d.Published
 	}
 	return from.Add(e.Job.Deadline), e.Job.Deadline > 0
+}
+
+func startBy(d Delivery, v View) (time.Time, bool) {
+	if v.Entry == nil {
+		return time.Time{}, false
+	}
+	return StartBy(d, *v.Entry)
 }
 
 // unhandled gives a slot back for a worker that has a handler: soon at first,
@@ -362,13 +463,25 @@ func claim(d Delivery, v View, attempt int) Step {
 			r.MaxAttempts = v.Entry.Job.WithDefaults().Retry.Attempts
 		}
 	}
+	if by, ok := startBy(d, v); ok && v.Record == nil && by.Year() <= 9999 {
+		r.StartBy = by.UTC()
+	}
 	if attempt == r.Attempt && len(r.Attempts) > 0 {
 		r.Attempts = r.Attempts[:len(r.Attempts)-1]
 	}
 	r.State, r.Node, r.Attempt = Running, v.Self, attempt
 	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the history has them
-	r.Attempts = history(append(r.Attempts, Attempt{Number: attempt, Node: v.Self, Started: v.Now.UTC()}))
+	r.Attempts = history(append(r.Attempts, Attempt{Number: attempt, Node: v.Self, Started: started(d, v).UTC()}))
 	return Step{Action: Start, Record: r}
+}
+
+// started is when an attempt begins that is claimed now. The message in hand was stored
+// before, by the broker's own clock.
+func started(d Delivery, v View) time.Time {
+	if by := d.Published.Sub(v.Now); 0 < by && by <= v.Error {
+		return d.Published
+	}
+	return v.Now
 }
 
 // unplaced decides about a slot that would be claimed if it had a place.
@@ -401,6 +514,15 @@ func end(d Delivery, v View, outcome State, reason string) Step {
 		return Step{Action: WriteWhole, Record: wholeEnd(d, v, outcome, reason)}
 	}
 	return Step{Action: End, Record: ended(record(d, v), v, outcome, reason)}
+}
+
+// aged ends a slot for its age. While the clock is not believed the slot waits instead:
+// the outcome could not be taken back.
+func aged(d Delivery, v View, outcome State, reason string) Step {
+	if v.Doubted {
+		return Step{Action: Later, Delay: doubtWait, Reason: "it would end by its age, by a clock that is not believed: " + reason}
+	}
+	return end(d, v, outcome, reason)
 }
 
 // ended is the record r with an outcome.
@@ -438,8 +560,29 @@ func record(d Delivery, v View) Record {
 func Release(r Record, now time.Time) Record {
 	r.Attempts = slices.Clone(r.Attempts[:max(len(r.Attempts)-1, 0)])
 	r.State, r.Attempt, r.RetryAt = Retrying, r.Attempt-1, now.UTC()
-	r.Error = "given back before it was started"
+	r.Error = released
 	return r
+}
+
+const released = "given back before it was started"
+
+// Released reports whether r is what Release made of a record: no attempt failed.
+func (r Record) Released() bool { return r.State == Retrying && r.Error == released }
+
+// Outlasts reports whether the claim r, which was won, still counts although its key is
+// not at its revision any more: the ledger was purged, or an older copy of it was
+// restored. What stands there now, nil for nothing, is then this very claim or comes
+// from before it. Whoever took the slot over has counted an attempt more.
+func (r Record) Outlasts(stands *Record) bool {
+	switch {
+	case stands == nil:
+		return true
+	case stands.State.Final():
+		return false
+	case stands.State == Running && stands.Node == r.Node:
+		return stands.Attempt <= r.Attempt
+	}
+	return stands.Attempt < r.Attempt
 }
 
 // Result is how one attempt ended.

@@ -220,6 +220,9 @@ func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 func (c *Parser) Entry(data []byte, revision uint64, at time.Time) (Entry, error) {
 	var w definitionWire
 	extra, err := c.decode(data, &w)
+	if err == nil {
+		err = w.bound()
+	}
 	if err != nil {
 		return Entry{}, err
 	}
@@ -242,4 +245,33 @@ func (c *Parser) Entry(data []byte, revision uint64, at time.Time) (Entry, error
 	}
 	e.settlePauses()
 	return e, e.Job.validate(c.Schedule)
+}
+
+// bound leaves the job, but for its times, to Job.Validate.
+func (w *definitionWire) bound() error {
+	b := bounds{what: "job definition"}
+	b.times("since", &w.Since)
+	w.Job.Plan.bound(&b, "plan")
+	b.length("past", len(w.Past), maxPast)
+	for i := range w.Past {
+		b.times("past.from", &w.Past[i].From)
+		w.Past[i].Plan.bound(&b, "past.plan")
+	}
+	b.length("superseded", len(w.Superseded), maxSuperseded)
+	b.words("superseded", w.Superseded...)
+	b.length("pauses", len(w.Pauses), maxPauses)
+	for i := range w.Pauses {
+		b.times("pauses", &w.Pauses[i].From, &w.Pauses[i].To)
+	}
+	b.words("owner", w.Owner)
+	b.words("node", w.Node)
+	b.words("nonce", w.Nonce)
+	return b.err
+}
+
+// bound checks what ParseSchedule does not.
+func (w *planWire) bound(b *bounds, member string) {
+	b.times(member+".from", &w.From)
+	b.times(member+".until", &w.Until)
+	b.number(member+".shards", w.Shards, 0, MaxShards)
 }

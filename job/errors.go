@@ -22,6 +22,9 @@ var (
 	// request: so a denied write is ErrUnknown as well.
 	ErrDenied = errors.New("not permitted")
 
+	// ErrFull says that a message was refused for want of storage.
+	ErrFull = errors.New("storage is full")
+
 	// ErrNotFound says that there is no such job, slot or node.
 	ErrNotFound = errors.New("not found")
 

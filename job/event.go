@@ -11,14 +11,14 @@ import (
 // RegistryEvent is one change of the registry as a watcher sees it, in the order
 // of the broker.
 type RegistryEvent struct {
-	// Name is the job's name; empty in a Ready event.
+	// Name is the job's name; empty in a Ready or Settled event.
 	Name string
 
-	// Revision is the registry's last revision, this change included: having
-	// seen it, one knows every entry up to it.
+	// Revision is the registry's last revision that was seen, this change included.
+	// In a Ready or Settled event, every entry up to it has been seen.
 	Revision uint64
 
-	// Entry is the definition. Not set when Deleted, Ready or Err is.
+	// Entry is the definition. Not set when Deleted, Ready, Settled or Err is.
 	Entry Entry
 
 	// Deleted says that the job was removed, at Time.
@@ -31,6 +31,11 @@ type RegistryEvent struct {
 
 	// Ready closes the initial listing: all that was stored has been seen.
 	Ready bool
+
+	// Settled says that nothing that was written up to Revision is missing. Between
+	// two of them it may be: a watch that catches up shows the last write of each job
+	// only, in the place of that write.
+	Settled bool
 }
 
 // NodeEvent is one change of the nodes bucket as a watcher sees it.
@@ -120,12 +125,32 @@ func (e Event) MarshalJSON() ([]byte, error) {
 func DecodeEvent(data []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return Event{}, fmt.Errorf("%w event: %w", ErrInvalid, err)
+		return Event{}, unreadable("event", err)
 	}
 	if e.V != Version {
 		return Event{}, fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, e.V, Version)
 	}
+	if err := e.bound(); err != nil {
+		return Event{}, err
+	}
 	return e, nil
+}
+
+func (e *Event) bound() error {
+	b := bounds{what: "event"}
+	b.words("kind", string(e.Kind))
+	b.words("alert", string(e.Alert))
+	b.words("node", e.Node)
+	b.words("peer", e.Peer)
+	b.words("id", e.ID)
+	if e.Job != "" {
+		b.names("job", e.Job)
+	}
+	b.number("attempt", e.Attempt, 0, maxClaims)
+	b.number("count", e.Count, 0, maxSlots)
+	b.times("time", &e.Time, &e.Last)
+	cutText(maxText, &e.Error)
+	return b.err
 }
 
 // CheckSubject refuses the event if it was not published on NS.event.<kind>.<job> of

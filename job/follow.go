@@ -1,12 +1,9 @@
 package job
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -17,31 +14,6 @@ import (
 
 // MaxAfter is how many jobs one can come after.
 const MaxAfter = 32
-
-// On names the messages of which each is one run: those on Subject in Stream. Its
-// zero value is none.
-type On struct {
-	// Stream is a JetStream stream, Subject one of its subjects; it may have
-	// wildcards.
-	Stream  string `json:"stream"`
-	Subject string `json:"subject"`
-}
-
-// IsZero reports whether no messages are named.
-func (o On) IsZero() bool { return o == On{} }
-
-func (o On) String() string { return "on " + o.Stream + " " + o.Subject }
-
-// validate says what is wrong with it; zero is right.
-func (o On) validate() error {
-	switch {
-	case o.IsZero():
-		return nil
-	case o.Stream == "" || len(o.Stream) > 255 || strings.ContainsAny(o.Stream, " .*>/\\") || hasControl(o.Stream):
-		return fmt.Errorf("%w on.stream %q: want the name of a stream, like ORDERS", ErrInvalid, clip(o.Stream))
-	}
-	return validateSubject("on.subject", o.Subject, true)
-}
 
 // maxSubject is far below what makes a server hang up, which is the length of a
 // whole protocol line.
@@ -71,33 +43,6 @@ func validateSubject(field, s string, wild bool) error {
 
 func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
-// Token names the run that a message starts: its Nats-Msg-Id, or its sequence in
-// the stream if it has none. An ID that is no token (see ValidateToken) is replaced by
-// a digest of it, so that it names one run all the same.
-func (o On) Token(msgID string, sequence uint64) string {
-	msgID = strings.TrimSpace(msgID)
-	switch {
-	case msgID == "":
-		return strconv.FormatUint(sequence, 10)
-	case ValidateToken(msgID) == nil:
-		return msgID
-	}
-	sum := sha256.Sum256([]byte(msgID))
-	return "sha256-" + hex.EncodeToString(sum[:])
-}
-
-// Started is what a message of the stream starts: the messages of one run of e's job,
-// which is due since the message was stored. One that is too large to be handed on is
-// a run too, that cannot be made.
-func Started(e Entry, msgID string, sequence uint64, stored time.Time, size int) []Message {
-	m := Message{Slot: Slot{Job: e.Job.Name, Token: e.Job.On.Token(msgID, sequence)}, JobRevision: e.Revision, Due: stored}
-	if size > MaxPayload {
-		m.Refused = fmt.Sprintf("message %d of stream %s has %d bytes: at most %d are handed on", sequence, e.Job.On.Stream, size, MaxPayload)
-		return []Message{m}
-	}
-	return m.parts(e.Job.WithDefaults().Shards)
 }
 
 // parts is the message of a whole slot, or those of its n parts.
@@ -228,19 +173,6 @@ func CheckCycle(jobs []Job) error {
 func (e Entry) Chained(at time.Time) bool {
 	p, ok := e.PlanAt(at)
 	return ok && len(p.Plan.After) > 0
-}
-
-// OnSince is since when messages of the stream that starts the job now have done so,
-// edits of other things in between or not.
-func (e Entry) OnSince() time.Time {
-	since := e.Since()
-	for _, p := range slices.Backward(e.Past) {
-		if p.Plan.On.Stream != e.Job.On.Stream {
-			break
-		}
-		since = p.From
-	}
-	return since
 }
 
 // Chain is what follows from a slot that has succeeded, for one job, e's, that

@@ -168,14 +168,6 @@ func TestAnEditTakesNoTurn(t *testing.T) {
 			t.Errorf("%s: %v follows, want %d messages", name, got, c.want)
 		}
 	}
-	on := Job{Name: "charge", On: On{"ORDERS", "a"}}
-	e := Entry{Time: at, Definition: Definition{Job: on, Past: []PastPlan{
-		{Job{Name: "charge", On: On{"BILLS", "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
-		{Job{Name: "charge", On: On{"ORDERS", "b"}, Shards: 2}.Plan(), at.Add(-2 * time.Hour), at},
-	}}}
-	if got := e.OnSince(); !got.Equal(at.Add(-2 * time.Hour)) {
-		t.Errorf("messages of ORDERS start it since %v, want since two hours before %v", got, at)
-	}
 }
 
 // A chained slot has another job's instant, and another's time as its due time.
@@ -217,35 +209,5 @@ func TestAChainedSlotIsJudgedByTheJobAsItStands(t *testing.T) {
 				t.Errorf("got action %d, %s (%s), want %d, %s (%s)", s.Action, s.Record.State, s.Record.Error, c.action, c.state, c.reason)
 			}
 		})
-	}
-}
-
-func TestAMessageIsNamedByItsIDOrItsSequence(t *testing.T) {
-	t.Parallel()
-	e := Entry{Revision: 9, Definition: Definition{Job: Job{Name: "charge", On: On{"ORDERS", "orders.paid"}}}}
-	at := time.Date(2026, 11, 21, 7, 0, 0, 500, time.UTC)
-	rapid.Check(t, func(t *rapid.T) {
-		id := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "17", "o/r2", "o#1of2", " o ", "a\r\nb", strings.Repeat("x", 129), "\xff"})).Draw(t, "id")
-		size := rapid.IntRange(0, 2*MaxPayload).Draw(t, "size")
-		for _, m := range Started(e, id, 17, at, size) {
-			if err := ValidateToken(m.Slot.Token); err != nil {
-				t.Fatalf("%q: %v", id, err)
-			}
-			if trimmed := strings.TrimSpace(id); ValidateToken(trimmed) == nil && m.Slot.Token != trimmed || trimmed == "" && m.Slot.Token != "17" {
-				t.Fatalf("%q gives %q", id, m.Slot.Token)
-			}
-			if (m.Refused != "") != (size > MaxPayload) || m.Slot.Shards != 0 {
-				t.Fatalf("%d bytes: %+v", size, m)
-			}
-			if back, err := ParseMessage(m.Header()); err != nil || back != m {
-				t.Fatalf("%v is read as %+v, %v", m.Header(), back, err)
-			}
-		}
-	})
-	if a, b := e.Job.On.Token("x\x00", 1), e.Job.On.Token("x\x01", 1); a == b {
-		t.Error("two IDs give one token")
-	}
-	if got := e.Job.On.Token("a\tb", 1); got != "sha256-894891f8b78a9945b0aa07e70d5f71f10b1f1990af127de561cc0ac36024c188" {
-		t.Errorf("got %s", got)
 	}
 }

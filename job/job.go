@@ -272,7 +272,7 @@ func (j Job) validate(parse func(string, Plan) (*Schedule, error)) error {
 	switch j.CatchUp.Policy {
 	case CatchUpLatest, CatchUpAll, CatchUpNone:
 	default:
-		bad(true, "catch_up.policy %q: want latest, all or none", j.CatchUp.Policy)
+		bad(true, "catch_up.policy %q: want latest, all or none", clip(string(j.CatchUp.Policy)))
 	}
 	bad(j.Plan().started() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it is about a schedule, and this job has none (%s)", j.Plan().Start())
 	bad(j.CatchUp.Within < 0, "catch_up.within %v: must not be negative", j.CatchUp.Within)
@@ -402,6 +402,9 @@ func (p Plan) wire() planWire {
 }
 
 func (w planWire) plan() Plan {
+	if w.Shards == 1 {
+		w.Shards = 0 // one part is the whole slot
+	}
 	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.After, w.On, w.Shards}
 }
 

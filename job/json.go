@@ -54,17 +54,17 @@ func decodeLoosely(what string, data []byte, dst any) (Extra, error) {
 		V int `json:"v"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrInvalid, what, err)
+		return nil, unreadable(what, err)
 	}
 	if head.V != Version {
 		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade it", ErrVersion, what, head.V, Version)
 	}
 	if err := json.Unmarshal(data, dst); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrInvalid, what, err)
+		return nil, unreadable(what, err)
 	}
 	var extra Extra
 	if err := json.Unmarshal(data, &extra); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrInvalid, what, err)
+		return nil, unreadable(what, err)
 	}
 	for _, name := range members(reflect.TypeOf(dst).Elem()) {
 		delete(extra, name)
@@ -75,9 +75,23 @@ func decodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	return extra, nil
 }
 
+// unreadable wraps ErrInvalid. The text of err may quote the whole value.
+func unreadable(what string, err error) error {
+	return fmt.Errorf("%w %s: %s", ErrInvalid, what, clipTo(err.Error(), maxOldBytes))
+}
+
+// marshal is json.Marshal that does not escape HTML: "<" would take six bytes.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 // encode writes src with the extra members beside its own.
 func encode(src any, extra Extra) ([]byte, error) {
-	data, err := json.Marshal(src)
+	data, err := marshal(src)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +112,7 @@ func withExtra(data []byte, extra Extra) ([]byte, error) {
 			all[name] = value
 		}
 	}
-	return json.Marshal(all)
+	return marshal(all)
 }
 
 func members(t reflect.Type) []string {

@@ -163,7 +163,7 @@ func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []L
 		if ask = unknown(l.Holders, ahead, free, ended); len(ask) > 0 {
 			return Lock{}, Place{}, ask
 		}
-		return l.refuse(e, ahead, free)
+		return l.refuse(e, ahead, free, ended)
 	}
 	next = l.remember(e)
 	next.Waiting = next.unlisted(e)
@@ -172,10 +172,17 @@ func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []L
 }
 
 // refuse answers an entrant for which there is no place now.
-func (l Lock) refuse(e Entrant, ahead []LockSlot, free int) (Lock, Place, []LockSlot) {
+func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[Slot]bool) (Lock, Place, []LockSlot) {
+	// A slot is skipped for one that came before it. After a gap in which no worker was
+	// ready a newer one may have got the place first: the older one then has its turn.
 	if e.Policy == OverlapSkip && e.OnTime {
-		inWay := append(slices.Clone(l.Holders), ahead...)[0].Slot
-		return l, Place{Kind: PlaceBarred, InWay: inWay}, nil
+		inWay := append(slices.Clone(l.Holders), ahead...)
+		if i := slices.IndexFunc(inWay, func(s LockSlot) bool { return !s.after(e.LockSlot) }); i >= 0 {
+			if _, known := ended[inWay[i].Slot]; !known { // it waits, and may have been cancelled
+				return Lock{}, Place{}, inWay[i : i+1]
+			}
+			return l, Place{Kind: PlaceBarred, InWay: inWay[i].Slot}, nil
+		}
 	}
 	p := Place{Kind: PlaceWaits, Ahead: len(ahead)}
 	if e.Policy == OverlapReplace && e.OnTime && free <= 0 {
@@ -366,6 +373,9 @@ func (o object) slots(name string, slots []LockSlot) object {
 func DecodeLock(data []byte) (Lock, error) {
 	var w lockWire
 	extra, err := decode("lock", data, &w)
+	if err == nil {
+		err = w.bound()
+	}
 	if err != nil {
 		return Lock{}, err
 	}
@@ -386,4 +396,19 @@ func DecodeLock(data []byte) (Lock, error) {
 		}
 	}
 	return l, nil
+}
+
+func (w *lockWire) bound() error {
+	b := bounds{what: "lock"}
+	b.names("job", w.Job)
+	b.length("holders", len(w.Holders), MaxConcurrency)
+	b.length("waiting", len(w.Waiting), MaxLockWaiting)
+	b.times("newest", &w.Newest)
+	b.words("nonce", w.Nonce)
+	for _, slots := range [][]lockSlotWire{w.Holders, w.Waiting} {
+		for i := range slots {
+			b.times("slot", &slots[i].At, &slots[i].Since)
+		}
+	}
+	return b.err
 }

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -33,7 +32,7 @@ func TestALockIsWrittenAsItsWireFormSays(t *testing.T) {
 			}
 			return all
 		}
-		want, err := json.Marshal(lockWire{Version, l.Job, wire(l.Holders), wire(l.Waiting), l.Newest, l.Nonce})
+		want, err := marshal(lockWire{Version, l.Job, wire(l.Holders), wire(l.Waiting), l.Newest, l.Nonce})
 		if err != nil {
 			t.Fatal(err)
 		}

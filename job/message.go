@@ -18,6 +18,7 @@ const (
 	HeaderCaughtUp    = "Cronce-Caught-Up"
 	HeaderBackfill    = "Cronce-Backfill"
 	HeaderChained     = "Cronce-Chained"
+	HeaderEvent       = "Cronce-Event"
 	HeaderRefused     = "Cronce-Refused"
 	HeaderMissed      = "Cronce-Missed"
 	HeaderMissedLast  = "Cronce-Missed-Last"
@@ -54,6 +55,10 @@ type Message struct {
 	// Chained marks a slot that follows from others (see Chain): it is due when the
 	// last of them has succeeded, and its start deadline counts from publication.
 	Chained bool
+
+	// Event marks a run that a message of a stream started (see Started): Due is when
+	// that message was stored, and the run's age counts from then.
+	Event bool
 
 	// Refused is why a run cannot be made, although there is a reason to make it: it
 	// is only recorded, as failed. One line.
@@ -109,6 +114,9 @@ func (m Message) EachHeader(set func(name, value string)) {
 	}
 	if m.Chained {
 		set(HeaderChained, "1")
+	}
+	if m.Event {
+		set(HeaderEvent, "1")
 	}
 	if m.Refused != "" {
 		set(HeaderRefused, m.Refused)
@@ -189,9 +197,12 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if m.Offer, err = offerOf(id, slot); err != nil {
 		return Message{}, err
 	}
-	m.Traceparent = get(HeaderTraceparent)
+	if trace := get(HeaderTraceparent); len(trace) <= maxWord {
+		m.Traceparent = trace // a longer one is none
+	}
 	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
-	m.Refused = get(HeaderRefused)
+	m.Event = get(HeaderEvent) != ""
+	m.Refused = clipTo(strings.ToValidUTF8(get(HeaderRefused), "\uFFFD"), maxErrorBytes)
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {
 			if *dst, err = strconv.ParseUint(v, 10, 64); err != nil {
@@ -203,7 +214,11 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		if v := get(name); v != "" && err == nil {
 			if *dst, err = time.Parse(time.RFC3339, v); err != nil {
 				err = fmt.Errorf("%w header %s %q: want an instant", ErrInvalid, name, clip(v))
+				return
 			}
+			b := bounds{what: "header " + name}
+			b.times("time", dst)
+			err = b.err
 		}
 	}
 	var missed uint64
@@ -214,7 +229,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	m.Missed = int(min(missed, 1<<31))
+	m.Missed = int(min(missed, maxSlots))
 	if m.Due.IsZero() || m.Due.Before(m.Slot.At) && !m.Chained {
 		m.Due = m.Slot.At // nothing is due before its instant, whoever says so
 	}

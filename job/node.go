@@ -91,6 +91,9 @@ func (n Node) MarshalJSON() ([]byte, error) {
 func DecodeNode(data []byte) (Node, error) {
 	var w nodeWire
 	extra, err := decode("node record", data, &w)
+	if err == nil {
+		err = w.bound()
+	}
 	if err != nil {
 		return Node{}, err
 	}
@@ -100,4 +103,28 @@ func DecodeNode(data []byte) (Node, error) {
 		ClockOffset: time.Duration(w.ClockOffset), ClockError: time.Duration(w.ClockError),
 		Tzdata: w.Tzdata, Version: w.Version, FencedBy: w.FencedBy, FencedAt: w.FencedAt, Nonce: w.Nonce, Extra: extra,
 	}, nil
+}
+
+func (w *nodeWire) bound() error {
+	b := bounds{what: "node record"}
+	word(&b, "state", w.State, NodeAlive, NodeStopped, NodeFenced)
+	b.names("node", w.Name)
+	b.times("started", &w.Started)
+	b.span("lease", time.Duration(w.Lease), 0, MaxLease)
+	b.length("queues", len(w.Queues), maxQueues)
+	b.names("queue", w.Queues...)
+	b.length("handlers", len(w.Handlers), maxHandlers)
+	b.names("job", w.Handlers...)
+	b.number("priority", w.Priority, 0, MaxPriority)
+	b.number("running", w.Running, 0, maxSlots)
+	b.span("clock_offset", time.Duration(w.ClockOffset), -maxSpan, maxSpan)
+	b.span("clock_error", time.Duration(w.ClockError), 0, maxSpan)
+	began := w.Started.Add(time.Duration(w.ClockOffset))
+	b.times("started", &began)
+	b.words("tzdata", w.Tzdata)
+	b.words("version", w.Version)
+	b.words("fenced_by", w.FencedBy)
+	b.times("fenced_at", &w.FencedAt)
+	b.words("nonce", w.Nonce)
+	return b.err
 }

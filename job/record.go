@@ -56,6 +56,10 @@ type Record struct {
 	// it, so that no edit makes an at-most-once slot start twice.
 	MaxAttempts int
 
+	// StartBy is the job's deadline at the first claim: a slot that was claimed and
+	// released does not start after it. Zero: its job had none.
+	StartBy time.Time
+
 	// Node owns the slot while Running; afterwards it is who wrote the outcome.
 	Node string
 
@@ -117,6 +121,7 @@ type recordWire struct {
 	Attempt     int       `json:"attempt"`
 	Attempts    []Attempt `json:"attempts,omitempty"`
 	MaxAttempts int       `json:"max_attempts,omitempty"`
+	StartBy     time.Time `json:"start_by,omitzero"`
 	Node        string    `json:"node"`
 	Nonce       string    `json:"nonce"`
 	JobRevision uint64    `json:"job_revision,omitempty"`
@@ -131,6 +136,15 @@ type recordWire struct {
 	Shards      int       `json:"shards,omitempty"`
 	Count       int       `json:"count,omitempty"`
 	Last        time.Time `json:"last,omitzero"`
+}
+
+// Fence is that of the record's last attempt, where the record stands at revision: of
+// one without attempts, and of one whose attempt runs, that revision.
+func (r Record) Fence(revision uint64) uint64 {
+	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].Fence != 0 {
+		return r.Attempts[n-1].Fence
+	}
+	return revision
 }
 
 // MarshalJSON writes the ledger's value: what encoding/json makes of recordWire,
@@ -153,7 +167,7 @@ func (r Record) AppendJSON(b []byte) ([]byte, error) {
 			o = append(o, ']')
 		}
 	}
-	o = o.numberIf("max_attempts", r.MaxAttempts).text("node", r.Node).text("nonce", r.Nonce).revisionIf("job_revision", r.JobRevision).
+	o = o.numberIf("max_attempts", r.MaxAttempts).timeIf("start_by", r.StartBy).text("node", r.Node).text("nonce", r.Nonce).revisionIf("job_revision", r.JobRevision).
 		timeIf("due", r.Due).timeIf("published", r.Published).textIf("publisher", r.Publisher)
 	if len(r.Payload) > 0 {
 		o = append(base64.StdEncoding.AppendEncode(append(o.name("payload"), '"'), r.Payload), '"')
@@ -183,12 +197,51 @@ func DecodeRecord(data []byte) (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("slot record: %w", err)
 	}
+	if err := w.bound(slot); err != nil {
+		return Record{}, err
+	}
 	return Record{
 		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
-		MaxAttempts: w.MaxAttempts, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
+		MaxAttempts: w.MaxAttempts, StartBy: w.StartBy, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
 		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Payload: w.Payload, RetryAt: w.RetryAt,
 		Finished: w.Finished, Error: w.Error, Output: w.Output, Shards: w.Shards, Count: w.Count, Last: w.Last, Extra: extra,
 	}, nil
+}
+
+func (w *recordWire) bound(slot Slot) error {
+	b := bounds{what: "slot record"}
+	if w.State == Pending {
+		b.refuse("state %q: it is never stored", w.State)
+	}
+	word(&b, "state", w.State, Running, Retrying, Succeeded, Failed, Skipped, Missed, Expired, Cancelled)
+	if w.Queue != "" { // a client may not know it
+		b.names("queue", w.Queue)
+	}
+	b.number("attempt", w.Attempt, 0, maxClaims)
+	b.number("max_attempts", w.MaxAttempts, 0, maxClaims)
+	b.number("count", w.Count, 0, maxSlots)
+	switch {
+	case w.Shards != 0 && (slot.Shards > 0 || slot.Range):
+		b.refuse("shards %d: slot %q cannot be split", w.Shards, w.ID)
+	case w.Shards != 0:
+		b.number("shards", w.Shards, 2, MaxShards)
+	}
+	b.words("node", w.Node)
+	b.words("nonce", w.Nonce)
+	b.words("publisher", w.Publisher)
+	b.length("payload", len(w.Payload), MaxPayload)
+	b.times("time", &w.Due, &w.Published, &w.StartBy, &w.RetryAt, &w.Finished, &w.Last)
+	cutText(maxText, &w.Error)
+	cutText(maxOutputText, &w.Output)
+	w.Attempts = last(w.Attempts, maxHistory)
+	for i := range w.Attempts {
+		a := &w.Attempts[i]
+		b.number("attempts.attempt", a.Number, 0, maxClaims)
+		b.words("attempts.node", a.Node)
+		b.times("attempts", &a.Started, &a.Finished)
+		cutText(maxText, &a.Error)
+	}
+	return b.err
 }
 
 var _ json.Marshaler = Record{}

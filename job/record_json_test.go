@@ -1,7 +1,6 @@
 package job
 
 import (
-	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -48,8 +47,8 @@ func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 			Count:       rapid.IntRange(0, 3).Draw(t, "count"),
 			Last:        instant.Draw(t, "last"),
 		}
-		want, err := json.Marshal(recordWire{
-			Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.Node, r.Nonce, r.JobRevision,
+		want, err := marshal(recordWire{
+			Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.StartBy, r.Node, r.Nonce, r.JobRevision,
 			r.Due, r.Published, r.Publisher, r.Payload, r.RetryAt, r.Finished, r.Error, r.Output, r.Shards, r.Count, r.Last,
 		})
 		if err != nil {

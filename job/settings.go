@@ -10,7 +10,7 @@ import (
 type Settings struct {
 	// Lease is how long a silent node keeps what it claimed, and the AckWait of
 	// every queue. Zero: 20 s. At least 1 s; below 16 s a lease does not outlast
-	// a broker failover and suits a single server only.
+	// a broker failover and suits a single server only. At most MaxLease.
 	Lease time.Duration
 
 	// Horizon is how old a slot may be and still run. Zero: 24 h.
@@ -72,6 +72,10 @@ func (s Settings) Validate() error {
 	switch {
 	case s.Lease != 0 && s.Lease < minLease:
 		return bad("lease %v: at least %v", s.Lease, minLease)
+	case s.Lease > MaxLease:
+		return bad("lease %v: at most %v", s.Lease, MaxLease)
+	case max(s.Horizon, s.Retention, s.Duplicates) > maxSpan:
+		return bad("horizon %v, retention %v, duplicates %v: at most %v", s.Horizon, s.Retention, s.Duplicates, maxSpan)
 	case s.Horizon < 0 || s.Horizon != 0 && s.Horizon < time.Minute:
 		return bad("horizon %v: at least 1m", s.Horizon)
 	case s.Duplicates != 0 && s.Duplicates < DefaultDuplicates:
@@ -104,7 +108,11 @@ func (s Settings) MarshalJSON() ([]byte, error) {
 func DecodeSettings(data []byte) (Settings, error) {
 	var w settingsWire
 	extra, err := decode("settings", data, &w)
-	return Settings{
+	if err != nil {
+		return Settings{}, err
+	}
+	s := Settings{
 		time.Duration(w.Lease), time.Duration(w.Horizon), time.Duration(w.Retention), time.Duration(w.Duplicates), w.Replicas, extra,
-	}, err
+	}
+	return s, s.Validate()
 }

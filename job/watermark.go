@@ -39,5 +39,20 @@ func (w Watermark) MarshalJSON() ([]byte, error) {
 func DecodeWatermark(data []byte) (Watermark, error) {
 	var w watermarkWire
 	extra, err := decode("watermark", data, &w)
-	return Watermark{w.Time, w.Revision, w.RegistryTime, w.Node, w.Nonce, extra}, err
+	if err == nil {
+		err = w.bound()
+	}
+	if err != nil {
+		return Watermark{}, err
+	}
+	return Watermark{w.Time, w.Revision, w.RegistryTime, w.Node, w.Nonce, extra}, nil
+}
+
+func (w *watermarkWire) bound() error {
+	b := bounds{what: "watermark"}
+	b.times("time", &w.Time)
+	b.times("registry_time", &w.RegistryTime)
+	b.words("node", w.Node)
+	b.words("nonce", w.Nonce)
+	return b.err
 }

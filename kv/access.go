@@ -66,6 +66,11 @@ type Access struct {
 // answers: of its own, so that logins of other namespaces do not hear them.
 func InboxPrefix(namespace string) string { return "_INBOX." + namespace }
 
+// ReplyPrefix is the prefix of the subjects on which clients of a namespace hear what
+// nodes answer. Nodes may publish there and on no other reply subject: a request names
+// its reply subject, and a permission to answer it would be one to publish anywhere.
+func ReplyPrefix(namespace string) string { return namespace + ".reply" }
+
 // ServiceName is the name of the NATS micro service that the nodes of a namespace
 // are.
 func ServiceName(namespace string) string {
@@ -83,9 +88,6 @@ func APISubject(namespace, endpoint string) string { return namespace + ".api." 
 type Grant struct {
 	What               string
 	Publish, Subscribe []string
-
-	// Answers says that it may publish to the reply subject of what it hears.
-	Answers bool
 }
 
 // Grants are what the login needs, and nothing else. Errors wrap job.ErrInvalid.
@@ -219,7 +221,7 @@ func (a Access) producing() []right {
 		may("set timers", orders, []string{a.Namespace + ".timer.set.*.*"}),
 		may("tell events", orders, []string{a.Namespace + ".event.*.*"}),
 		may("move the watermark", producer, a.value("state", watermarkKey)),
-		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
+		may("sweep for lost slots", producer, a.follow("ledger"), a.follow("state"), a.value("state", sweepKey), a.ask("CONSUMER.LIST", a.slots(), a.timers())),
 		a.taking(producer),
 		{producer, Grant{What: "talk to the other producers", Publish: producers, Subscribe: producers}},
 	}
@@ -248,8 +250,8 @@ func (a Access) working() []right {
 		may("keep slots of one job apart", worker, a.value("state", around("lock.", jobs, "")...)),
 		{worker, Grant{What: "tell workers that a slot's turn has come", Publish: locks, Subscribe: locks}},
 		may("tell what happens", worker, told),
-		{worker, Grant{What: "be asked to end a slot", Subscribe: []string{ns + ".node.*.cancel"}, Answers: true}},
-		may("ask for the end of a slot that runs", []Role{RoleWorker, RoleOperator}, []string{ns + ".node.*.cancel"}),
+		{worker, Grant{What: "be asked to end a slot", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel"}}},
+		{[]Role{RoleWorker, RoleOperator}, Grant{What: "ask for the end of a slot that runs", Publish: []string{ns + ".node.*.cancel"}, Subscribe: replies(ns)}},
 	}
 	if len(a.Jobs) == 0 { // those are about all jobs
 		alerts := []string{a.alerts()}
@@ -264,9 +266,11 @@ func (a Access) taking(producer []Role) right {
 	var subjects []string
 	for _, on := range a.On {
 		stream, name, _ := strings.Cut(on, "/")
-		consumer := stream + "." + OnConsumer(a.Namespace, name)
-		subjects = slices.Concat(subjects, a.ask("STREAM.INFO", stream), a.ask("CONSUMER.INFO", consumer), a.ask("CONSUMER.CREATE", consumer, consumer+".>"),
-			a.ask("CONSUMER.MSG.NEXT", consumer), a.ask("CONSUMER.DELETE", consumer), around("$JS.ACK.", []string{consumer}, ".>"), around("$JS.ACK.*.*.", []string{consumer}, ".>"))
+		consumers := around(stream+".", OnConsumers(a.Namespace, name), "")
+		subjects = slices.Concat(subjects, a.ask("STREAM.INFO", stream), a.ask("CONSUMER.INFO", consumers...),
+			a.ask("CONSUMER.CREATE", consumers...), a.ask("CONSUMER.CREATE", around("", consumers, ".>")...),
+			a.ask("CONSUMER.MSG.NEXT", consumers...), a.ask("CONSUMER.DELETE", consumers...),
+			around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>"))
 	}
 	return may("take the messages that start jobs", producer, subjects)
 }
@@ -275,7 +279,7 @@ func (a Access) taking(producer []Role) right {
 func (a Access) takers() (names []string) {
 	for _, on := range a.On {
 		stream, name, _ := strings.Cut(on, "/")
-		names = append(names, stream+"."+OnConsumer(a.Namespace, name))
+		names = append(names, around(stream+".", OnConsumers(a.Namespace, name), "")...)
 	}
 	return names
 }
@@ -285,6 +289,7 @@ func (a Access) operating() []right {
 	return []right{
 		may("change jobs", operator, a.value("jobs", "*")),
 		may("end and reopen slots", operator, a.value("ledger", "*.>")),
+		may("remove a lock that cannot be read", operator, a.value("state", "lock.*")),
 		may("declare a silent node dead, to end its slot", operator, a.value("nodes", "*")),
 		may("cancel timers", operator, a.ask("STREAM.PURGE", a.timers())),
 		may("reset the watermark", operator, a.value("state", watermarkKey)),
@@ -302,15 +307,17 @@ func (a Access) serving() []right {
 	return []right{
 		may("see whether its own login may serve orders", nodes, []string{"$SYS.REQ.USER.INFO"}),
 		{nodes, Grant{
-			What:      "be a service that can be looked at",
-			Subscribe: append([]string{APISubject(a.Namespace, "node.*")}, asked...), Answers: true,
+			What:    "be a service that can be looked at",
+			Publish: replies(a.Namespace), Subscribe: append([]string{APISubject(a.Namespace, "node.*")}, asked...),
 		}},
-		may("look at services", readers, asked, []string{APISubject(a.Namespace, "node.*")}),
+		{readers, Grant{What: "look at services", Publish: append([]string{APISubject(a.Namespace, "node.*")}, asked...), Subscribe: replies(a.Namespace)}},
 		may("ask nodes about jobs and slots", []Role{RoleViewer},
 			around(a.Namespace+".api.", []string{"job.show", "slot.show", "slot.explain"}, "")),
-		{operator, Grant{What: "give orders to nodes, and carry out those of others", Publish: []string{all}, Subscribe: []string{all}, Answers: true}},
+		{operator, Grant{What: "give orders to nodes, and carry out those of others", Publish: append(replies(a.Namespace), all), Subscribe: []string{all}}},
 	}
 }
+
+func replies(namespace string) []string { return []string{ReplyPrefix(namespace) + ".>"} }
 
 func (a Access) settingUp() []right {
 	setup, ns := []Role{RoleSetup}, a.Namespace

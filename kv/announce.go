@@ -2,7 +2,7 @@ package kv
 
 import (
 	"encoding/json"
-	"fmt"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
@@ -14,6 +14,9 @@ type Producers struct{ s *Store }
 
 func (p *Producers) subject() string { return p.s.namespace + ".producers" }
 
+// announcementAge is after how long an announcement would mislead.
+const announcementAge = time.Second
+
 // Announce tells every producer that listens, this one included. It does not
 // wait, and keeps nothing for a broker that is away: what is old by then would
 // only mislead.
@@ -22,25 +25,22 @@ func (p *Producers) Announce(a job.Announcement) error {
 	if err != nil {
 		return err
 	}
-	if !p.s.conn().IsConnected() {
+	if !p.s.Connected() {
 		return nats.ErrDisconnected
 	}
-	return p.s.conn().Publish(p.subject(), data)
+	p.s.transport.say(p.subject(), "", data, time.Now().Round(0).Add(announcementAge))
+	return nil
 }
 
 // Listen calls f for each announcement, one call at a time, until stop is called.
 // What cannot be read is left out: nobody has to be told, and a newer program's
 // claims are not for us.
 func (p *Producers) Listen(f func(job.Announcement)) (stop func(), err error) {
-	sub, err := p.s.conn().Subscribe(p.subject(), func(m *nats.Msg) {
+	return p.s.listen(p.subject(), func(m *nats.Msg) {
 		if a, err := job.DecodeAnnouncement(m.Data); err == nil {
 			f(a)
 		} else {
 			p.s.log.Debug("announcement not understood", "error", err)
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", p.subject(), err)
-	}
-	return func() { _ = sub.Unsubscribe() }, nil
 }

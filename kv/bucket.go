@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/job"
-	"github.com/nats-io/nats.go"
 )
 
 // bucket is one KV bucket: the stream KV_<name> with a subject per key.
@@ -83,56 +83,42 @@ func (b bucket) read(ctx context.Context, key string) (entry, error) {
 
 // write stores value under key at revision.
 func (b bucket) write(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	return b.send(ctx, key, &nats.Msg{Data: value}, revision)
+	return await(func(told func(uint64, error)) {
+		w := b.writing(ctx, key, revision, told)
+		w.data = append(w.data, value...)
+		w.send()
+	})
 }
 
 // remove puts a marker where the key's value stands at revision.
 func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
-	marker := &nats.Msg{Header: nats.Header{headerOperation: {"DEL"}, headerNonce: {rand.Text()}}}
-	_, err := b.send(ctx, key, marker, revision)
+	_, err := await(func(told func(uint64, error)) {
+		w := b.writing(ctx, key, revision, told)
+		w.set(headerOperation, "DEL")
+		w.set(headerNonce, rand.Text())
+		w.send()
+	})
 	return err
 }
 
-func (b bucket) send(ctx context.Context, key string, m *nats.Msg, revision uint64) (uint64, error) {
-	if err := b.address(key, m); err != nil {
-		return 0, err
-	}
-	return write(ctx, keyAsker{b, key}, b.name+"/"+key, m, revision)
+// encode writes a value that carries its own nonce.
+func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+	return await(func(told func(uint64, error)) {
+		data, err := value.MarshalJSON()
+		b.writing(ctx, key, revision, told).sendValue(data, nonce, err)
+	})
 }
 
-// address puts the key's subject on a message.
-func (b bucket) address(key string, m *nats.Msg) error {
-	// A raw publish is not prefixed by the client; over a leaf node, or from
-	// another account, the bare subject leads nowhere.
-	m.Subject = b.subject(key)
-	if b.prefix != defaultPrefix {
-		m.Subject = b.prefix + m.Subject
-	}
-	return b.check(key)
-}
-
-// keyAsker asks the broker about one key.
-type keyAsker struct {
-	bucket
-	key string
-}
-
-func (k keyAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
-	won, err := k.publish(ctx, k.stream(), m, revision)
-	return won, k.explain(m, err)
-}
-
-// explain adds to why a copy of m was not stored what the server complained about. Of
-// those who do not want to be told none is denied: they ask again.
-func (k keyAsker) explain(m *nats.Msg, err error) error {
-	if err != nil && (k.tellDenied || !k.denied(m.Subject, err)) {
-		return k.because(m.Subject, err)
-	}
-	return err
-}
-
-func (k keyAsker) get(ctx context.Context) (entry, error) {
-	return k.last(ctx, k.stream(), k.subject(k.key))
+// await calls send and returns what it tells. A transport always does: when the context
+// has ended at the latest.
+func await(send func(told func(uint64, error))) (revision uint64, err error) {
+	done := make(chan struct{})
+	send(func(r uint64, e error) {
+		revision, err = r, e
+		close(done)
+	})
+	<-done
+	return revision, err
 }
 
 // all passes over the stream's messages that match filter (empty: all), in the

@@ -2,8 +2,10 @@ package kv
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
@@ -23,15 +25,16 @@ func (s *Store) AskCancel(ctx context.Context, node string, req job.CancelReques
 	if err != nil {
 		return job.CancelAnswer{}, err
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	reply, err := s.conn().RequestWithContext(ctx, s.cancelSubject(node), data)
+	reply, err := s.askNode(ctx, s.cancelSubject(node), data)
 	if err != nil {
-		return job.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.because(s.cancelSubject(node), err))
+		return job.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.because(s.cancelSubject(node), began, err))
 	}
-	var answer job.CancelAnswer
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return answer, fmt.Errorf("ask node %s to end %s: %w answer: %w", node, req.ID, job.ErrInvalid, err)
+	answer, err := job.DecodeCancelAnswer(reply.Data)
+	if err != nil {
+		return answer, fmt.Errorf("ask node %s to end %s: %w", node, req.ID, err)
 	}
 	if answer.Error != "" {
 		err = fmt.Errorf("node %s will not end %s: %s", node, req.ID, answer.Error)
@@ -39,24 +42,96 @@ func (s *Store) AskCancel(ctx context.Context, node string, req job.CancelReques
 	return answer, err
 }
 
-// ServeCancel answers the requests of AskCancel for a node, until the returned
-// function is called. f gets the slot's key and the claim that is meant, and
-// says whether that attempt's context has ended for the cause; it must not block.
-func (s *Store) ServeCancel(node string, f func(key string, fence uint64, cause error) bool) (stop func(), err error) {
-	sub, err := s.conn().Subscribe(s.cancelSubject(node), func(m *nats.Msg) {
+// askNode sends a request whose answer comes on a subject that nodes may publish to.
+func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	answers := make(chan *nats.Msg, 1)
+	err := within(ctx, attemptTimeout, func(ctx context.Context) error {
+		reply := ReplyPrefix(s.namespace) + "." + rand.Text()
+		sub, err := s.conn().SubscribeSync(reply)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		if err := s.conn().PublishRequest(subject, reply, data); err != nil {
+			return err
+		}
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return err
+		}
+		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+			return nats.ErrNoResponders
+		}
+		answers <- m
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-answers, nil
+}
+
+// AskHolds asks a node that lives, once, whether it holds the claim of the slot's record
+// at revision claim; see job.HoldsAnswer. If no answer comes within a second, or one that
+// says nothing, the error is job.ErrUnknown.
+func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer job.HoldsAnswer, err error) {
+	if err := job.ValidateName("node", node); err != nil {
+		return answer, err
+	}
+	data, err := json.Marshal(job.HoldsRequest{V: job.Version, ID: slot.ID(), Claim: claim})
+	if err != nil {
+		return answer, err
+	}
+	asked := time.Now()
+	reply, err := s.askNode(ctx, s.cancelSubject(node), data)
+	if err != nil {
+		return answer, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, s.because(s.cancelSubject(node), asked, err))
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return job.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, err)
+	}
+	if err := answer.Err(); err != nil {
+		return job.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w", node, slot, err)
+	}
+	return answer, nil
+}
+
+// Claims is what a process has in hand. consumer.Table satisfies it. Its methods must
+// not block.
+type Claims interface {
+	// Cancel ends the context of the attempt of this fence with the cause, and reports
+	// whether it has ended for such a cause.
+	Cancel(key string, fence uint64, cause error) bool
+
+	// Holds reports whether the process owes the slot anything, and whether its handler
+	// has not returned although its context has ended.
+	Holds(key string) (holds, ended bool)
+}
+
+// ServeClaims answers the requests of AskCancel and AskHolds for a node, until the
+// returned function is called.
+func (s *Store) ServeClaims(node string, claims Claims) (stop func(), err error) {
+	return s.listen(s.cancelSubject(node), func(m *nats.Msg) {
+		if slot, ok := job.DecodeHolds(m.Data); ok {
+			answer := job.HoldsAnswer{V: job.Version}
+			answer.Holds, answer.Ended = claims.Holds(slot.Key())
+			s.respond(m, answer)
+			return
+		}
 		answer := job.CancelAnswer{V: job.Version}
 		slot, req, err := job.DecodeCancel(m.Data)
 		if err != nil {
 			answer.Error = err.Error()
 		} else {
-			answer.Ending = f(slot.Key(), req.Fence, req.Cause())
+			answer.Ending = claims.Cancel(slot.Key(), req.Fence, req.Cause())
 		}
-		if data, err := json.Marshal(answer); err == nil && m.Reply != "" {
-			_ = m.Respond(data) // who hears nothing asks again
-		}
+		s.respond(m, answer)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", s.cancelSubject(node), err)
+}
+
+// respond answers a request. If the answer is lost, the asker asks again.
+func (s *Store) respond(m *nats.Msg, answer any) {
+	if data, err := json.Marshal(answer); err == nil && m.Reply != "" {
+		s.transport.say(m.Reply, "", data, time.Time{})
 	}
-	return func() { _ = sub.Unsubscribe() }, nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/cronce-io/cronce/internal/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -24,14 +26,17 @@ func TestANodeIsAskedToEndASlot(t *testing.T) {
 		t.Errorf("with nobody there: %v, want %v", err, job.ErrUnknown)
 	}
 	var heard []string
-	stop, err := s.ServeCancel("web-1", func(key string, fence uint64, cause error) bool {
+	stop, err := s.ServeClaims("web-1", claims{cancel: func(key string, fence uint64, cause error) bool {
 		heard = append(heard, key+" "+cause.Error())
 		return fence == 7 && errors.Is(cause, job.ErrCancelled)
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer, err := s.AskCancel(ctx, "web-1", ask)
+	for errors.Is(err, job.ErrUnknown) && ctx.Err() == nil { // it may not listen yet
+		answer, err = s.AskCancel(ctx, "web-1", ask)
+	}
 	if err != nil || !answer.Ending {
 		t.Errorf("answer %+v, %v", answer, err)
 	}
@@ -67,5 +72,66 @@ func TestANodeIsAskedToEndASlot(t *testing.T) {
 	defer cancel()
 	if _, err := s.AskCancel(short, "web-1", ask); !errors.Is(err, job.ErrUnknown) {
 		t.Errorf("after its end: %v, want %v", err, job.ErrUnknown)
+	}
+}
+
+// claims is what a process has in hand.
+type claims struct {
+	cancel func(key string, fence uint64, cause error) bool
+	holds  map[string]bool // whether the handler's context has ended
+}
+
+func (c claims) Cancel(key string, fence uint64, cause error) bool {
+	return c.cancel(key, fence, cause)
+}
+
+func (c claims) Holds(key string) (holds, ended bool) {
+	ended, holds = c.holds[key]
+	return holds, ended
+}
+
+// What a node does not understand, or a node that is not there, says nothing.
+func TestANodeIsAskedWhetherItHoldsAClaim(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	s := open(t, srv.JetStream(), kv.Options{})
+	ctx := within(t, time.Minute)
+	slot := job.Slot{Job: "report", Token: "a*b"}
+	if _, err := s.AskHolds(ctx, "web-1", slot, 7); !errors.Is(err, job.ErrUnknown) {
+		t.Errorf("with nobody there: %v, want %v", err, job.ErrUnknown)
+	}
+	held := map[string]bool{}
+	stop, err := s.ServeClaims("web-1", claims{holds: held, cancel: func(string, uint64, error) bool {
+		t.Error("a question ended a slot")
+		return true
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for _, want := range []job.HoldsAnswer{{V: job.Version}, {V: job.Version, Holds: true}, {V: job.Version, Holds: true, Ended: true}} {
+		if want.Holds {
+			held[slot.Key()] = want.Ended
+		}
+		answer, err := s.AskHolds(ctx, "web-1", slot, 7)
+		for errors.Is(err, job.ErrUnknown) && ctx.Err() == nil { // it may not listen yet
+			answer, err = s.AskHolds(ctx, "web-1", slot, 7)
+		}
+		if err != nil || answer != want {
+			t.Errorf("answer %+v, %v; want %+v", answer, err, want)
+		}
+	}
+	older, err := srv.Conn().Subscribe("cronce.node.old-1.cancel", func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"v":1,"ending":false,"error":"invalid request: it names no fence"}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = older.Unsubscribe() }()
+	if _, err := s.AskHolds(ctx, "old-1", slot, 7); !errors.Is(err, job.ErrUnknown) {
+		t.Errorf("an older node's answer: %v, want %v", err, job.ErrUnknown)
+	}
+	if _, err := s.AskHolds(ctx, "a.b", slot, 7); !errors.Is(err, job.ErrInvalid) {
+		t.Errorf("node a.b: %v, want %v", err, job.ErrInvalid)
 	}
 }

@@ -137,7 +137,7 @@ func (b bucket) changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 		defer func() {
 			forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 			defer cancel()
-			_ = b.js.DeleteConsumer(forget, b.stream(), c.CachedInfo().Name) // else the broker does
+			aside(func() { _ = b.js.DeleteConsumer(forget, b.stream(), c.CachedInfo().Name) }) // else the broker does
 		}()
 		for left := c.CachedInfo().NumPending; left > 0; {
 			goOn := true
@@ -233,9 +233,9 @@ func (l *Ledger) change(e entry) (Change, bool) {
 	if err != nil {
 		return Change{}, false
 	}
-	c := Change{
-		Slot: slot, Revision: e.revision, Time: e.time, Gone: e.gone(),
-		State: job.State(e.header.Get(HeaderState)), Node: e.header.Get(HeaderOwner),
+	c := Change{Slot: slot, Revision: e.revision, Time: e.time, Gone: e.gone(), Node: e.header.Get(HeaderOwner)}
+	if state := job.State(e.header.Get(HeaderState)); state.Final() || state == job.Running || state == job.Retrying {
+		c.State = state
 	}
 	c.RetryAt, _ = time.Parse(time.RFC3339Nano, e.header.Get(HeaderRetryAt))
 	return c, true

@@ -3,13 +3,14 @@ package kv
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
 )
 
-// A request that the server does not permit is not answered: it is complained about
-// aside. The client keeps the last complaint, which is held against the subject.
+// A request that the server does not permit is not answered: the server complains about
+// it aside, and the link keeps what it said.
 
 // deniedError is a request that nobody will answer. It is job.ErrUnknown too: the
 // complaint does not say of which copy of the request it is.
@@ -23,36 +24,24 @@ func (e *deniedError) Unwrap() []error {
 	return []error{job.ErrDenied, job.ErrUnknown, e.complaint, e.err}
 }
 
-// complaint is the server's last one about a permission, if err says that a request
-// was not answered.
-func (w wire) complaint(err error) error {
-	if last := w.conn().LastError(); err != nil && errors.Is(last, nats.ErrPermissionViolation) && classify(err) == unanswered {
-		return last
-	}
-	return nil
-}
-
-// denied reports whether a request that met err went unanswered because the
-// server does not permit it: its last complaint names just this subject, or one
-// that begins with it.
-func (w wire) denied(subject string, err error) bool {
-	complaint := w.complaint(err)
-	if complaint == nil {
-		return false
-	}
+// names reports whether a complaint names just this subject, or one that begins with it.
+func names(complaint error, subject string) bool {
 	_, after, found := strings.Cut(complaint.Error(), `"`+subject)
 	return found && (strings.HasPrefix(after, `"`) || strings.HasPrefix(after, "."))
 }
 
-// because is err with what the server complained about, which is job.ErrDenied if
-// it names the request's subject.
-func (w wire) because(subject string, err error) error {
-	switch complaint := w.complaint(err); {
-	case complaint == nil:
+// because is err, of a request that began then, with what the server complained about
+// since. It is job.ErrDenied if the complaint names the request's subject.
+func (w wire) because(subject string, began time.Time, err error) error {
+	if classify(err) != unanswered {
 		return err
-	case w.denied(subject, err):
-		return &deniedError{complaint, err}
+	}
+	switch about, any := w.link().complaintSince(began, subject); {
+	case about != nil:
+		return &deniedError{about, err}
+	case any != nil:
+		return errors.Join(err, any)
 	default:
-		return errors.Join(err, complaint)
+		return err
 	}
 }

@@ -63,30 +63,35 @@
 // nonce, at the same revision, again.
 //
 // A request that the server does not permit is not answered either; the server
-// complains about it aside (denied.go). Reads and requests of the JetStream API end
-// with that, as job.ErrDenied; of the writes, those of the registry, and those of
+// complains about it aside (denied.go). Reads, publications and requests of the JetStream
+// API end with that, as job.ErrDenied; of the writes, those of the registry, and those of
 // people (Options.ReadOnly). The other writers are nodes that cannot do without: they
 // wait, and a login may be mended under way.
 //
-// Any number of writes may be under way at a time, over one inbox (pipe): that is
-// where a worker that drains a queue spends its time. It does not wait for them
-// (Ledger.Send): the answer to the first copy, which settles most, is told to it by
-// the goroutine that takes all answers in, and a write that needs more gets a goroutine
-// of its own. One goroutine at a time hands them to the connection (outbox), with the
-// acks and events. Their order is not promised, and nothing here needs it: each names
-// the revision that it stands on.
+// # Design: one transport
 //
-// Slots are sent without waiting (publisher), over an inbox of their own. They need
-// no revision: a copy folds by its message ID, or finds its record. A goroutine, which
-// is there while there is something to send, makes the messages and hands them to the
-// connection, while the producer computes the next ones. What is not answered in five
-// seconds, or was open when the connection was lost, is unknown, and sent again by who
-// knows the slot. What could not be handed over in five seconds is not sent any more:
-// this process may have slept.
+// The reasons are in docs/decisions/0004-one-transport-and-one-question-per-write.md.
 //
-// The first attempt is one message and one answer; nothing is read before it. An
-// attempt is given one second, so that a request that died with a leader is put
-// to the next one soon.
+// Everything goes over one transport: an inbox, a map of the questions that are open, one
+// goroutine that writes, one timer. A write is one question. All its copies have the same
+// reply subject, which stays open until the write is settled or its context ends: so any
+// acknowledgement of any copy settles it, and any conflict is judged, however late they
+// come. Copies go out after 1, 2, 4 s and so on; or later, if answers lately took longer
+// than half a second, so that a broker that is slow under its load does not get more of it.
+// Nobody waits for an answer on a goroutine of its own: the goroutine that takes all
+// answers in calls back, and the reading that judges a conflict is a question too.
+//
+// Publications (publication.go) need no revision: a copy folds by its message ID, or finds
+// its record. They end when the connection is lost, or after some seconds, and whoever
+// knows the slot decides whether it is still to be sent. What could not be handed over in
+// that time is not sent any more: this process may have slept.
+//
+// nats.go holds its connection's lock while it writes to the socket: up to a minute, if
+// the peer does not read. So only the writer touches the connection. It looks at a
+// question after it has waited for the lock, and leaves out what is not wanted any more.
+// What others ask about the connection they ask of the link (link.go), which is told by
+// the connection and never asks. Messages of one sender leave in their order; answers
+// need none, since each write names the revision that it stands on.
 //
 // # Design: reading
 //

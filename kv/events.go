@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"time"
@@ -72,7 +71,7 @@ func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 func (s *Store) Tell(ctx context.Context, e job.Event) error { return s.tell(ctx, e) }
 
 func (s *Store) tell(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) error {
-	data, err := json.Marshal(e)
+	data, err := e.MarshalWithin(s.room())
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,14 @@ import (
 )
 
 // behindProxy opens one namespace twice: through a proxy, and beside it.
-func behindProxy(t *testing.T) (through, beside *kv.Store, p *natstest.Proxy, js jetstream.JetStream) {
+func behindProxy(t *testing.T, prepare ...func(jetstream.JetStream)) (through, beside *kv.Store, p *natstest.Proxy, js jetstream.JetStream) {
 	t.Helper()
 	s := natstest.Run(t)
 	p = natstest.NewProxy(t, s.ClientURL())
 	js = s.JetStream()
+	for _, f := range prepare {
+		f(js)
+	}
 	beside = open(t, js, kv.Options{})
 	through = open(t, natstest.JetStream(t, natstest.Connect(t, p.URL())), kv.Options{})
 	return through, beside, p, js
@@ -187,7 +190,7 @@ func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
 // without a trace while the watcher was away.
 func TestWatchTellsWhatItMissed(t *testing.T) {
 	t.Parallel()
-	through, beside, p, js := behindProxy(t)
+	through, beside, p, js := behindProxy(t, func(js jetstream.JetStream) { oldBucket(t, js, "cronce_nodes", time.Hour) }) // of which keys can be purged
 	revs := map[string]uint64{}
 	for _, name := range []string{"changed", "collected", "same"} {
 		rev, err := beside.Nodes().Write(t.Context(), kvtest.Node(name, "a"), 0)

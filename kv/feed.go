@@ -12,8 +12,28 @@ import (
 // who ask. It is for what may wait: the client library's Fetch can lose a message to
 // a change of leaders, which then comes again after AckWait.
 type Feed struct {
+	s        *Store
 	consumer jetstream.Consumer
 }
+
+// fed is a message of a feed, which is answered over the transport.
+type fed struct {
+	jetstream.Msg
+	s *Store
+}
+
+func (m fed) say(what string) error {
+	m.s.transport.say(m.Reply(), "", []byte(what), time.Time{})
+	return nil
+}
+
+func (m fed) Ack() error                         { return m.say("+ACK") }
+func (m fed) Nak() error                         { return m.say("-NAK") }
+func (m fed) InProgress() error                  { return m.say("+WPI") }
+func (m fed) Term() error                        { return m.say("+TERM") }
+func (m fed) TermWithReason(reason string) error { return m.say("+TERM " + reason) }
+
+func (m fed) NakWithDelay(delay time.Duration) error { return m.say(nakWithDelay(delay)) }
 
 // feedWait is how long a request for messages stands.
 const feedWait = 30 * time.Second
@@ -24,12 +44,54 @@ const feedWait = 30 * time.Second
 func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) error {
 	ctx, cancel := context.WithTimeout(ctx, feedWait)
 	defer cancel()
-	batch, err := f.consumer.Fetch(n, jetstream.FetchContext(ctx))
+	var batch jetstream.MessageBatch
+	err := within(ctx, feedWait, func(context.Context) (err error) {
+		batch, err = f.consumer.Fetch(n, jetstream.FetchContext(ctx))
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	for m := range batch.Messages() {
-		handle(m)
+		handle(fed{m, f.s})
+	}
+	if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
+		return err
+	}
+	return nil
+}
+
+// Groups asks for up to n messages and waits for them, for at most wait. It calls handle
+// with those that have come together, one group after the other. An error of handle
+// ends it; the messages that were left then are given back. Any error says that the
+// consumer has to be opened anew.
+func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	batch, err := f.consumer.Fetch(n, jetstream.FetchContext(ctx))
+	if err != nil {
+		return err
+	}
+	messages := batch.Messages()
+	for m := range messages {
+		group := []jetstream.Msg{m}
+		for more := true; more; {
+			select {
+			case m, more = <-messages:
+				if more {
+					group = append(group, m)
+				}
+			default:
+				more = false
+			}
+		}
+		if err := handle(group); err != nil {
+			cancel()
+			for m := range messages {
+				_ = m.Nak()
+			}
+			return err
+		}
 	}
 	if err := batch.Error(); err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrNoHeartbeat) {
 		return err
@@ -64,7 +126,10 @@ func (s *Store) alertConfig() jetstream.ConsumerConfig {
 
 // createAlerts makes the consumer of alerts, for workers whose login may not.
 func (s *Store) createAlerts(ctx context.Context) (changes []string, err error) {
-	_, err = s.js.Consumer(ctx, s.eventStream(), AlertConsumer)
+	err = s.ask(ctx, "look for consumer "+AlertConsumer, s.api("CONSUMER.INFO."+s.eventStream()+"."+AlertConsumer), func(ctx context.Context) error {
+		_, err := s.js.Consumer(ctx, s.eventStream(), AlertConsumer)
+		return err
+	})
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, err
 	}
@@ -77,7 +142,7 @@ func (s *Store) createAlerts(ctx context.Context) (changes []string, err error) 
 // feed opens a durable consumer, which it creates when there is none.
 func (s *Store) feed(ctx context.Context, stream string, want jetstream.ConsumerConfig) (*Feed, error) {
 	what := "consumer " + want.Durable + " of " + title(stream)
-	var f Feed
+	f := Feed{s: s}
 	get := func(ctx context.Context) (err error) {
 		f.consumer, err = s.js.Consumer(ctx, stream, want.Durable)
 		return err

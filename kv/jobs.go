@@ -83,8 +83,9 @@ func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
 
 // Watch calls f for every job that is stored, then once with Ready, then for
 // every change, one call at a time in the broker's order, until ctx ends (nil)
-// or the bucket is gone (an error). Of several writes in quick succession, or
-// while the broker is away, it may show the last only.
+// or the bucket is gone or made anew (ErrGone). Of several writes in quick succession,
+// or while the broker is away, it may show the last only. Whenever nothing is missing,
+// it calls f with Settled.
 func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 	type read struct {
 		job.Entry
@@ -94,11 +95,13 @@ func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 		d, err := j.decode(e)
 		return read{d, err}
 	}
-	return j.s.watch(ctx, j.bucket(), decode, func(c change) {
+	return j.s.watch(ctx, j.bucket(), true, decode, func(c change) {
 		ev := job.RegistryEvent{Name: c.key, Revision: c.revision, Time: c.time}
 		switch c.kind {
 		case ready:
 			ev.Ready = true
+		case settled:
+			ev.Settled = true
 		case removed:
 			ev.Deleted = true
 		default:

@@ -25,7 +25,9 @@ func layout(namespace string, set job.Settings, schedules bool) []jetstream.Stre
 			MaxMsgsPerSubject: 1, // an older value would come back when the newest expires
 			MaxAge:            ttl,
 			Discard:           jetstream.DiscardNew,
-			AllowRollup:       true, DenyDelete: true, AllowDirect: true, // as nats.go makes its buckets
+			// As nats.go makes its buckets, but that no message can remove others: one
+			// with Nats-Rollup, from a login that may write one key, would empty the bucket.
+			AllowRollup: false, DenyPurge: true, DenyDelete: true, AllowDirect: true,
 			Duplicates: job.DefaultDuplicates,
 			Replicas:   set.Replicas,
 		}
@@ -48,6 +50,8 @@ func layout(namespace string, set job.Settings, schedules bool) []jetstream.Stre
 			Description: "triggered runs whose time has not come, or that wait for a worker since it has",
 			Retention:   jetstream.WorkQueuePolicy,
 			Discard:     jetstream.DiscardOld, // message schedules want it; so there must be no limit to discard by
+			// The server forces roll-up on a stream with schedules: it replaces a timer by
+			// what fires with a roll-up of its own.
 			Duplicates:  job.DefaultDuplicates,
 			AllowDirect: true, AllowRollup: true, AllowMsgSchedules: true,
 			Replicas: set.Replicas,
@@ -92,6 +96,9 @@ type difference struct {
 
 	// fixed says that the server cannot change it.
 	fixed bool
+	// tolerated says that nodes work with it all the same: a namespace that was made by
+	// an older version has it until Setup runs.
+	tolerated bool
 	// mend puts the wanted value into a configuration.
 	mend func(*jetstream.StreamConfig)
 }
@@ -100,6 +107,8 @@ func (d difference) String() string {
 	return fmt.Sprintf("%s has %s %s, not %s", d.where, d.field, d.found, d.want)
 }
 
+const fieldRollup = "roll-up and purge"
+
 // differences compares what matters, and only that: a size limit, a placement
 // or a description is the operator's, but for the size limit of the timers, which
 // would drop some.
@@ -107,7 +116,7 @@ func differences(found, want jetstream.StreamConfig) []difference {
 	var all []difference
 	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) {
 		if f, w := fmt.Sprint(found), fmt.Sprint(wanted); f != w {
-			all = append(all, difference{title(want.Name), field, f, w, mend == nil, mend})
+			all = append(all, difference{where: title(want.Name), field: field, found: f, want: w, fixed: mend == nil, mend: mend})
 		}
 	}
 	// A limit makes room by dropping what is stored, unless new is discarded.
@@ -131,6 +140,10 @@ func differences(found, want jetstream.StreamConfig) []difference {
 	if want.AllowMsgSchedules {
 		check("message schedules", found.AllowMsgSchedules, true, func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld })
 		check("a size limit", found.MaxBytes > 0 || found.MaxMsgs > 0, false, func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = -1, -1 })
+	}
+	if want.DenyPurge && (found.AllowRollup || !found.DenyPurge) {
+		check(fieldRollup, "allowed", "denied", func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true })
+		all[len(all)-1].tolerated = true
 	}
 	if want.Retention == jetstream.WorkQueuePolicy {
 		check("duplicate window", found.Duplicates, want.Duplicates, func(c *jetstream.StreamConfig) { c.Duplicates = want.Duplicates })

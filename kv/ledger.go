@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"runtime"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/job"
-	"github.com/nats-io/nats.go"
 )
 
 // Ledger keeps one record per slot: what became of it. Its methods are safe for
@@ -95,10 +93,17 @@ func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
 // Nonce) written again at the same revision settles. The record needs a Nonce
 // that no other write has.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
-	data, err := r.MarshalJSON()
-	m := &nats.Msg{Header: nats.Header{}, Data: data}
-	recordHeader(r, func(name, value string) { m.Header[name] = []string{value} })
-	return l.b.store(ctx, r.Slot.Key(), r.Nonce, m, err, revision)
+	return await(func(told func(uint64, error)) { l.Send(ctx, r, revision, told) })
+}
+
+// Send is Write for those who do not wait: answered is called once with what Write
+// returns, by any goroutine, the caller's included. It must not block: the answers to all
+// other writes of the process wait for it.
+func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	w := l.b.writing(ctx, r.Slot.Key(), revision, answered)
+	data, err := r.AppendWithin(w.data, l.b.room())
+	recordHeader(r, w.set)
+	w.sendValue(data, r.Nonce, err)
 }
 
 // List passes over the records, oldest write first. It is a hint, as every read
@@ -217,32 +222,7 @@ func (l *Ledger) decode(e entry) (job.Record, error) {
 		err = fmt.Errorf("%w record: it names slot %q", job.ErrInvalid, r.Slot)
 	}
 	if err != nil {
-		return r, fmt.Errorf("%s/%s: %w", l.b.name, l.b.key(e.subject), err)
+		return r, l.b.unreadable(e, err)
 	}
 	return r, nil
-}
-
-// encode writes a value that carries its own nonce.
-func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
-	data, err := value.MarshalJSON()
-	return b.store(ctx, key, nonce, &nats.Msg{Data: data}, err, revision)
-}
-
-// store writes m, whose body carries the nonce, unless that could not be encoded.
-func (b bucket) store(ctx context.Context, key, nonce string, m *nats.Msg, failed error, revision uint64) (uint64, error) {
-	if err := b.storable(key, nonce, failed); err != nil {
-		return 0, err
-	}
-	return b.send(ctx, key, m, revision)
-}
-
-// storable refuses what has no nonce, or could not be encoded.
-func (b bucket) storable(key, nonce string, failed error) error {
-	if nonce == "" {
-		return fmt.Errorf("%w value for %s/%s: it has no nonce, so that its writer could not tell it from another's", job.ErrInvalid, b.name, key)
-	}
-	if failed != nil {
-		return fmt.Errorf("encode %s/%s: %w", b.name, key, failed)
-	}
-	return nil
 }

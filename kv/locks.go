@@ -11,8 +11,8 @@ import (
 )
 
 // Locks keeps one lock per job that guards its slots against overlap, in the state
-// bucket. Its methods are safe for concurrent use. There is no way to delete one:
-// a lock is set free by a write at its revision.
+// bucket. Its methods are safe for concurrent use. A lock is set free by a
+// write at its revision; one is deleted only if it cannot be read (RemoveUnreadable).
 type Locks struct {
 	s *Store
 	b bucket
@@ -40,7 +40,7 @@ func (l *Locks) decode(e entry) (job.Lock, error) {
 		err = fmt.Errorf("%w lock: it names job %q", job.ErrInvalid, lock.Job)
 	}
 	if err != nil {
-		return job.Lock{}, fmt.Errorf("%s/%s: %w", b.name, b.key(e.subject), err)
+		return job.Lock{}, b.unreadable(e, err)
 	}
 	return lock, nil
 }
@@ -48,7 +48,14 @@ func (l *Locks) decode(e entry) (job.Lock, error) {
 // Write stores the lock if revision is the last one of its job: 0 creates.
 // Errors are those of Ledger.Write.
 func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
-	return l.b.encode(ctx, lockKey(lock.Job), lock.Nonce, lock, revision)
+	return await(func(told func(uint64, error)) { l.Send(ctx, lock, revision, told) })
+}
+
+// Send is Write as Ledger.Send is that of a record.
+func (l *Locks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	w := l.b.writing(ctx, lockKey(lock.Job), revision, answered)
+	data, err := lock.AppendJSON(w.data)
+	w.sendValue(data, lock.Nonce, err)
 }
 
 // List passes over the locks of all jobs. One that cannot be read comes with an
@@ -77,7 +84,8 @@ func (l *Locks) subject(name string) string { return l.s.namespace + ".lock." + 
 // Wake tells whoever listens that a slot which waited in its job's lock has its
 // place. It is core NATS: nobody may depend on it.
 func (l *Locks) Wake(s job.Slot) error {
-	return l.s.conn().Publish(l.subject(s.Job), []byte(s.ID()))
+	l.s.transport.say(l.subject(s.Job), "", []byte(s.ID()), time.Time{})
+	return nil
 }
 
 // Listen calls f for each slot of the job that Wake tells of, until stop is
@@ -86,13 +94,9 @@ func (l *Locks) Listen(name string, f func(job.Slot)) (stop func(), err error) {
 	if err := job.ValidateName("job", name); err != nil {
 		return nil, err
 	}
-	sub, err := l.s.conn().Subscribe(l.subject(name), func(m *nats.Msg) {
+	return l.s.listen(l.subject(name), func(m *nats.Msg) {
 		if slot, err := job.ParseSlotID(string(m.Data)); err == nil && slot.Job == name {
 			f(slot)
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", l.subject(name), err)
-	}
-	return func() { _ = sub.Unsubscribe() }, nil
 }

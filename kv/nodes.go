@@ -38,7 +38,15 @@ func (n *Nodes) Look(ctx context.Context, name string) (job.NodeEvent, error) {
 // Write stores the node's record if revision is the last one: a heartbeat, or a
 // fence. Errors are those of Ledger.Write.
 func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint64, error) {
-	return n.bucket().encode(ctx, node.Name, node.Nonce, node, revision)
+	b := n.bucket()
+	// A node that has a hundred thousand handlers does not name them all: they are for
+	// people to see, and its heartbeat has to be stored.
+	for room := b.room(); room > 0 && len(node.Handlers) > 0; node.Handlers = node.Handlers[:len(node.Handlers)/2] {
+		if data, err := node.MarshalJSON(); err != nil || len(data) <= room {
+			break
+		}
+	}
+	return b.encode(ctx, node.Name, node.Nonce, node, revision)
 }
 
 // List returns every node whose record has not been collected yet, the one that
@@ -59,13 +67,14 @@ func (n *Nodes) List(ctx context.Context) ([]job.NodeEvent, error) {
 
 // Watch calls f for every node that is stored, then once with Ready, then for
 // every change, one call at a time in the broker's order, until ctx ends (nil)
-// or the bucket is gone (an error). Of several writes in quick succession, or
+// or the bucket is gone (ErrGone). Of several writes in quick succession, or
 // while the broker is away, it may show the last only; that a record was
 // collected comes as Gone.
 func (n *Nodes) Watch(ctx context.Context, f func(job.NodeEvent)) error {
 	decode := func(e entry) any { return n.event(e) }
-	return n.s.watch(ctx, n.bucket(), decode, func(c change) {
+	return n.s.watch(ctx, n.bucket(), false, decode, func(c change) {
 		switch c.kind {
+		case settled: // of no use to who watches nodes
 		case ready:
 			f(job.NodeEvent{Ready: true, Revision: c.revision})
 		case removed:
@@ -84,7 +93,7 @@ func (n *Nodes) event(e entry) job.NodeEvent {
 		ev.Err = fmt.Errorf("%w node record: it names %q", job.ErrInvalid, ev.Node.Name)
 	}
 	if ev.Err != nil {
-		ev.Node, ev.Err = job.Node{}, fmt.Errorf("%s/%s: %w", b.name, ev.Name, ev.Err)
+		ev.Node, ev.Err = job.Node{}, b.unreadable(e, ev.Err)
 	}
 	return ev
 }

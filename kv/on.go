@@ -13,55 +13,198 @@ import (
 )
 
 const (
-	// onWait is after how long a message comes again that nobody has made a slot of.
+	// onWait is after how long the server delivers a message again that is not acked.
 	onWait = 30 * time.Second
 
 	maxOnPending = 10_000
+
+	// bareMargin is how far in the future the end of bare names is set, and
+	// bareStep what it is rounded to: all producers, which see it within half a minute,
+	// agree on one before it comes.
+	bareMargin, bareStep = 2 * time.Minute, time.Minute
 )
 
-// OnConsumer is the name of the durable consumer that takes the messages which start
-// a job of a namespace. No name holds what stands between the two.
-func OnConsumer(namespace, name string) string { return "cronce_" + namespace + "=" + name }
+// Metadata of a consumer that takes the messages which start a job.
+const (
+	onFromKey = "cronce_from" // the beginning of its plan
+	onBareKey = "cronce_bare" // see job.OnConsumer.Bare
+)
 
-// On opens the messages that start e's job: those that its stream stored after the
-// job came to be started by them, each handed to one of all who ask. Of a work queue,
-// which knows no such beginning, all. A subject that an edit has changed is changed
-// here too. job.ErrNotFound: there is no such stream.
-func (s *Store) On(ctx context.Context, e job.Entry) (*Feed, error) {
-	on := e.Job.On
-	if slices.Contains(Streams(s.namespace), on.Stream) {
-		return nil, fmt.Errorf("%w stream %s: it is this namespace's own", job.ErrInvalid, on.Stream)
+// OnConsumers are the names of the durable consumers that take the messages which start
+// a job of a namespace. One of them is in use; the other one is for the next plan, after
+// an edit, while the first drains. They are two because permissions name them: a login
+// that takes the messages of one job has no right over other consumers of the stream.
+// No name holds what stands between its parts.
+func OnConsumers(namespace, name string) []string {
+	first := "cronce_" + namespace + "=" + name
+	return []string{first, first + "=2"}
+}
+
+// OnConsumers returns the consumers that take messages of the stream for the job.
+// job.ErrNotFound: there is no such stream.
+func (s *Store) OnConsumers(ctx context.Context, stream, name string) ([]job.OnConsumer, error) {
+	var found []job.OnConsumer
+	var denied error
+	names := OnConsumers(s.namespace, name)
+	// While an edit is followed, the consumer of the new plan is made before the old one
+	// is removed. Where neither is found, the first may have been made meanwhile.
+	for i, consumer := range append(names, names[0]) {
+		if i == len(names) && len(found) > 0 {
+			break
+		}
+		c, err := s.onConsumer(ctx, stream, consumer)
+		switch {
+		case err == nil:
+			found = append(found, c)
+		case errors.Is(err, jetstream.ErrConsumerNotFound):
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, errNoStream(stream)
+		case errors.Is(err, job.ErrDenied) && i == 1:
+			denied = err // a login from before there was a second one works until an edit
+		default:
+			return nil, err
+		}
 	}
-	var stream jetstream.Stream
-	err := s.ask(ctx, "look for stream "+on.Stream, s.api("STREAM.INFO."+on.Stream), func(ctx context.Context) (err error) {
-		stream, err = s.js.Stream(ctx, on.Stream)
+	if len(found) == 0 {
+		return nil, denied
+	}
+	info, err := s.onStream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		found[i].StreamCreated, found[i].WorkQueue = info.Created, info.Config.Retention == jetstream.WorkQueuePolicy
+	}
+	return found, nil
+}
+
+func errNoStream(stream string) error {
+	return fmt.Errorf("stream %s: %w: create it, or mend the job's on.stream", stream, job.ErrNotFound)
+}
+
+func (s *Store) onConsumer(ctx context.Context, stream, consumer string) (job.OnConsumer, error) {
+	info, err := s.consumerInfo(ctx, stream, consumer)
+	if err != nil {
+		return job.OnConsumer{}, err
+	}
+	c := job.OnConsumer{Stream: stream, Name: consumer, On: job.On{Stream: stream, Subject: filters(info.Config)}, Created: info.Created}
+	c.From, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onFromKey])
+	c.Bare, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onBareKey])
+	return c, nil
+}
+
+func (s *Store) consumerInfo(ctx context.Context, stream, consumer string) (info *jetstream.ConsumerInfo, err error) {
+	err = s.ask(ctx, "look for consumer "+consumer+" of "+title(stream), s.api("CONSUMER.INFO."+stream+"."+consumer), func(ctx context.Context) error {
+		c, err := s.js.Consumer(ctx, stream, consumer)
+		if err == nil {
+			info = c.CachedInfo()
+		}
+		return err
+	})
+	return info, err
+}
+
+func (s *Store) onStream(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
+	err = s.ask(ctx, "look for stream "+stream, s.api("STREAM.INFO."+stream), func(ctx context.Context) error {
+		found, err := s.js.Stream(ctx, stream)
+		if err == nil {
+			info = found.CachedInfo()
+		}
 		return err
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("stream %s: %w: create it, or mend the job's on.stream", on.Stream, job.ErrNotFound)
+		err = errNoStream(stream)
 	}
+	return info, err
+}
+
+// BeginOn creates the consumer of a plan of the job. It delivers what the stream stored
+// from since on, or all of a work queue. The caller has found that the name is free.
+// Creating the same consumer twice makes one.
+func (s *Store) BeginOn(ctx context.Context, name, consumer string, plan job.PastPlan, since time.Time) error {
+	on := plan.Plan.On
+	if slices.Contains(Streams(s.namespace), on.Stream) {
+		return fmt.Errorf("%w stream %s: it is this namespace's own", job.ErrInvalid, on.Stream)
+	}
+	info, err := s.onStream(ctx, on.Stream)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// The server takes a filter that nothing can ever match, and nobody would be told.
-	subjects := stream.CachedInfo().Config.Subjects
+	// The server accepts a filter that nothing can ever match.
+	subjects := info.Config.Subjects
 	if len(subjects) > 0 && !slices.ContainsFunc(subjects, func(s string) bool { return collide(s, on.Subject) }) {
-		return nil, fmt.Errorf("%w subject %s: stream %s has none of it, but %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
+		return fmt.Errorf("%w subject %s: stream %s has none of it, but %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
 	}
-	since := e.OnSince()
 	want := jetstream.ConsumerConfig{
-		Durable: OnConsumer(s.namespace, e.Job.Name), Description: fmt.Sprintf("starts cronce job %s of namespace %s", e.Job.Name, s.namespace),
+		Durable: consumer, Description: fmt.Sprintf("starts cronce job %s of namespace %s", name, s.namespace),
 		FilterSubject: on.Subject, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: onWait, MaxDeliver: -1, MaxAckPending: maxOnPending,
+		Metadata: map[string]string{onFromKey: plan.From.UTC().Format(time.RFC3339Nano)},
 	}
-	if stream.CachedInfo().Config.Retention == jetstream.WorkQueuePolicy {
+	if info.Config.Retention == jetstream.WorkQueuePolicy {
 		want.DeliverPolicy, want.OptStartTime = jetstream.DeliverAllPolicy, nil
 	}
-	f, err := s.feed(ctx, on.Stream, want)
+	_, err = s.feed(ctx, on.Stream, want)
+	return err
+}
+
+// AdoptOn has a consumer that an older program made say which plan it is for, and up to
+// when messages have bare names: those may have been published under them.
+func (s *Store) AdoptOn(ctx context.Context, c job.OnConsumer, plan job.PastPlan) error {
+	now, err := s.Time(ctx)
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, "adopt consumer "+c.Name+" of stream "+c.Stream, s.api("CONSUMER.CREATE."+c.Stream+"."+c.Name), func(ctx context.Context) error {
+		consumer, err := s.js.Consumer(ctx, c.Stream, c.Name)
+		if err != nil {
+			return err
+		}
+		cfg := consumer.CachedInfo().Config
+		if cfg.Metadata[onFromKey] != "" {
+			return nil // another producer was faster
+		}
+		if cfg.Metadata == nil {
+			cfg.Metadata = map[string]string{}
+		}
+		cfg.Metadata[onFromKey] = plan.From.UTC().Format(time.RFC3339Nano)
+		cfg.Metadata[onBareKey] = now.Add(bareMargin).Truncate(bareStep).UTC().Format(time.RFC3339Nano)
+		_, err = s.js.UpdateConsumer(ctx, c.Stream, cfg)
+		return err
+	})
+}
+
+// OpenOn opens a consumer that OnConsumers found.
+func (s *Store) OpenOn(ctx context.Context, c job.OnConsumer) (*OnFeed, error) {
+	f := OnFeed{s: s, of: c}
+	err := s.ask(ctx, "look for consumer "+c.Name+" of stream "+c.Stream, s.api("CONSUMER.INFO."+c.Stream+"."+c.Name), func(ctx context.Context) (err error) {
+		f.consumer, err = s.js.Consumer(ctx, c.Stream, c.Name)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return s.follow(ctx, on, f)
+	return &f, nil
+}
+
+// OnFeed hands out the messages that start a job.
+type OnFeed struct {
+	Feed
+
+	s  *Store
+	of job.OnConsumer
+}
+
+// State asks how far the consumer has come.
+func (f *OnFeed) State(ctx context.Context) (job.OnState, error) {
+	info, err := f.s.consumerInfo(ctx, f.of.Stream, f.of.Name)
+	if err != nil {
+		return job.OnState{}, err
+	}
+	return job.OnState{
+		Created: info.Created, Pending: int(info.NumPending), Unacked: info.NumAckPending,
+		Delivered: info.AckFloor.Consumer, Floor: info.AckFloor.Stream,
+	}, nil
 }
 
 // collide reports whether a subject can match both patterns.
@@ -78,24 +221,9 @@ func collide(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// follow has the consumer take the subject that the job names now.
-func (s *Store) follow(ctx context.Context, on job.On, f *Feed) (*Feed, error) {
-	found := f.consumer.CachedInfo().Config
-	if filters(found) == on.Subject {
-		return f, nil
-	}
-	found.FilterSubject, found.FilterSubjects = on.Subject, nil
-	err := s.ask(ctx, "change consumer "+found.Durable+" of stream "+on.Stream, s.api("CONSUMER.CREATE."+on.Stream+"."+found.Durable), func(ctx context.Context) (err error) {
-		f.consumer, err = s.js.UpdateConsumer(ctx, on.Stream, found)
-		return err
-	})
-	return f, err
-}
-
-// Off removes the consumer that took the messages which started a job. One that is
-// not there, or whose stream is gone, is no error.
-func (s *Store) Off(ctx context.Context, stream, name string) error {
-	consumer := OnConsumer(s.namespace, name)
+// Off removes a consumer that took the messages which started a job. One that is not
+// there, or whose stream is gone, is no error.
+func (s *Store) Off(ctx context.Context, stream, consumer string) error {
 	err := s.ask(ctx, "remove consumer "+consumer+" of stream "+stream, s.api("CONSUMER.DELETE."+stream+"."+consumer), func(ctx context.Context) error {
 		return s.js.DeleteConsumer(ctx, stream, consumer)
 	})

@@ -39,7 +39,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		}
 		switch {
 		case inv.complete():
-			s.settings = inv.settings.WithDefaults()
+			s.settings, s.registry = inv.settings.WithDefaults(), inv.registry
 			return s, nil
 		case o.ReadOnly:
 			return nil, s.notSetUp()
@@ -48,6 +48,12 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		// or refuses what the winner stored.
 		_, err = s.create(ctx, &inv, inv.target(o.Want))
 		switch {
+		case errors.Is(err, job.ErrDenied) && len(inv.missing()) == 1 && !inv.stored:
+			// As for the node of a fleet whose settings are about to be stored again.
+			s.log.Warn("waiting for the settings of the namespace: none are stored, and this login may not store them", "namespace", s.namespace, "mend", s.setupCommand(), "error", err)
+			if !wait(ctx, setupPause) {
+				return nil, err
+			}
 		case errors.Is(err, job.ErrDenied):
 			return nil, fmt.Errorf("namespace %q is not set up, and this login may not do that; who may: %s: %w", s.namespace, s.setupCommand(), err)
 		case err != nil && !lostRace(err):
@@ -73,15 +79,22 @@ type inventory struct {
 	stored   bool // settings are
 	settings job.Settings
 	revision uint64
+	registry time.Time // when its bucket was created
 }
 
-func (i inventory) complete() bool {
+func (i inventory) complete() bool { return len(i.missing()) == 0 }
+
+// missing names, in words, what is not there and has to be.
+func (i inventory) missing() (words []string) {
 	for _, name := range i.names {
 		if _, ok := i.streams[name]; !ok && name != i.optional {
-			return false
+			words = append(words, title(name))
 		}
 	}
-	return i.stored
+	if !i.stored {
+		words = append(words, "the settings")
+	}
+	return words
 }
 
 // target is what the namespace should be: want, over what is stored, over the
@@ -118,6 +131,9 @@ func (s *Store) inspect(ctx context.Context) (inventory, error) {
 			found, err := s.js.Stream(ctx, want.Name)
 			if err == nil {
 				inv.streams[want.Name] = found.CachedInfo().Config
+				if want.Name == s.bucket("jobs").stream() {
+					inv.registry = found.CachedInfo().Created
+				}
 			}
 			return err
 		})
@@ -147,7 +163,8 @@ func (s *Store) accept(inv inventory, want job.Settings) error {
 	if err := target.Validate(); err != nil {
 		return fmt.Errorf("namespace %q: %w", s.namespace, err)
 	}
-	return s.refuse(inv.differences(s.namespace, target))
+	wrong := slices.DeleteFunc(inv.differences(s.namespace, target), func(d difference) bool { return d.tolerated })
+	return s.refuse(wrong)
 }
 
 // refuse makes one error of differences: with the command that mends them, or
@@ -252,9 +269,8 @@ const apiTimeout = 8 * time.Second
 func (s *Store) ask(ctx context.Context, what, subject string, request func(context.Context) error) error {
 	began, pause := time.Now(), newPause()
 	for limit := attemptTimeout; ; limit = min(2*limit, apiTimeout) {
-		attempt, cancel := context.WithTimeout(ctx, limit)
-		err := request(attempt)
-		cancel()
+		attempted := time.Now()
+		err := s.because(subject, attempted, within(ctx, limit, request))
 		switch {
 		case err == nil:
 			return nil
@@ -265,10 +281,35 @@ func (s *Store) ask(ctx context.Context, what, subject string, request func(cont
 				what, s.conn().ConnectedAddr(), err)
 		case classify(err) != unanswered:
 			return fmt.Errorf("%s: %w", what, err)
-		case s.denied(subject, err):
-			return fmt.Errorf("%s: %w", what, s.because(subject, err))
+		case errors.Is(err, job.ErrDenied):
+			return fmt.Errorf("%s: %w", what, err)
 		case !wait(ctx, pause.NextBackOff()):
-			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), s.because(subject, err))
+			return fmt.Errorf("%s: %w (after %v): %w", what, job.ErrUnknown, time.Since(began).Round(time.Millisecond), err)
 		}
+	}
+}
+
+// within calls request with a context that ends after limit. When ctx ends it returns
+// also if the request waits for the connection's lock: the request then ends by itself, and
+// what it finds is not looked at. Until then there is one request at a time.
+func within(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() {
+		attempt, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		done <- request(attempt)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(attemptTimeout / 10) // the client returns within a moment, unless it waits for the lock
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return ctx.Err()
 	}
 }

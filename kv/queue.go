@@ -67,7 +67,12 @@ func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Cons
 		return err
 	}
 	create := func(ctx context.Context) (err error) {
-		c, err = s.js.CreateConsumer(ctx, stream, want)
+		// By what is stored now, which may not be what this process started with.
+		made := want
+		if set, _, err := s.readSettings(ctx); err == nil {
+			made.AckWait = set.WithDefaults().Lease
+		}
+		c, err = s.js.CreateConsumer(ctx, stream, made)
 		return err
 	}
 	err := s.ask(ctx, "look for "+what, s.api("CONSUMER.INFO."+stream+"."+queue), get)
@@ -89,10 +94,19 @@ func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Cons
 			return nil, d.refused(stream, queue)
 		}
 	}
-	if len(wrong) > 0 {
+	if len(wrong) > 0 && !s.isOfStored(ctx, stream, c.CachedInfo().Config) {
 		return nil, fmt.Errorf("%w: %s: mend it: %s", job.ErrMismatch, wrong[0], s.setupCommand())
 	}
 	return c, nil
+}
+
+// isOfStored reports whether a queue's consumer is as the settings want it that are
+// stored by now: Setup has changed both. This process goes on with the settings that it
+// started with until it is restarted, and only loses or gains some time between two
+// deliveries.
+func (s *Store) isOfStored(ctx context.Context, stream string, found jetstream.ConsumerConfig) bool {
+	set, _, err := s.readSettings(ctx)
+	return err == nil && len(s.queueDifferences(stream, found, s.queueConfig(stream, found.Durable, set.WithDefaults().Lease))) == 0
 }
 
 // queueConfig is that of a queue's consumer, on either of the two streams.

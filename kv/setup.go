@@ -14,8 +14,8 @@ import (
 // update that changes nothing has dropped delayed messages. What the server
 // cannot change is job.ErrMismatch, before anything else is changed.
 //
-// Running nodes keep the settings that they started with: restart them, and
-// stop them first to shorten a retention or a lease.
+// Running nodes keep the settings that they started with, and say so: restart them,
+// and stop them first to shorten a retention or a lease.
 func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []string, err error) {
 	s, err := newStore(js, o)
 	if err != nil {

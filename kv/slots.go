@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/job"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -29,25 +28,16 @@ func (l *Slots) Send(queue string, m job.Message, payload []byte, answered func(
 	if err := job.ValidateName("queue", queue); err != nil {
 		return err
 	}
+	if m.Slot.Token != "" {
+		if err := l.s.takes(payload); err != nil {
+			return err
+		}
+	}
 	m, ended := l.s.traced(queue, m)
-	l.s.publisher.send(outgoingSlot{m, payload, publication{queue: queue, slot: m.Slot, answered: answered, ended: ended}})
+	p := l.publication()
+	p.queue, p.message, p.payload, p.answered, p.ended = queue, m, payload, answered, ended
+	l.s.transport.ask(&p.question)
 	return nil
-}
-
-// answered tells what became of a publication.
-func (l *Slots) answered(p publication, answer *nats.Msg, err error) {
-	var a ack
-	if err == nil {
-		a, err = pubAck(answer)
-	}
-	if err == nil {
-		err = l.s.misplaced(l.subject(p.queue, p.slot.Job), a.domain)
-	}
-	if err != nil {
-		err = l.failed(p, err)
-	}
-	p.ended(a.duplicate, err)
-	p.answered(a.duplicate, err)
 }
 
 // Publish is Send for those who wait: the returned function returns what was
@@ -91,31 +81,26 @@ func (s *Store) traced(queue string, m job.Message) (_ job.Message, ended func(d
 // error wraps job.ErrUnknown.
 func (l *Slots) Put(ctx context.Context, queue string, m job.Message, payload []byte) error {
 	pause := newPause()
+	var full error
 	for {
 		answer, err := l.Publish(queue, m, payload)
 		if err == nil {
 			_, err = answer(ctx)
 		}
+		if errors.Is(err, job.ErrFull) {
+			full = err
+		}
 		if !errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) || !wait(ctx, pause.NextBackOff()) {
+			if full != nil && errors.Is(err, job.ErrUnknown) {
+				return full
+			}
 			return err
 		}
 	}
 }
 
-// failed is what is known of a publication that met err.
-func (l *Slots) failed(p publication, err error) error {
-	subject := l.subject(p.queue, p.slot.Job)
-	if l.s.denied(subject, err) {
-		return fmt.Errorf("publish %s: %w", p.slot, l.s.because(subject, err))
-	}
-	if classify(err) == unanswered {
-		return fmt.Errorf("publish %s: %w: %w", p.slot, job.ErrUnknown, err)
-	}
-	return fmt.Errorf("publish %s: %w", p.slot, err)
-}
-
 // Connected reports whether there is a connection to publish on now.
-func (l *Slots) Connected() bool { return l.s.conn().IsConnected() }
+func (l *Slots) Connected() bool { return l.s.Connected() }
 
 func (l *Slots) subject(queue, job string) string {
 	return l.s.namespace + ".slot." + queue + "." + job

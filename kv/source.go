@@ -31,6 +31,7 @@ type Source struct {
 	next  string // where requests are sent
 	group *priorityGroup
 	lanes []*lane
+	over  atomic.Bool // nothing is handed on any more
 }
 
 // priorityGroup is what a request says of its sender's place in the line.
@@ -87,6 +88,9 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 	for i := range lanes {
 		l := &lane{inbox: s.s.conn().NewInbox()}
 		sub, err := s.s.conn().Subscribe(l.inbox+".*", func(m *nats.Msg) {
+			if s.over.Load() {
+				return
+			}
 			if m.Reply != "" {
 				message(i, delivered{m, s.s})
 			} else if over, err := status(m); over && l.current(m.Subject) {
@@ -106,8 +110,7 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 // Ask requests up to n messages on the lane, whose last request is over, for as
 // long as d. It does not wait for anything.
 func (s *Source) Ask(lane, n int, d time.Duration) error {
-	conn := s.s.conn()
-	if !conn.IsConnected() {
+	if !s.s.Connected() {
 		return nats.ErrDisconnected // or it would be sent when it has long been over
 	}
 	request, err := json.Marshal(struct {
@@ -120,13 +123,33 @@ func (s *Source) Ask(lane, n int, d time.Duration) error {
 	}
 	l := s.lanes[lane]
 	reply := l.inbox + "." + strconv.FormatInt(l.asked.Add(1), 10)
-	return conn.PublishRequest(s.next, reply, request)
+	s.s.transport.say(s.next, reply, request, time.Now().Round(0).Add(d))
+	return nil
 }
 
 // Leave takes back what was asked for: the broker drops a request that nobody
 // listens to. It returns when all that was delivered before has been handed on,
-// or when ctx ends.
+// or a second after ctx ended: nothing is handed on after that.
 func (s *Source) Leave(ctx context.Context) error {
+	left := make(chan error, 1)
+	go func() { left <- s.leave(ctx) }()
+	select {
+	case err := <-left:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(attemptTimeout)
+	defer late.Stop()
+	select {
+	case err := <-left:
+		return err
+	case <-late.C: // it waits for the connection's lock
+		s.over.Store(true)
+		return context.Cause(ctx)
+	}
+}
+
+func (s *Source) leave(ctx context.Context) error {
 	var left sync.WaitGroup
 	var failed []error
 	for _, l := range s.lanes {
@@ -213,7 +236,8 @@ func (d delivered) Subject() string      { return d.m.Subject }
 func (d delivered) Reply() string        { return d.m.Reply }
 
 func (d delivered) say(what string) error {
-	return d.s.pipe.out.send(outgoing{subject: d.m.Reply, data: []byte(what)})
+	d.s.transport.say(d.m.Reply, "", []byte(what), time.Time{})
+	return nil
 }
 
 func (d delivered) Ack() error        { return d.say("+ACK") }
@@ -222,12 +246,18 @@ func (d delivered) InProgress() error { return d.say("+WPI") }
 func (d delivered) Term() error       { return d.say("+TERM") }
 
 func (d delivered) NakWithDelay(delay time.Duration) error {
-	return d.say(fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds()))
+	return d.say(nakWithDelay(delay))
+}
+
+func nakWithDelay(delay time.Duration) string {
+	return fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds())
 }
 
 func (d delivered) TermWithReason(reason string) error { return d.say("+TERM " + reason) }
 
 func (d delivered) DoubleAck(ctx context.Context) error {
-	_, err := d.s.conn().RequestWithContext(ctx, d.m.Reply, []byte("+ACK"))
-	return err
+	return within(ctx, apiTimeout, func(ctx context.Context) error {
+		_, err := d.s.conn().RequestWithContext(ctx, d.m.Reply, []byte("+ACK"))
+		return err
+	})
 }

@@ -51,9 +51,10 @@ type Options struct {
 // concurrent use; it owns no goroutine and needs no closing.
 type Store struct {
 	wire
-	publisher *publisher // of slots
+	headers   *headers // of slots
 	namespace string
 	settings  job.Settings
+	registry  time.Time     // when its bucket was created
 	audit     time.Duration // of watches
 	plans     job.Parser    // of definitions that are read
 	readOnly  bool
@@ -80,7 +81,7 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", version, w.conn().ConnectedUrlRedacted())
 	}
 	s := &Store{wire: w, namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, trace: o.Trace, log: o.Logger}
-	s.publisher = newPublisher(w.conn(), s.Slots())
+	s.headers = newHeaders(s.slotStream())
 	return s, nil
 }
 
@@ -99,6 +100,9 @@ func (s *Store) schedules() bool { return atLeast(s.conn().ConnectedServerVersio
 
 // Settings are those of the namespace, as they were stored when it was opened.
 func (s *Store) Settings() job.Settings { return s.settings }
+
+// Registry is when the bucket of the registry was created, as it was opened.
+func (s *Store) Registry() time.Time { return s.registry }
 
 // Domain is the JetStream domain that the caller's client has named, if it has.
 func (s *Store) Domain() string { return s.js.Options().Domain }
@@ -155,6 +159,66 @@ func (s *Store) EventSubject(kind, job string) string {
 // Emit publishes an event. It is core NATS: whoever listens hears it, and the
 // stream <namespace>_events keeps the exceptional kinds; nothing waits for either,
 // and nothing may depend on it.
+//
+// It returns when the event is handed to the connection, which may be closed next, or
+// after a second. EmitEvent does not wait.
 func (s *Store) Emit(kind, job string, data []byte) error {
-	return s.pipe.out.send(outgoing{subject: s.EventSubject(kind, job), data: data})
+	s.say(kind, job, data)
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	return s.Flush(ctx)
 }
+
+func (s *Store) say(kind, job string, data []byte) {
+	s.transport.say(s.EventSubject(kind, job), "", data, time.Time{})
+}
+
+// EmitEvent is Emit of an event, whose error is cut to what the server takes. It does not
+// wait.
+func (s *Store) EmitEvent(e job.Event) error {
+	name := e.Job
+	if name == "" {
+		name = job.NoJob
+	}
+	data, err := e.MarshalWithin(s.room())
+	if err != nil {
+		return err
+	}
+	s.say(string(e.Kind), name, data)
+	return nil
+}
+
+// EnoughPayload is the least max_payload of a server that takes every payload and every
+// usual output uncut.
+const EnoughPayload = 512 << 10
+
+// MaxPayload is the server's limit for a message; 0: it is not known yet.
+func (s *Store) MaxPayload() int { return int(s.link().most.Load()) }
+
+// takes refuses a payload of a triggered run that the server does not take: neither in a
+// slot's message nor, as base64, in its record. Its error wraps job.ErrInvalid.
+func (s *Store) takes(payload []byte) error {
+	const rest = 8 << 10 // of the record
+	limit := s.MaxPayload()
+	most := (limit - headerRoom - rest) * 3 / 4
+	if limit == 0 || len(payload) == 0 || len(payload) <= most {
+		return nil
+	}
+	return fmt.Errorf("%w payload: %d bytes, at most %d, for the server's max_payload is %d: store it elsewhere and pass its name, or raise the limit",
+		job.ErrInvalid, len(payload), max(most, 0), limit)
+}
+
+// Flush waits until everything that was sent has been handed to the connection, or until
+// ctx ends. Call it before you close the connection.
+func (s *Store) Flush(ctx context.Context) error { return s.transport.flush(ctx) }
+
+// Connected reports whether there is a broker, as the connection last told. It waits for
+// nothing.
+func (s *Store) Connected() bool { return s.link().connected.Load() }
+
+// Closed is closed when the connection is closed for good.
+func (s *Store) Closed() <-chan struct{} { return s.link().closed }
+
+// Reconnects is how often the connection was lost and found again since Open. It waits
+// for nothing.
+func (s *Store) Reconnects() uint64 { return s.link().found.Load() }

@@ -16,6 +16,9 @@ type Survey struct {
 	// when it is alone.
 	Server, Version, Cluster string
 
+	// MaxPayload is the largest message that it takes, in bytes; 0: it did not say.
+	MaxPayload int
+
 	// Settings are those of the namespace. SettingsErr says why they are not the
 	// stored ones; it wraps job.ErrNotFound, job.ErrInvalid or job.ErrVersion.
 	Settings    job.Settings
@@ -41,10 +44,11 @@ type Difference struct {
 	// "Memory", "File".
 	Where, Field, Found, Want string
 
-	// Setup says that Setup mends it. Else Remove is the command that removes what
-	// cannot be changed, with all that is in it.
-	Setup  bool
-	Remove string
+	// Tolerated says that nodes work with it all the same. Setup says that Setup mends
+	// it. Else Remove is the command that removes what cannot be changed, with all that
+	// is in it.
+	Tolerated, Setup bool
+	Remove           string
 }
 
 // Queue is what a queue has on the broker.
@@ -105,6 +109,7 @@ func (s *Store) surveyStreams(ctx context.Context, v *Survey) error {
 	// Asked here, since by now a server has answered.
 	nc := s.conn()
 	v.Server, v.Version, v.Cluster, v.Schedules = nc.ConnectedServerName(), nc.ConnectedServerVersion(), nc.ConnectedClusterName(), s.schedules()
+	v.MaxPayload = s.MaxPayload()
 	return nil
 }
 
@@ -133,7 +138,7 @@ func (s *Store) surveySettings(ctx context.Context, v *Survey) error {
 }
 
 func (d difference) told(remove string) Difference {
-	told := Difference{Where: d.where, Field: d.field, Found: d.found, Want: d.want, Setup: !d.fixed}
+	told := Difference{Where: d.where, Field: d.field, Found: d.found, Want: d.want, Setup: !d.fixed, Tolerated: d.tolerated}
 	if d.fixed {
 		told.Remove = remove
 	}

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,27 +25,36 @@ type Taker struct {
 // Takers looks at the consumer of alerts and at those of the jobs, of these, that the
 // messages of other streams start.
 func (s *Store) Takers(ctx context.Context, jobs []job.Entry) []Taker {
-	takers := []Taker{{Stream: s.eventStream(), Consumer: AlertConsumer}}
+	takers := []Taker{s.taker(ctx, Taker{Stream: s.eventStream(), Consumer: AlertConsumer})}
 	for _, e := range jobs {
 		if !e.Job.On.IsZero() {
-			takers = append(takers, Taker{Job: e.Job.Name, Stream: e.Job.On.Stream, Consumer: OnConsumer(s.namespace, e.Job.Name)})
-		}
-	}
-	for i := range takers {
-		t := &takers[i]
-		t.Err = s.ask(ctx, "look for consumer "+t.Consumer+" of "+title(t.Stream), s.api("CONSUMER.INFO."+t.Stream+"."+t.Consumer), func(ctx context.Context) error {
-			c, err := s.js.Consumer(ctx, t.Stream, t.Consumer)
-			if err == nil {
-				t.Info = c.CachedInfo()
-			}
-			return err
-		})
-		switch {
-		case errors.Is(t.Err, jetstream.ErrConsumerNotFound):
-			t.Err = nil
-		case errors.Is(t.Err, jetstream.ErrStreamNotFound):
-			t.Err = job.ErrNotFound
+			takers = append(takers, s.onTaker(ctx, e))
 		}
 	}
 	return takers
+}
+
+// onTaker looks at the consumer of the job's current plan, or else at one that an edit
+// has left behind.
+func (s *Store) onTaker(ctx context.Context, e job.Entry) Taker {
+	var best Taker
+	for i, consumer := range OnConsumers(s.namespace, e.Job.Name) {
+		t := s.taker(ctx, Taker{Job: e.Job.Name, Stream: e.Job.On.Stream, Consumer: consumer})
+		current := t.Info != nil && t.Info.Config.Metadata[onFromKey] == e.Since().UTC().Format(time.RFC3339Nano)
+		if i == 0 || current || best.Info == nil && t.Info != nil {
+			best = t
+		}
+	}
+	return best
+}
+
+func (s *Store) taker(ctx context.Context, t Taker) Taker {
+	t.Info, t.Err = s.consumerInfo(ctx, t.Stream, t.Consumer)
+	switch {
+	case errors.Is(t.Err, jetstream.ErrConsumerNotFound):
+		t.Err = nil
+	case errors.Is(t.Err, jetstream.ErrStreamNotFound):
+		t.Err = job.ErrNotFound
+	}
+	return t
 }

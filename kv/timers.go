@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/job"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -64,16 +63,12 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 	if err := job.ValidateName("queue", timer.Queue); err != nil {
 		return 0, err
 	}
+	if err := t.s.takes(timer.Payload); err != nil {
+		return 0, err
+	}
 	var ended func(bool, error)
 	timer.Message, ended = t.s.traced(timer.Queue, timer.Message)
-	m := &nats.Msg{Subject: t.subject(timer.Slot), Header: timer.Header(), Data: timer.Payload}
-	// Not folded by its ID: one that was cancelled can be set again at once.
-	m.Header.Del(job.HeaderMsgID)
-	m.Header.Set(headerNonce, rand.Text())
-	// Not the client's WithScheduleAt, which cuts the fraction: that fires early.
-	m.Header.Set(headerSchedule, "@at "+timer.Due.UTC().Format(time.RFC3339Nano))
-	m.Header.Set(headerTarget, t.s.namespace+".timer.due."+timer.Queue+"."+timer.Slot.Job)
-	won, err := write(ctx, timerAsker{t, m.Subject}, "timer "+timer.Slot.ID(), m, revision)
+	won, err := await(func(told func(uint64, error)) { t.writing(ctx, timer, revision, told).send() })
 	if hasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		err = t.missing()
 	}
@@ -180,27 +175,33 @@ func (t *Timers) missing() error {
 	return fmt.Errorf("%w: %s was not there when the namespace was made: %s creates it", ErrNoTimers, title(t.s.timerStream()), t.s.setupCommand())
 }
 
-// timerAsker asks the broker about the timers of one slot.
-type timerAsker struct {
-	*Timers
-	subject string
-}
-
-func (t timerAsker) put(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
-	won, err := t.s.publish(ctx, t.s.timerStream(), m, revision)
-	if t.s.readOnly || !t.s.denied(m.Subject, err) {
-		err = t.s.because(m.Subject, err)
-	}
-	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
-		return won, err
-	}
+// writing is a timer's message, to be sent at revision.
+func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, told func(uint64, error)) *writing {
+	b := bucket{wire: t.s.wire, in: t.s.timerStream(), tellDenied: t.s.readOnly}
+	w := b.writing(ctx, "", revision, told)
+	w.title = "timer " + timer.Slot.ID()
+	w.at = t.subject(timer.Slot)
+	w.to = w.at
+	w.data = append(w.data, timer.Payload...)
+	timer.EachHeader(func(name, value string) {
+		// Not folded by its ID: one that was cancelled can be set again at once.
+		if name != job.HeaderMsgID {
+			w.set(name, value)
+		}
+	})
+	w.set(headerNonce, rand.Text())
+	// Not the client's WithScheduleAt, which cuts the fraction: that fires early.
+	w.set(headerSchedule, "@at "+timer.Due.UTC().Format(time.RFC3339Nano))
+	w.set(headerTarget, t.s.namespace+".timer.due."+timer.Queue+"."+timer.Slot.Job)
 	// Nobody listens on the subject: the stream is away, or there is none.
-	if there, lost := t.exist(ctx); lost == nil && !there {
-		err = jetstream.ErrStreamNotFound.APIError()
+	w.absent = func(told func(error)) {
+		go func() {
+			if there, err := t.exist(ctx); err == nil && !there {
+				told(jetstream.ErrStreamNotFound.APIError())
+				return
+			}
+			told(nil)
+		}()
 	}
-	return 0, err
-}
-
-func (t timerAsker) get(ctx context.Context) (entry, error) {
-	return t.s.last(ctx, t.s.timerStream(), t.subject)
+	return w
 }

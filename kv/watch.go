@@ -20,6 +20,7 @@ const (
 	written changeKind = iota
 	removed            // a marker was put there, or the value was collected
 	ready              // all that was stored at the start has been seen
+	settled            // nothing that was written up to the revision is missing
 )
 
 // change is one event of a watch. The entry's revision is the last one of the
@@ -44,19 +45,25 @@ const (
 	tailThreshold = time.Minute
 )
 
+// ErrGone says that something of the namespace is not there any more, or is another one:
+// it was removed, made anew, or restored from an older copy. See Store.SetUpAgain.
+var ErrGone = errors.New("gone, or made anew")
+
 // watch tells f every change of the bucket until ctx ends (nil) or the bucket
-// is gone. A session lists the bucket and then follows it; anything that goes
+// is gone (ErrGone), with whole also if it was made anew. A session lists the bucket and then follows it; anything that goes
 // wrong, or might have, ends the session, and the next one tells the differences.
 // decode makes of a value what f wants of it; of a listing it is called on all cores.
-func (s *Store) watch(ctx context.Context, b bucket, decode func(entry) any, f func(change)) error {
-	w := watcher{bucket: b, store: s, decode: decode, tell: f, seen: map[string]sighting{}}
+func (s *Store) watch(ctx context.Context, b bucket, whole bool, decode func(entry) any, f func(change)) error {
+	w := watcher{bucket: b, store: s, decode: decode, tell: f, whole: whole, seen: map[string]sighting{}}
 	pause := newPause()
 	for {
 		err := w.session(ctx, pause.Reset)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, nats.ErrConnectionClosed):
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return fmt.Errorf("watch %s: %w: %w", b.name, ErrGone, err)
+		case errors.Is(err, ErrGone), errors.Is(err, nats.ErrConnectionClosed):
 			return fmt.Errorf("watch %s: %w", b.name, err)
 		case err != nil:
 			s.log.Warn("watching again", "bucket", b.name, "reason", err)
@@ -73,10 +80,14 @@ type watcher struct {
 	store  *Store
 	decode func(entry) any
 	tell   func(change)
+	whole  bool // a bucket that was made anew ends the watch
 
 	seen  map[string]sighting
-	last  uint64 // revision that was seen
-	ready bool   // the first listing was told
+	ready bool // the first listing was told
+
+	// last is the last revision that was seen, or that the leader says is gone
+	// without a trace. settled is the one of the last settled change.
+	last, settled uint64
 }
 
 // sighting is what stands under a key, as far as the watch knows: a revision, and in
@@ -96,8 +107,7 @@ func (s sighting) gone() bool       { return s>>63 == 1 }
 // session lists, then follows from there, until something might be amiss.
 func (w *watcher) session(ctx context.Context, listed func()) error {
 	// Before the listing, so that a reconnect in the middle of it counts.
-	status := w.conn().StatusChanged(nats.CONNECTED, nats.CLOSED)
-	defer w.conn().RemoveStatusListener(status)
+	news := w.link().news()
 	if err := w.list(ctx); err != nil {
 		return err
 	}
@@ -113,22 +123,26 @@ func (w *watcher) session(ctx context.Context, listed func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-status:
+		case <-news:
 			return nil
 		case err := <-t.failed:
 			return err
-		case e := <-t.entries:
+		case d := <-t.deliveries:
 			switch {
-			case w.told(e):
-			case e.gone():
-				w.note(e, nil)
+			case w.told(d.entry):
+			case d.gone():
+				w.note(d.entry, nil)
 			default:
-				w.note(e, w.decode(e))
+				w.note(d.entry, w.decode(d.entry))
+			}
+			if d.pending == 0 {
+				w.settle()
 			}
 		case <-audit.C:
 			if complete, err := w.audit(ctx); err != nil || !complete {
 				return err
 			}
+			w.settle()
 		}
 	}
 }
@@ -143,6 +157,9 @@ func (w *watcher) list(ctx context.Context) error {
 	if state.LastSeq < w.last {
 		// The bucket is another one, restored or made anew: revisions start over.
 		w.store.log.Warn("revisions went back: was the bucket restored?", "bucket", w.name, "from", w.last, "to", state.LastSeq)
+		if w.whole {
+			return ErrGone
+		}
 		w.last = 0
 		for key, s := range w.seen {
 			w.seen[key] = sightingOf(0, s.gone())
@@ -184,11 +201,45 @@ func (w *watcher) list(ctx context.Context) error {
 			return err
 		}
 	}
+	complete, err := w.complete(ctx)
+	if err != nil {
+		return err
+	}
 	if !w.ready {
 		w.ready = true
 		w.tell(change{entry: entry{revision: w.last}, kind: ready})
 	}
+	if complete {
+		w.settle()
+	}
 	return nil
+}
+
+// complete reports whether the listing showed all that the stream's leader has. The
+// last messages of a stream may be gone: of markers, a compaction leaves nothing but
+// the sequence, which the watermark may know. So the leader is asked what comes after
+// the last revision seen. If it has nothing, all revisions up to its own are known.
+func (w *watcher) complete(ctx context.Context) (bool, error) {
+	state, err := w.state(ctx)
+	if err != nil || state.LastSeq <= w.last {
+		return err == nil, err
+	}
+	_, err = w.next(ctx, w.stream(), w.subject(">"), w.last+1)
+	if errors.Is(err, errNothing) {
+		w.last = state.LastSeq
+		return true, nil
+	}
+	return false, err
+}
+
+// settle tells that nothing that was written up to the last revision is missing.
+// In the middle of a listing a revision says less: of a key that was written twice
+// only the later write is shown, in its place.
+func (w *watcher) settle() {
+	if w.ready && w.settled != w.last {
+		w.settled = w.last
+		w.tell(change{entry: entry{revision: w.last}, kind: settled})
+	}
 }
 
 // told reports whether e, or what came after it, was told before.
@@ -239,9 +290,16 @@ func (w *watcher) state(ctx context.Context) (state jetstream.StreamState, err e
 
 // tail delivers what is written after a listing.
 type tail struct {
-	entries chan entry
-	failed  chan error
-	close   func()
+	deliveries chan delivery
+	failed     chan error
+	close      func()
+}
+
+// delivery is one message of a tail. place counts the consumer's deliveries, pending
+// what was stored and not delivered when it was sent.
+type delivery struct {
+	entry
+	place, pending uint64
 }
 
 // follow asks for what comes after the last revision seen, with a consumer that
@@ -263,32 +321,34 @@ func (w *watcher) follow(ctx context.Context) (*tail, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t := &tail{entries: make(chan entry), failed: make(chan error, 1)}
+	t := &tail{deliveries: make(chan delivery), failed: make(chan error, 1)}
 	done := make(chan struct{})
 	t.close = func() {
 		cancel()
-		messages.Stop()
-		<-done
-		// Best effort: the broker forgets it by itself.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
-		defer cancel()
-		if w.conn().IsConnected() {
-			_ = w.js.DeleteConsumer(ctx, w.stream(), c.CachedInfo().Name)
-		}
+		aside(func() {
+			messages.Stop()
+			<-done
+			// Best effort: the broker forgets it by itself.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
+			defer cancel()
+			if w.link().connected.Load() {
+				_ = w.js.DeleteConsumer(ctx, w.stream(), c.CachedInfo().Name)
+			}
+		})
 	}
 	go func() {
 		defer close(done)
 		for next := uint64(1); ; next++ {
-			e, place, err := w.receive(messages)
-			if err == nil && place != next {
-				err = fmt.Errorf("the broker's delivery %d came after %d", place, next-1)
+			d, err := w.receive(messages)
+			if err == nil && d.place != next {
+				err = fmt.Errorf("the broker's delivery %d came after %d", d.place, next-1)
 			}
 			if err != nil {
 				t.failed <- err
 				return
 			}
 			select {
-			case t.entries <- e:
+			case t.deliveries <- d:
 			case <-ctx.Done():
 				return
 			}
@@ -297,15 +357,16 @@ func (w *watcher) follow(ctx context.Context) (*tail, error) {
 	return t, nil
 }
 
-// receive returns the next message and its place among the consumer's.
-func (w wire) receive(messages jetstream.MessagesContext) (entry, uint64, error) {
+// receive returns the next message of the consumer.
+func (w wire) receive(messages jetstream.MessagesContext) (delivery, error) {
 	m, err := messages.Next()
 	if err != nil {
-		return entry{}, 0, err
+		return delivery{}, err
 	}
 	meta, err := m.Metadata()
 	if err != nil {
-		return entry{}, 0, err
+		return delivery{}, err
 	}
-	return entry{m.Subject(), meta.Sequence.Stream, w.stamped(meta.Timestamp), m.Headers(), m.Data()}, meta.Sequence.Consumer, nil
+	e := entry{m.Subject(), meta.Sequence.Stream, w.stamped(meta.Timestamp), m.Headers(), m.Data()}
+	return delivery{e, meta.Sequence.Consumer, meta.NumPending}, nil
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// quiet is how long after a change the registry counts as known.
-const quiet = 500 * time.Millisecond
-
 // board knows every job and which of its slots have not been handed out yet. It
 // is a plain data structure: no clock, no goroutine, no broker. Registry events
 // go in, due slots come out.
@@ -39,14 +36,21 @@ type board struct {
 	groups    map[groupKey]*group
 	heap      groupHeap
 
+	// held are the tasks whose slots stay on the board although they are due, see hold.
+	held map[*task]struct{}
+
 	// manners are those of all jobs, and of some that there were: they are few.
 	manners map[manner]*manner
 
-	// known is the registry's newest revision and timestamp seen, at changed;
-	// settled is what of that may be claimed (see settle).
+	// known is the registry's newest revision and timestamp that were seen. settled
+	// is what may be claimed: what was known when nothing was missing. A claim under
+	// an older revision is always right, but has more slots offered again.
 	known, settled position
-	changed        time.Time
 	ready          bool
+
+	// leftover counts the lines in groups that have ended: their slots are on the board
+	// until they are handed out, or skipped.
+	leftover int
 
 	// digest is of all definitions as they are known: two boards with the same
 	// one have the same jobs at the same revisions, and make the same of them.
@@ -66,6 +70,9 @@ type task struct {
 
 	// digest is the task's part in the board's.
 	digest uint64
+
+	// held tasks hand out nothing.
+	held bool
 
 	// seen is the timestamp of the entry that the task was made from: stretches
 	// no newer than that have been on the board.
@@ -130,6 +137,7 @@ func newBoard(rules job.Lateness, base position, log *slog.Logger) *board {
 		schedules: map[string]*schedule{},
 		groups:    map[groupKey]*group{},
 		manners:   map[manner]*manner{},
+		held:      map[*task]struct{}{},
 		newer:     map[string]struct{}{},
 	}
 }
@@ -137,10 +145,9 @@ func newBoard(rules job.Lateness, base position, log *slog.Logger) *board {
 // apply takes in one change of the registry, heard of at now.
 func (b *board) apply(ev job.RegistryEvent, now time.Time) {
 	b.known.revision = max(b.known.revision, ev.Revision)
-	b.changed = now
 	switch {
-	case ev.Ready:
-		b.ready, b.settled = true, b.known // a whole listing has been seen
+	case ev.Ready, ev.Settled:
+		b.ready, b.settled = b.ready || ev.Ready, b.known
 		return
 	case ev.Deleted:
 		b.remove(ev.Name, cmp.Or(ev.Time, now)) // a key that was collected leaves no time
@@ -150,17 +157,6 @@ func (b *board) apply(ev job.RegistryEvent, now time.Time) {
 		b.put(ev.Entry)
 	}
 	b.known.registry = later(b.known.registry, later(ev.Time, ev.Entry.Time))
-}
-
-// settle takes up what is known of the registry as what may be claimed, when it
-// has been quiet for a while: a watch that was interrupted shows the last write
-// of each job only, so that in the middle of its catching up a revision does not
-// stand for all that came before it. A claim under an older revision is always
-// right; it only has more offered again.
-func (b *board) settle(now time.Time) {
-	if d := now.Sub(b.changed); d < 0 || d >= quiet {
-		b.settled = b.known
-	}
 }
 
 // remove takes a job off the board that was removed from the registry at the
@@ -294,6 +290,9 @@ func (b *board) end(lines []*line, at time.Time) {
 		if !l.ended {
 			l.ended = true
 			b.release(l.schedule)
+			if l.group != nil {
+				b.leftover++
+			}
 		}
 	}
 }
@@ -316,11 +315,21 @@ func (b *board) skip(p position) {
 		delete(b.groups, g.key())
 		behind = append(behind, g)
 	}
+	for t := range b.held {
+		for _, l := range t.lines() {
+			if l.group != nil && !l.group.due().After(p.time) {
+				behind = append(behind, l.group)
+			}
+		}
+	}
 	for _, g := range behind {
 		covered := p.time.Add(-g.schedule.Delay())
 		next := g.schedule.Next(covered)
 		for _, l := range g.lines {
 			l.group = nil
+			if l.ended {
+				b.leftover--
+			}
 			if p.knows(l.task.def.revision, l.since.time()) {
 				b.join(l, next)
 			} else {

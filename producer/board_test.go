@@ -90,24 +90,30 @@ func TestBoardSkipsWhatAWatermarkCovers(t *testing.T) {
 	}
 }
 
-func TestRegistryIsClaimedOnlyWhenItIsQuiet(t *testing.T) {
+func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
 	t.Parallel()
 	b := testBoard(position{})
 	fill(b, 10, 1)
-	now := epoch.Add(quiet)
-	b.settle(now)
-	e := job.Entry{Revision: 12, Time: now}
-	e.Job = job.Job{Name: "new", Schedule: "@hourly"}
-	b.apply(job.RegistryEvent{Name: "new", Revision: 12, Entry: e}, now)
-	for _, tt := range []struct {
-		after time.Duration
-		want  uint64
-	}{{0, 10}, {quiet - 1, 10}, {quiet, 12}} {
-		b.settle(now.Add(tt.after))
-		if p := b.position(now); p.revision != tt.want {
-			t.Errorf("%v after a change revision %d may be claimed, want %d", tt.after, p.revision, tt.want)
+	edit := func(revision uint64) {
+		e := job.Entry{Revision: revision, Time: epoch}
+		e.Job = job.Job{Name: "new", Schedule: "@hourly"}
+		b.apply(job.RegistryEvent{Name: "new", Revision: revision, Entry: e}, epoch)
+	}
+	claimed := func(want uint64) {
+		t.Helper()
+		if p := b.position(epoch.Add(time.Hour)); p.revision != want {
+			t.Errorf("revision %d may be claimed, want %d", p.revision, want)
 		}
 	}
+	edit(12) // as a watch that catches up shows it: revision 11 may be of a job that comes later
+	claimed(10)
+	edit(13)
+	b.apply(job.RegistryEvent{Settled: true, Revision: 13}, epoch)
+	claimed(13)
+	edit(15)
+	claimed(13)
+	b.apply(job.RegistryEvent{Settled: true, Revision: 16}, epoch) // of 16 nothing is left
+	claimed(16)
 }
 
 // A tick with a thousand due slots among a million jobs on a thousand

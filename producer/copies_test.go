@@ -14,21 +14,21 @@ import (
 type desk struct {
 	*outbox
 	t     *testing.T
-	board *board
 	peer  *peer
 	sent  []job.Message
 	reply []func(duplicate bool, err error)
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{t: t, board: testBoard(position{time: epoch})}
+	d := &desk{t: t}
+	board := testBoard(position{time: epoch})
 	p, err := New(Config{Node: "self", Registry: brokenRegistry{}, Watermark: &view{}, Slots: d, Clock: &view{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet("self", epoch, d.board.rules)
+	f := newFleet(Config{Node: "self", Started: epoch}, board.rules)
 	f.hear(job.Announcement{Node: "peer", Kind: job.AnnounceHere}, time.Now())
-	d.outbox, d.peer = newOutbox(p, f), f.peers["peer"]
+	d.outbox, d.peer = newOutbox(p, f, board), f.peers["peer"]
 	d.review()
 	return d
 }

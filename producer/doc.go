@@ -40,9 +40,9 @@
 //     answer is repeated as it is, nonce included (invariant 8).
 //   - An item may stand for copies that are held for another producer. It is settled
 //     when none is left; those that become our duty are items in its place.
-//   - What is claimed about the registry is what was known half a second before:
-//     a watch that catches up shows only the last write of each job, so that a
-//     revision stands for all before it only when the registry is quiet.
+//   - What is claimed about the registry is what was known at the last Settled event.
+//     A watch that catches up shows only the last write of each job, so a revision
+//     stands for all before it only when nothing is pending.
 //   - The board hands out each slot once, whatever the clock does. While it is
 //     behind what was stored (a step back), what falls due of jobs that came up
 //     since is handed out, and the keeper writes nothing.
@@ -56,6 +56,11 @@
 // of the clock, or of the registry, the stored watermark is read every second, so
 // that a reset is noticed. One that is gone resets nothing: there is no word in it,
 // and to start over without one would offer all there ever was.
+//
+// A stored watermark that cannot be read stops no producer. One that runs knows what was
+// published, and writes its own position at the revision that it found. One that starts
+// goes on from the horizon, as after a reset: what is offered again finds its record. A
+// watermark of a newer format is not written over, since a newer program keeps it.
 //
 // A definition of a newer format holds the watermark where it is: there may be
 // slots that we cannot compute, and whose producer may die. A definition that is
@@ -98,6 +103,11 @@
 // back is none either. The watermark needs all items settled, the dropped ones
 // included, and so invariant 2 holds as before.
 //
+// Announcements carry no proof of who made them. So they are believed of those nodes only
+// whose live record says that they produce, and not if they claim what is not due yet.
+// What a false one suppresses all the same is known to the sweep as handed out, and is
+// offered by it within a minute.
+//
 // What is believed of who is alive decides nothing but the number of copies. A
 // first that shows no life for standby_delay (250 ms), and for as long as the
 // broker now takes to answer us, while copies are held for it does not count until
@@ -111,7 +121,8 @@
 // newcomer shifts no shares. The others rest: they listen, know the registry, and
 // do nothing. When fewer than five older ones are heard they go on from the
 // watermark, as after a suspend: should all five die at once, that takes three
-// seconds. A producer that cannot read a definition claims nothing and leaves the
+// seconds. One that rests reads the watermark now and then, if jobs were removed
+// meanwhile, and forgets their slots. A producer that cannot read a definition claims nothing and leaves the
 // field to those that can; alone it does what it can.
 //
 // # Design: what a job newer than the watermark is owed
@@ -205,8 +216,12 @@
 //     Rejected: one after the other by rank, which makes the last one's wait, and
 //     so the lateness, grow with the ranks, to save four copies once.
 //   - A job that cannot be published is tried one slot at a time, with backoff,
-//     until one gets through. Rejected: a backoff for each slot, which had one
-//     refused job cost hundreds of publications a second.
+//     until one gets through. Its other slots stay on the board meanwhile, so that it
+//     takes no room from other jobs, however many are refused and for how long. Marks
+//     that are made without it are announced with its name, and not claimed.
+//     Rejected: a backoff for each slot, which had one refused job cost hundreds of
+//     publications a second; a bound on what all jobs have waiting, which some that
+//     are refused fill for good.
 //   - Retries have no end. Publishing is the one thing that must happen, and a
 //     slot that is too old by then is for the worker to record.
 //   - A stop flushes nothing: it is as good as a kill, so that the kill is tested

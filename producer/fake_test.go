@@ -37,6 +37,7 @@ type broker struct {
 	lost      func(from, to *view) bool
 
 	mark      job.Watermark
+	markErr   error // it cannot be read
 	markRev   uint64
 	markWrite []time.Time
 	check     func(job.Watermark) // called for every write of the watermark
@@ -370,7 +371,9 @@ func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
 			for _, ev := range fresh {
 				fn(v.shown(ev))
 			}
-			last += len(fresh)
+			if last += len(fresh); len(fresh) > 0 {
+				fn(job.RegistryEvent{Settled: true, Revision: uint64(last)})
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -424,6 +427,8 @@ func (v *view) Read(ctx context.Context) (job.Watermark, uint64, error) {
 		return job.Watermark{}, 0, errAway
 	case b.markRev == 0:
 		return job.Watermark{}, 0, job.ErrNotFound
+	case b.markErr != nil:
+		return job.Watermark{}, b.markRev, b.markErr
 	}
 	return b.mark, b.markRev, nil
 }
@@ -449,7 +454,7 @@ func (v *view) Write(ctx context.Context, wm job.Watermark, revision uint64) (ui
 	if b.check != nil {
 		b.check(wm)
 	}
-	b.mark, b.markRev = wm, b.markRev+1
+	b.mark, b.markRev, b.markErr = wm, b.markRev+1, nil
 	b.markWrite = append(b.markWrite, time.Now())
 	return b.markRev, nil
 }

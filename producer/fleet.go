@@ -29,9 +29,10 @@ const (
 // fleet is what a producer knows of the others, by what they announce. It is a
 // plain data structure, of the shift's goroutine; times are this machine's.
 type fleet struct {
-	self  *peer
-	rules string // by which slots are computed and judged
-	peers map[string]*peer
+	self    *peer
+	rules   string // by which slots are computed and judged
+	vouched func(node string) (started time.Time, ok bool)
+	peers   map[string]*peer
 
 	// active are the producers that take part, the oldest first, self among
 	// them, unless it rests; members is their digest.
@@ -71,10 +72,10 @@ func newPeer(name string, started time.Time) *peer {
 	return &peer{name: name, started: started, seed: digest(name)}
 }
 
-func newFleet(name string, started time.Time, rules job.Lateness) *fleet {
-	self := newPeer(name, started)
+func newFleet(cfg Config, rules job.Lateness) *fleet {
+	self := newPeer(cfg.Node, cfg.Started)
 	return &fleet{
-		self: self, peers: map[string]*peer{}, active: []*peer{self},
+		self: self, vouched: cfg.Vouched, peers: map[string]*peer{}, active: []*peer{self},
 		rules: fmt.Sprintf("%d %s %v %v", job.SlotAlgorithm, job.TzdataVersion(), rules.Late, rules.Horizon),
 	}
 }
@@ -128,9 +129,6 @@ const (
 // hear takes in what another producer announced, and returns that producer if it
 // takes part.
 func (f *fleet) hear(a job.Announcement, now time.Time) *peer {
-	if a.Node == f.self.name {
-		return nil
-	}
 	p := f.peers[a.Node]
 	switch a.Kind {
 	case job.AnnounceAsk:
@@ -142,8 +140,15 @@ func (f *fleet) hear(a job.Announcement, now time.Time) *peer {
 		}
 		return nil
 	}
+	started, ok := a.Started, true
+	if f.vouched != nil {
+		started, ok = f.vouched(a.Node)
+	}
+	if !ok {
+		return nil
+	}
 	if p == nil {
-		p = newPeer(a.Node, a.Started)
+		p = newPeer(a.Node, started)
 		f.peers[a.Node] = p
 	}
 	if p.silent || now.Sub(p.heard) > gone {

@@ -76,8 +76,12 @@ type group struct {
 	next     time.Time
 	paused   bool
 	lines    []*line
-	index    int
+	index    int // in the heap, or aside
 }
+
+// aside is the index of a group that is not in the heap: it has one line, of a task that
+// is held.
+const aside = -1
 
 type groupKey struct {
 	schedule *schedule
@@ -130,13 +134,19 @@ func (b *board) join(l *line, next time.Time) bool {
 	}
 	key := groupKey{l.schedule, next.Unix(), l.paused}
 	g := b.groups[key]
-	if g == nil {
+	switch {
+	case l.task.held:
+		g = &group{schedule: l.schedule, next: next, paused: l.paused, index: aside}
+	case g == nil:
 		g = &group{schedule: l.schedule, next: next, paused: l.paused}
 		b.groups[key] = g
 		heap.Push(&b.heap, g)
 	}
 	l.group, l.index = g, uint32(len(g.lines))
 	g.lines = append(g.lines, l)
+	if l.ended {
+		b.leftover++
+	}
 	return true
 }
 
@@ -153,7 +163,10 @@ func (b *board) leave(l *line) {
 	g.lines[end] = nil
 	g.lines = g.lines[:end]
 	l.group = nil
-	if end == 0 {
+	if l.ended {
+		b.leftover--
+	}
+	if end == 0 && g.index != aside {
 		heap.Remove(&b.heap, g.index)
 		delete(b.groups, g.key())
 	}

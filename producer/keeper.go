@@ -22,8 +22,8 @@ const (
 	standAside = 5 * time.Second
 )
 
-// errFatal marks what no waiting mends.
-var errFatal = errors.New("cannot go on")
+// errUnreadable marks a stored watermark that this program cannot read.
+var errUnreadable = errors.New("the stored watermark cannot be read")
 
 // errReset says that the stored watermark went back: an operator reset one that
 // was wrong, or the bucket was restored. What was computed from the old one says
@@ -46,6 +46,14 @@ type keeper struct {
 	stored   position
 	revision uint64
 	extra    job.Extra // members of the stored value that a newer program gave it
+
+	// spoilt says that what is stored cannot be read, foreign that it is of a newer
+	// format, and left to the programs that know it.
+	spoilt, foreign bool
+
+	// start is where to begin without a watermark that can be read; false while that
+	// is not known.
+	start func() (position, bool)
 }
 
 // offer makes p the position to be stored next.
@@ -69,7 +77,7 @@ func (k *keeper) wanted() position {
 // does it: the others notice a conflict, and look only now and then whether the
 // watermark still moves without them.
 func (k *keeper) run(ctx context.Context) error {
-	rival := false
+	rival := k.foreign
 	for {
 		select {
 		case <-ctx.Done():
@@ -83,7 +91,7 @@ func (k *keeper) run(ctx context.Context) error {
 			}
 			// One that moves on without knowing what we know of the registry
 			// is not left alone: what it does not know would stay unclaimed.
-			rival = k.stored.time.After(before.time) && k.wanted().revision <= k.stored.revision
+			rival = k.foreign || k.stored.time.After(before.time) && k.wanted().revision <= k.stored.revision
 		}
 		if want := k.wanted(); !rival && want.ahead(k.stored) {
 			var err error
@@ -110,10 +118,11 @@ func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) 
 		revision, err := k.Watermark.Write(ctx, wm, k.revision)
 		switch {
 		case err == nil:
-			k.stored, k.revision = p, revision
+			k.stored, k.revision, k.spoilt = p, revision, false
 			return false, nil
 		case errors.Is(err, job.ErrConflict):
-			return true, k.refresh(ctx)
+			err := k.refresh(ctx)
+			return !k.spoilt || k.foreign, err
 		}
 		// Whatever it was, the write may have happened: only the same write at
 		// the same revision settles it (invariant 8).
@@ -126,7 +135,8 @@ func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) 
 	}
 }
 
-// refresh reads the stored watermark, for as long as it takes.
+// refresh reads the stored watermark, for as long as it takes. One that cannot be read
+// keeps no producer from its work: see spoil.
 func (k *keeper) refresh(ctx context.Context) error {
 	wait := newBackOff()
 	for {
@@ -136,11 +146,14 @@ func (k *keeper) refresh(ctx context.Context) error {
 			err = errReset
 		}
 		if err == nil {
-			k.stored, k.revision, k.extra = p, revision, wm.Extra
+			k.stored, k.revision, k.extra, k.spoilt, k.foreign = p, revision, wm.Extra, false, false
 			return nil
 		}
-		if errors.Is(err, errFatal) || errors.Is(err, errReset) {
+		if errors.Is(err, errReset) {
 			return err
+		}
+		if errors.Is(err, errUnreadable) && k.spoil(revision, err) {
+			return nil
 		}
 		if ctx.Err() == nil {
 			k.log.Warn("the watermark cannot be read; trying again", "err", err)
@@ -151,11 +164,35 @@ func (k *keeper) refresh(ctx context.Context) error {
 	}
 }
 
+// spoil takes note of a stored watermark at that revision which cannot be read. A
+// producer that runs knows what was published, and writes it anew; one that starts goes
+// on from the horizon, and the ledger settles what has run. A newer format is left alone.
+// It is false while that cannot be done.
+func (k *keeper) spoil(revision uint64, why error) bool {
+	p, does := k.stored, "it is written anew"
+	if p == (position{}) {
+		var ok bool
+		if p, ok = k.start(); !ok {
+			return false
+		}
+		does = "slots since the horizon are offered again; those that have a record do not run again"
+	}
+	foreign := errors.Is(why, job.ErrVersion)
+	if foreign {
+		does += "; it is of a newer format, and not written over (see: cronce doctor)"
+	}
+	if !k.spoilt || !k.foreign {
+		k.log.Error("the watermark cannot be read; this producer goes on without it", "error", why, "revision", revision, "from", p.time, "consequence", does)
+	}
+	k.stored, k.revision, k.spoilt, k.foreign = p, revision, true, foreign
+	return true
+}
+
 // readTimeout bounds one read of the watermark.
 const readTimeout = 3 * time.Second
 
 // readWatermark makes one attempt. No watermark is the zero one: nothing has been
-// published yet.
+// published yet. One that cannot be read is errUnreadable, with its revision.
 func readWatermark(ctx context.Context, w Watermark) (job.Watermark, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -166,7 +203,7 @@ func readWatermark(ctx context.Context, w Watermark) (job.Watermark, uint64, err
 	case errors.Is(err, job.ErrNotFound):
 		return job.Watermark{}, revision, nil
 	case errors.Is(err, job.ErrVersion), errors.Is(err, job.ErrInvalid):
-		return job.Watermark{}, 0, fmt.Errorf("%w: read the watermark: %w", errFatal, err)
+		return job.Watermark{}, revision, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	return job.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
 }

@@ -9,12 +9,11 @@ import (
 
 const (
 	// leastInFlight and maxInFlight bound the window of publications that are not
-	// answered yet, which begins with firstInFlight; maxWaiting bounds those that wait
-	// to be repeated. Past either nothing more is taken off the board.
+	// answered yet, which begins with firstInFlight. Past it nothing more is taken off
+	// the board.
 	leastInFlight = 2 * maxChunk
 	firstInFlight = 4 * maxChunk
 	maxInFlight   = 32 * maxChunk
-	maxWaiting    = 16 * maxChunk
 
 	// maxSpare bounds what is kept of a burst for the next one.
 	maxSpare = 4 * maxChunk
@@ -64,11 +63,13 @@ func (it *item) isSettled() bool {
 
 // mark says that the position may be claimed when all items before the given
 // number are settled, and announced when those of our own share are, as long as
-// the epoch lasts.
+// the epoch lasts. A partial one was made while jobs were held on the board: it is
+// announced for all others, and never claimed.
 type mark struct {
 	number uint64
 	epoch  uint64
 	position
+	partial bool
 }
 
 // outbox holds the slots that were taken off the board until the stream has
@@ -77,6 +78,7 @@ type mark struct {
 type outbox struct {
 	p     *Producer
 	fleet *fleet
+	board *board
 
 	// items are in order; the first is number first. Settled ones leave at the
 	// front only.
@@ -84,8 +86,9 @@ type outbox struct {
 	first uint64
 	marks []mark
 
-	// claimed is the last mark that was passed on.
-	claimed mark
+	// claimed is the last mark that was passed on, passed the last one, partial or not,
+	// whose items are all settled.
+	claimed, passed mark
 
 	// tasks has the jobs that have anything unsettled, failing those of them
 	// that have anything waiting.
@@ -124,16 +127,16 @@ type unsettled struct {
 	retryAt time.Time // on this machine's clock
 }
 
-func newOutbox(p *Producer, f *fleet) *outbox {
+func newOutbox(p *Producer, f *fleet, b *board) *outbox {
 	return &outbox{
-		p: p, fleet: f, tasks: map[*task]*unsettled{}, failing: map[*task]*unsettled{},
+		p: p, fleet: f, board: b, tasks: map[*task]*unsettled{}, failing: map[*task]*unsettled{},
 		window: firstInFlight, answers: answers{came: make(chan struct{}, 1)},
 	}
 }
 
 // room is how many more slots may be taken off the board. One job's judgement
 // may exceed it: what then has no place in flight waits for one.
-func (o *outbox) room() int { return min(o.window-o.flying, maxWaiting-o.waiting) }
+func (o *outbox) room() int { return o.window - o.flying }
 
 // add takes slots over from the board and publishes them, or holds them for the
 // producers whose share they are. A range of missed slots waits until the job's
@@ -241,6 +244,7 @@ func (o *outbox) settle(it *item) {
 func (o *outbox) uncount(t *task) {
 	u := o.tasks[t]
 	u.probe, u.retry, u.retryAt = nil, nil, time.Time{}
+	o.free(t)
 	switch u.items--; u.items {
 	case 0:
 		o.forget(t)
@@ -263,6 +267,7 @@ func (o *outbox) again(it *item, err error) {
 	u.probe = nil
 	if u.retry == nil {
 		u.retry = newBackOff()
+		o.board.hold(it.line.task, true)
 	}
 	delay := u.retry.NextBackOff()
 	u.retryAt = now.Add(delay)
@@ -304,6 +309,7 @@ func (o *outbox) repeat(b *board, now time.Time) time.Time {
 			}
 		case slices.ContainsFunc(u.waiting, late):
 			o.giveBack(b, t)
+			o.add(b.probe(t, now), now)
 			next = local
 		default:
 			o.resume(t, u)
@@ -331,6 +337,20 @@ func (o *outbox) forget(t *task) {
 	}
 	delete(o.tasks, t)
 	delete(o.failing, t)
+	o.free(t)
+}
+
+// free lets the slots of a job that was held go again. Until they have been handed
+// out, no mark that was made without them holds.
+func (o *outbox) free(t *task) {
+	if !t.held {
+		return
+	}
+	o.board.hold(t, false)
+	o.marks = slices.DeleteFunc(o.marks, func(m mark) bool { return m.partial })
+	if o.passed.partial {
+		o.passed = o.claimed
+	}
 }
 
 // resume publishes what waits of one job, as far as there is room in flight: one
@@ -377,6 +397,9 @@ func (o *outbox) giveBack(b *board, t *task) {
 	}
 	o.marks = nil
 	if t == nil {
+		for held := range b.held {
+			o.free(held)
+		}
 		clear(o.tasks)
 		clear(o.failing)
 	} else if u := o.tasks[t]; u != nil {
@@ -386,12 +409,12 @@ func (o *outbox) giveBack(b *board, t *task) {
 
 // mark notes that pos may be claimed when all items so far are settled.
 func (o *outbox) mark(pos position) {
-	number := o.first + uint64(len(o.items))
-	if n := len(o.marks); n > 0 && o.marks[n-1].number == number {
-		o.marks[n-1] = mark{number, o.fleet.epoch, pos}
+	m := mark{o.first + uint64(len(o.items)), o.fleet.epoch, pos, len(o.board.held) > 0}
+	if n := len(o.marks); n > 0 && o.marks[n-1].number == m.number && o.marks[n-1].partial == m.partial {
+		o.marks[n-1] = m
 		return
 	}
-	o.marks = append(o.marks, mark{number, o.fleet.epoch, pos})
+	o.marks = append(o.marks, m)
 }
 
 // claim returns the newest position that may be claimed, if there is a new one:
@@ -404,7 +427,10 @@ func (o *outbox) claim() (pos position, ok bool) {
 	}
 	o.items, o.first = o.items[n:], o.first+uint64(n)
 	for len(o.marks) > 0 && o.marks[0].number <= o.first {
-		o.claimed, ok = o.marks[0], true
+		o.passed = o.marks[0]
+		if !o.passed.partial {
+			o.claimed, ok = o.passed, true
+		}
 		o.marks = o.marks[1:]
 	}
 	return o.claimed.position, ok

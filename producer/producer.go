@@ -85,6 +85,11 @@ type Config struct {
 	// whoever else does so publishes a copy.
 	Peers Peers
 
+	// Vouched reports whether a live record says that a node produces, and since when it
+	// runs, as far as that is known here. Announcements of any other are not believed. It
+	// must not block. Nil: all are, and began when they say.
+	Vouched func(node string) (started time.Time, ok bool)
+
 	// Started is when the incarnation began, by the broker's clock. The oldest
 	// producers of a fleet take part, the others rest.
 	Started time.Time
@@ -195,9 +200,8 @@ func New(cfg Config) (*Producer, error) {
 }
 
 // Run publishes until ctx ends, and then returns nil. It returns an error when
-// it cannot go on: the registry cannot be watched any more, or the watermark is
-// of a format that this program does not know. An absent or slow broker is
-// waited for. Run owns every goroutine that it starts; it may be called once at
+// it cannot go on: the registry cannot be watched any more. An absent or slow broker is
+// waited for, and a watermark that cannot be read is done without. Run owns every goroutine that it starts; it may be called once at
 // a time.
 func (p *Producer) Run(ctx context.Context) error {
 	for {
@@ -211,7 +215,7 @@ func (p *Producer) Run(ctx context.Context) error {
 
 // run is Run, until the watermark is reset.
 func (p *Producer) run(ctx context.Context) error {
-	k := &keeper{Watermark: p.cfg.Watermark, node: p.cfg.Node, log: p.cfg.Logger, wake: make(chan struct{}, 1)}
+	k := &keeper{Watermark: p.cfg.Watermark, node: p.cfg.Node, log: p.cfg.Logger, wake: make(chan struct{}, 1), start: p.start}
 	// The watermark is read before the registry: what is in the registry then
 	// is at least as new, so that nothing falls between the two.
 	if err := k.refresh(ctx); err != nil {
@@ -233,6 +237,14 @@ func (p *Producer) run(ctx context.Context) error {
 	return unlessEnded(ctx, group.Wait())
 }
 
+// start is the position from which a producer goes on that knows of none: nothing older
+// than the horizon may run, and plans that were in force by then are followed from there.
+// It is false while the clock is not believed.
+func (p *Producer) start() (position, bool) {
+	at := p.cfg.Clock.Now().Add(-p.cfg.Clock.Error() - p.cfg.Horizon)
+	return position{time: at, registry: at}, p.cfg.Clock.Plausible() == nil
+}
+
 func (p *Producer) watch(ctx context.Context, events chan<- job.RegistryEvent) error {
 	err := p.cfg.Registry.Watch(ctx, func(ev job.RegistryEvent) {
 		select {
@@ -246,13 +258,17 @@ func (p *Producer) watch(ctx context.Context, events chan<- job.RegistryEvent) e
 	return unlessEnded(ctx, fmt.Errorf("watch the job registry: %w", err))
 }
 
-// listen has what other producers announce sent to said. What the shift cannot
-// take in is dropped: there will be more of it.
+// listen has what other producers announce sent to said: not what this one does, which
+// would wake the shift each time that it speaks. What the shift cannot take in is
+// dropped: there will be more of it.
 func (p *Producer) listen(said chan<- job.Announcement) (stop func(), err error) {
 	if p.cfg.Peers == nil {
 		return func() {}, nil
 	}
 	stop, err = p.cfg.Peers.Listen(func(a job.Announcement) {
+		if a.Node == p.cfg.Node {
+			return
+		}
 		select {
 		case said <- a:
 		default:

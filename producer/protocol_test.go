@@ -57,7 +57,7 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		}
 	}
 	fleetOf := func(rules string, nodes []string) *fleet {
-		f := newFleet(nodes[0], epoch, job.Lateness{})
+		f := newFleet(Config{Node: nodes[0], Started: epoch}, job.Lateness{})
 		f.rules = rules
 		now := time.Now()
 		for i, name := range nodes[1:] {

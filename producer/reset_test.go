@@ -13,7 +13,7 @@ func (b *broker) resetTo(mark job.Watermark) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mark.Nonce = "operator"
-	b.mark, b.markRev = mark, b.markRev+1
+	b.mark, b.markRev, b.markErr = mark, b.markRev+1, nil
 }
 
 // A clock in the future carried the watermark there. When it is right again nothing

@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -9,12 +8,6 @@ import (
 
 	"github.com/cronce-io/cronce/job"
 )
-
-type tooNew struct{ Watermark }
-
-func (tooNew) Read(context.Context) (job.Watermark, uint64, error) {
-	return job.Watermark{}, 0, job.ErrVersion
-}
 
 // judged is what the slots up to now become that are given oldest first, when
 // they are published now: the last of the late ones as the policy says.

@@ -17,6 +17,10 @@ const (
 	// producer to hold that it was asleep itself.
 	jump = 5 * time.Second
 
+	// tidyEvery is how often a producer that rests reads the watermark, if it has
+	// anything to forget.
+	tidyEvery = time.Minute
+
 	// awaySleep is how often to look for a connection that is lost.
 	awaySleep = 100 * time.Millisecond
 
@@ -26,9 +30,6 @@ const (
 	// exact is how long before the next slot is due the producer no longer trusts a
 	// timer to wake it in time.
 	exact = 1500 * time.Microsecond
-
-	// maxMargin bounds the lateness that an uncertain clock costs.
-	maxMargin = 100 * time.Millisecond
 )
 
 // shift is one Run: the loop that moves slots from the board to the outbox and
@@ -59,14 +60,17 @@ type shift struct {
 	// complained is when it was last said that the clocks disagree, or that the
 	// watermark is ahead; looked is when the stored one was last read.
 	complained, looked time.Time
+
+	// disbelieved is when it was last said that an announcement is false.
+	disbelieved time.Time
 }
 
 func newShift(p *Producer, k *keeper) *shift {
 	rules := job.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
-	f := newFleet(p.cfg.Node, p.cfg.Started, rules)
+	f, b := newFleet(p.cfg, rules), newBoard(rules, k.stored, p.cfg.Logger)
 	return &shift{
-		Producer: p, keeper: k, fleet: f, outbox: newOutbox(p, f), asleep: true, said: make(chan job.Announcement, 256),
-		board: newBoard(rules, k.stored, p.cfg.Logger), seen: p.cfg.Clock.Now(),
+		Producer: p, keeper: k, fleet: f, outbox: newOutbox(p, f, b), asleep: true, said: make(chan job.Announcement, 256),
+		board: b, seen: p.cfg.Clock.Now(),
 	}
 }
 
@@ -110,38 +114,30 @@ func (s *shift) drain(events <-chan job.RegistryEvent) {
 	}
 }
 
-// now is the broker's clock, less what it may be fast: a slot must not be stored
-// before it is due.
+// now is what the broker's clock has certainly reached. It subtracts the whole error,
+// however large that is: a slot must not be stored before it is due.
 func (s *shift) now() time.Time {
-	return s.cfg.Clock.Now().Add(-min(s.cfg.Clock.Error(), maxMargin))
+	return s.cfg.Clock.Now().Add(-s.cfg.Clock.Error())
 }
 
 // turn does what there is to do and returns for how long there is nothing more.
 func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	now := s.now()
-	s.wake(now)
+	able := s.canPublish(now)
+	s.wake(now, able)
 	switch {
 	case !s.board.ready:
 		return maxSleep, nil // nothing is published before the registry is known
-	case !s.cfg.Slots.Connected():
-		s.takes(0)
-		// Nothing is computed ahead: when the broker is back, all that has
-		// fallen due is judged at once.
+	case !able:
+		// Nothing is computed ahead: all that has fallen due when the producer can
+		// publish again is judged at once.
 		s.away = true
-		return awaySleep, nil
-	}
-	if err := s.cfg.Clock.Plausible(); err != nil {
-		s.away = true
-		if time.Since(s.complained) > complainEvery {
-			s.complained = time.Now()
-			s.cfg.Logger.Error("this node does not produce: set the wrong clock right, or allow more with --max-clock-offset",
-				"error", err, "broker", now)
-		}
+		s.leave()
 		return awaySleep, nil
 	}
 	look := s.outbox.overdue(time.Now())
 	if s.rest(time.Now()) {
-		return maxSleep, nil
+		return maxSleep, s.tidy(ctx, now)
 	}
 	if s.asleep || s.doubtful(now) && time.Since(s.looked) >= maxSleep {
 		if err := s.refresh(ctx, now); err != nil {
@@ -154,18 +150,36 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	return maxSleep, nil
 }
 
-// wake notices that the producer, or the broker, was gone: what is not
-// acknowledged then goes back to the board.
-func (s *shift) wake(now time.Time) {
-	back := s.away && s.cfg.Slots.Connected()
+// canPublish reports whether there is a connection, and a clock to go by.
+func (s *shift) canPublish(now time.Time) bool {
+	if !s.cfg.Slots.Connected() {
+		return false
+	}
+	err := s.cfg.Clock.Plausible()
+	if err != nil && time.Since(s.complained) > complainEvery {
+		s.complained = time.Now()
+		s.cfg.Logger.Error("this node does not produce: set the wrong clock right, or allow more with --max-clock-offset",
+			"error", err, "broker", now)
+	}
+	return err == nil
+}
+
+// wake notices that the producer was asleep, or could not publish and can again. What is
+// not acknowledged then goes back to the board, and the other producers are asked once
+// to announce themselves.
+func (s *shift) wake(now time.Time, able bool) {
+	back := s.away && able
 	slept := now.Sub(s.seen) > maxSleep+jump
 	s.seen = now
 	if !back && !slept {
 		return
 	}
-	s.away, s.asleep = !back && s.away, true
+	s.asleep = true
 	s.outbox.giveBack(s.board, nil)
-	s.ask()
+	if able {
+		s.away = false
+		s.ask()
+	}
 }
 
 // doubtful reports whether what counts as published is ahead of the clock, or of
@@ -177,6 +191,15 @@ func (s *shift) doubtful(now time.Time) bool {
 
 func (s *shift) ahead(now time.Time) bool { return s.board.cursor.Sub(now) > jump }
 
+// tidy has a producer that rests forget what the others have published of jobs that were
+// removed: it hands out nothing, so that their slots would stay on its board for good.
+func (s *shift) tidy(ctx context.Context, now time.Time) error {
+	if s.board.leftover == 0 || time.Since(s.looked) < tidyEvery {
+		return nil
+	}
+	return s.refresh(ctx, now)
+}
+
 // refresh takes up the stored watermark. A failure that time may mend leaves the
 // shift asleep.
 func (s *shift) refresh(ctx context.Context, now time.Time) error {
@@ -184,8 +207,11 @@ func (s *shift) refresh(ctx context.Context, now time.Time) error {
 	wm, _, err := readWatermark(ctx, s.cfg.Watermark)
 	pos := positionOf(wm)
 	switch {
-	case errors.Is(err, errFatal):
-		return err
+	case errors.Is(err, errUnreadable):
+		// What this producer knows is the best there is. The keeper reads it too, and
+		// says so.
+		s.asleep = false
+		return nil
 	case err == nil && (pos.behind(s.board.base) || s.ahead(now) && pos.behind(position{time: now.Add(jump)})):
 		return errReset
 	case err != nil:
@@ -252,7 +278,6 @@ func (s *shift) handOut(now time.Time) bool {
 		if !done {
 			continue
 		}
-		s.board.settle(now)
 		if s.board.vouches() {
 			s.outbox.mark(s.board.position(now))
 		}

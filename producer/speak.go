@@ -15,8 +15,20 @@ const (
 	hush = 10 * time.Millisecond
 )
 
-// hear takes in what another producer announced.
+// hear takes in what another producer announced. One that claims slots which are not due
+// yet does not count for a while: it would have all its slots left to it, whatever it does.
 func (s *shift) hear(a job.Announcement) {
+	if ahead := a.Time.Sub(s.cfg.Clock.Now().Add(s.cfg.Clock.Error())); ahead > 0 {
+		a.Time = time.Time{}
+		if p := s.fleet.hear(a, time.Now()); p != nil {
+			p.distrusted = time.Now().Add(distrust)
+		}
+		if time.Since(s.disbelieved) > complainEvery {
+			s.disbelieved = time.Now()
+			s.cfg.Logger.Warn("announcement not believed: it claims slots that are not due yet", "node", a.Node, "ahead", ahead)
+		}
+		return
+	}
 	if p := s.fleet.hear(a, time.Now()); p != nil {
 		s.outbox.believe(p, s.board)
 	}

@@ -284,22 +284,21 @@ func (o *outbox) own() int { return o.open }
 // now, and the jobs for which that does not hold. It is false when nothing can be
 // said yet.
 func (o *outbox) share() (until time.Time, except []string, ok bool) {
+	if len(o.board.held) > maxExcept {
+		return time.Time{}, nil, false
+	}
+	for t := range o.board.held {
+		except = append(except, t.def.name)
+	}
+	slices.Sort(except)
 	number := o.first
 	for _, it := range o.items {
-		if it.state == held || it.state == inFlight || it.state == waiting {
-			if u := o.tasks[it.line.task]; u.retry == nil {
-				break
-			}
-			if !slices.Contains(except, it.def.name) {
-				if len(except) == maxExcept {
-					break
-				}
-				except = append(except, it.def.name)
-			}
+		if (it.state == held || it.state == inFlight || it.state == waiting) && !it.line.task.held {
+			break
 		}
 		number++
 	}
-	for _, m := range slices.Backward(append([]mark{o.claimed}, o.marks...)) {
+	for _, m := range slices.Backward(append([]mark{o.passed}, o.marks...)) {
 		if m.number <= number && m.epoch == o.fleet.epoch {
 			return m.time, except, true
 		}

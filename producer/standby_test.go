@@ -464,7 +464,7 @@ func TestChurn(t *testing.T) {
 
 func TestSharesAreEven(t *testing.T) {
 	t.Parallel()
-	f := newFleet("n1", epoch, job.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}, job.Lateness{})
 	now := time.Now()
 	for i := range 4 {
 		f.hear(job.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: job.AnnounceHere}, now)
@@ -483,7 +483,7 @@ func TestSharesAreEven(t *testing.T) {
 
 // Whose share a job is, is asked for every slot.
 func BenchmarkFirst(b *testing.B) {
-	f := newFleet("n1", epoch, job.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}, job.Lateness{})
 	for i := range handful {
 		f.hear(job.Announcement{Node: fmt.Sprint("m", i), Kind: job.AnnounceHere}, time.Now())
 	}

@@ -167,17 +167,6 @@ func TestWatermarkIsTakenOverFromADeadProducer(t *testing.T) {
 	})
 }
 
-func TestUnknownWatermarkFormatEndsRun(t *testing.T) {
-	t.Parallel()
-	p, err := New(Config{Node: "n", Registry: &view{}, Slots: &view{}, Clock: &view{}, Watermark: tooNew{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Run(t.Context()); err == nil {
-		t.Error("Run went on with a watermark that it cannot read")
-	}
-}
-
 // A newer program may give the watermark a member that this one does not know: it is
 // kept by every write, of the producer that found it there and of the next one.
 func TestWatermarkKeepsWhatANewerProgramPutThere(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/connect"
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -140,7 +141,7 @@ func (a *app) setUpLog() error {
 	} else {
 		handler = tint.NewTextHandler(a.stderr, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colour()})
 	}
-	a.log = slog.New(handler)
+	a.log = slog.New(printable.Logs(handler))
 	return nil
 }
 

@@ -7,12 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/kv"
 )
 
 type authFlags struct {
 	queues, jobs, followers, on []string
 	user, format                string
+	accounts                    bool
 }
 
 const (
@@ -47,8 +49,21 @@ Every login hears answers below the inbox prefix, by default _INBOX.NAMESPACE, w
 nats.CustomInboxPrefix. Logins with one prefix can hear each other's answers; with
 --inbox-prefix a login has one of its own.
 
-What these permissions are worth, and what they cannot do, stands in
-docs/threat-model.md.
+Nodes answer on subjects below NAMESPACE.reply only. Who asks them with another
+client names that as its inbox prefix: nats --inbox-prefix cronce.reply.
+
+Within one account these permissions guard against mistakes, not against malice: a
+client names the subject to which the server sends an answer, and the server checks
+no permission there. So any login can have what it may read written anywhere in its
+account, and streams removed. Logins are kept apart by accounts only:
+
+  cronce auth --accounts [LOGIN...]
+
+prints the configuration of a server on which each login has an account of its own,
+and imports from the account of the streams what it may do. LOGIN is a role, or
+several with + between; with none it is setup, producer+worker, operator, viewer.
+Clients name the domain fleet, or what --js-domain says: CRONCE_JS_DOMAIN=fleet.
+More is in docs/threat-model.md.
 
 With -o json, a line for each thing that is granted:
 
@@ -63,8 +78,14 @@ func newAuthCommand(a *app) *cobra.Command {
 		Example: `  cronce auth viewer
   cronce auth producer --on ORDERS/charge
   cronce auth worker --queue reports --inbox-prefix _INBOX.reports
-  cronce auth producer worker --namespace billing --format nsc | sh`,
-		Args:      arguments(cobra.MinimumNArgs(1)),
+  cronce auth producer worker --namespace billing --format nsc | sh
+  cronce auth --accounts > nats.conf`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.accounts {
+				return nil
+			}
+			return arguments(cobra.MinimumNArgs(1))(cmd, args)
+		},
 		ValidArgs: roleNames(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.auth(f, args)
@@ -76,6 +97,7 @@ func newAuthCommand(a *app) *cobra.Command {
 	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: it publishes slots of this `job`, which comes after; repeatable")
 	flags.StringSliceVar(&f.on, "on", nil, "a producer takes the messages of a stream that start a job, as `STREAM/JOB`, and a viewer's or operator's doctor looks at them; repeatable")
 	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
+	flags.BoolVar(&f.accounts, "accounts", false, "print the configuration of a server on which each login has an account of its own")
 	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
 	complete(cmd, "format", formatServer, formatNsc)
 	return cmd
@@ -90,6 +112,9 @@ func roleNames() []string {
 }
 
 func (a *app) auth(f authFlags, args []string) error {
+	if f.accounts {
+		return a.authAccounts(f, args)
+	}
 	if err := oneOf("--format", f.format, formatServer, formatNsc); err != nil {
 		return err
 	}
@@ -104,7 +129,7 @@ func (a *app) auth(f authFlags, args []string) error {
 	if f.user == "" {
 		f.user = a.namespace + "-" + strings.Join(args, "-")
 	}
-	if strings.ContainsFunc(f.user, func(r rune) bool { return hidden(r) || strings.ContainsRune("\"'\\\n\t", r) }) {
+	if strings.ContainsFunc(f.user, func(r rune) bool { return printable.Hidden(r) || strings.ContainsRune("\"'\\\n\t", r) }) {
 		return usage(fmt.Errorf("invalid --login %q: it has quotes, backslashes or control characters", f.user))
 	}
 	switch {
@@ -124,8 +149,7 @@ func (a *app) printGrants(grants []kv.Grant) error {
 			What      string   `json:"what"`
 			Publish   []string `json:"publish,omitempty"`
 			Subscribe []string `json:"subscribe,omitempty"`
-			Answers   bool     `json:"answers,omitempty"`
-		}{g.What, g.Publish, g.Subscribe, g.Answers}
+		}{g.What, g.Publish, g.Subscribe}
 		if err := a.printJSON(line); err != nil {
 			return err
 		}
@@ -133,14 +157,12 @@ func (a *app) printGrants(grants []kv.Grant) error {
 	return nil
 }
 
-// How often, and for how long, a login may answer a request.
-const (
-	answersMax = 1
-	answersTTL = "1m"
-)
-
 // serverUser is an entry of "users" in the configuration of a server.
 func serverUser(user string, grants []kv.Grant) string {
+	return "{\n" + serverUserMembers(user, grants) + "}\n"
+}
+
+func serverUserMembers(user string, grants []kv.Grant) string {
 	var b strings.Builder
 	list := func(verb string, subjects func(kv.Grant) []string) {
 		fmt.Fprintf(&b, "    %s: {\n      allow: [\n", verb)
@@ -157,13 +179,10 @@ func serverUser(user string, grants []kv.Grant) string {
 		}
 		b.WriteString("      ]\n    }\n")
 	}
-	fmt.Fprintf(&b, "{\n  user: \"%s\"\n  password: $%s\n  permissions: {\n", user, passwordVariable(user))
+	fmt.Fprintf(&b, "  user: \"%s\"\n  password: $%s\n  permissions: {\n", user, passwordVariable(user))
 	list("publish", func(g kv.Grant) []string { return g.Publish })
 	list("subscribe", func(g kv.Grant) []string { return g.Subscribe })
-	if slices.ContainsFunc(grants, func(g kv.Grant) bool { return g.Answers }) {
-		fmt.Fprintf(&b, "    # answer what it is asked\n    allow_responses: { max: %d, expires: %q }\n", answersMax, answersTTL)
-	}
-	b.WriteString("  }\n}\n")
+	b.WriteString("  }\n")
 	return b.String()
 }
 
@@ -184,10 +203,8 @@ func passwordVariable(user string) string {
 // nscCommand makes the user with nsc.
 func nscCommand(user string, grants []kv.Grant) string {
 	var publish, subscribe []string
-	answers := false
 	for _, g := range grants {
 		publish, subscribe = append(publish, g.Publish...), append(subscribe, g.Subscribe...)
-		answers = answers || g.Answers
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "nsc add user --name '%s'", user)
@@ -199,9 +216,6 @@ func nscCommand(user string, grants []kv.Grant) string {
 		for _, s := range slices.Compact(list.subjects) {
 			fmt.Fprintf(&b, " \\\n  %s '%s'", list.flag, s)
 		}
-	}
-	if answers {
-		fmt.Fprintf(&b, " \\\n  --allow-pub-response=%d --response-ttl %s", answersMax, answersTTL)
 	}
 	b.WriteString("\n")
 	return b.String()

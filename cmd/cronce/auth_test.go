@@ -15,12 +15,27 @@ func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
 		"auth_worker_nsc.txt": {"auth", "worker", "--queue", "reports", "--job", "report", "--format", "nsc", "--inbox-prefix", "_INBOX.reports"},
 		"auth_setup.json":     {"auth", "setup", "--namespace", "billing", "-o", "json"},
 		"auth_domain.txt":     {"auth", "operator", "--js-domain", "hub", "--login", "ops@hub"},
+		"auth_accounts.conf":  {"auth", "--accounts"},
 	} {
 		r := cli{}.run(t, args...)
 		if r.code != exitDone || r.stderr != "" {
 			t.Fatalf("%v: %+v", args, r)
 		}
 		golden(t, name, r.stdout)
+	}
+}
+
+// With a permission to answer on any reply subject, a login that asks itself may
+// publish anywhere.
+func TestAuthPermitsNoAnswersOnSubjectsThatARequestNames(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--format", "server"}, {"--format", "nsc"}, {"--accounts"}} {
+		for _, role := range roleNames() {
+			r := cli{}.run(t, append([]string{"auth", role}, args...)...)
+			if r.code != exitDone || strings.Contains(r.stdout, "response") && args[0] == "--format" || strings.Contains(r.stdout, "allow_responses") {
+				t.Errorf("auth %s %v: %d\n%s", role, args, r.code, r.stdout)
+			}
+		}
 	}
 }
 
@@ -69,6 +84,9 @@ func TestAuthRefusesWhatItCannotPrint(t *testing.T) {
 		`inbox prefix name ">"`:                     {"auth", "viewer", "--inbox-prefix", "_INBOX.>"},
 		`namespace name "a b"`:                      {"auth", "viewer", "--namespace", "a b"},
 		"--login":                                   {"auth", "viewer", "--login", "x' ; rm -rf '"},
+		"leave out --login":                         {"auth", "--accounts", "--login", "x"},
+		`role "root"`:                               {"auth", "--accounts", "producer+root"},
+		"another account has the name":              {"auth", "--accounts", "viewer", "viewer"},
 	} {
 		r := cli{}.run(t, args...)
 		if r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, says) {

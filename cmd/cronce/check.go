@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"fmt"
-	"text/tabwriter"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,9 +14,14 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// checkSlots is how many coming slots of each job are shown: enough to see the
-// rhythm.
-const checkSlots = 3
+const (
+	// checkSlots is how many coming slots of each job are shown: enough to see the
+	// rhythm.
+	checkSlots = 3
+
+	// checkRows is how many jobs the table has at most.
+	checkRows = 200
+)
 
 func newCheckCommand(a *app) *cobra.Command {
 	var schema bool
@@ -25,9 +32,14 @@ func newCheckCommand(a *app) *cobra.Command {
 It needs no server. Every mistake is reported with its line; the status is then 2.
 
 With -o json it prints a line for each job, in the order of the file; next holds
-up to three instants in UTC and is empty when the job has no slot left:
+up to three instants in UTC and is empty when the job has no slot left; warnings tells
+what is right in the file and may be wrong all the same, and is omitted when empty:
 
   {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
+
+The table shows the first 200 jobs of a larger file. Warned about are a job to come
+after that is not in the file, and a program that is not on this machine; they change
+no status.
 
 With --schema in place of a file it prints the JSON Schema of job files, by which
 editors complete names and mark mistakes.`,
@@ -38,28 +50,24 @@ editors complete names and mark mistakes.`,
 			}
 			return cobra.ExactArgs(1)(cmd, args)
 		}),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if schema {
 				_, err := a.stdout.Write(reference.Schema())
 				return err
 			}
-			file, err := a.readJobFile(args[0])
+			file, err := a.readJobFile(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			checks, err := checkJobs(file, a.now())
+			checks, err := checkJobs(cmd.Context(), file, a.now())
 			if err != nil {
 				return err
 			}
-			if a.output != outputJSON {
-				return a.printChecks(file.Path, checks)
+			if a.output == outputJSON {
+				return printLines(a, slices.Values(checks))
 			}
-			for _, c := range checks {
-				if err := a.printJSON(c); err != nil {
-					return err
-				}
-			}
-			return nil
+			a.warnOfChecked(checks)
+			return a.printChecks(file.Path, checks)
 		},
 	}
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of job files")
@@ -67,14 +75,30 @@ editors complete names and mark mistakes.`,
 }
 
 // readJobFile reads the file at path, or standard input for "-". What is wrong
-// with either can be known without a server.
-func (a *app) readJobFile(path string, options ...config.Option) (*config.File, error) {
-	if path == "-" {
-		file, err := config.Read("<stdin>", a.stdin, options...)
-		return file, usage(err)
+// with either can be known without a server. When ctx ends it returns at once, and
+// leaves the reading to end with the process: parsing a large file takes seconds, and
+// standard input may never end.
+func (a *app) readJobFile(ctx context.Context, path string, options ...config.Option) (*config.File, error) {
+	type answer struct {
+		file *config.File
+		err  error
 	}
-	file, err := config.Load(path, options...)
-	return file, usage(err)
+	read := make(chan answer, 1)
+	go func() {
+		var r answer
+		if path == "-" {
+			r.file, r.err = config.Read("<stdin>", a.stdin, options...)
+		} else {
+			r.file, r.err = config.Load(path, options...)
+		}
+		read <- r
+	}()
+	select {
+	case r := <-read:
+		return r.file, usage(r.err)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // checkedJob is a job and its next slots, oldest first.
@@ -86,14 +110,19 @@ type checkedJob struct {
 	Timezone string      `json:"timezone"`
 	Queue    string      `json:"queue"`
 	Next     []time.Time `json:"next"`
+	Warnings []string    `json:"warnings,omitempty"`
 
 	zone  *time.Location
 	start string // in words
+	line  int
 }
 
-func checkJobs(file *config.File, now time.Time) ([]checkedJob, error) {
-	checks := make([]checkedJob, len(file.Jobs))
+func checkJobs(ctx context.Context, file *config.File, now time.Time) ([]checkedJob, error) {
+	checks, warnings := make([]checkedJob, len(file.Jobs)), checkWarnings(file)
 	for i, entry := range file.Jobs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		j := entry.Job.WithDefaults()
 		schedule, err := job.ParseSchedule(j.Name, j.Plan())
 		if err != nil {
@@ -103,15 +132,16 @@ func checkJobs(file *config.File, now time.Time) ([]checkedJob, error) {
 		for t := schedule.Next(now); !t.IsZero() && len(next) < checkSlots; t = schedule.Next(t) {
 			next = append(next, t.UTC())
 		}
-		checks[i] = checkedJob{j.Name, j.Schedule, j.After, j.On, j.Timezone, j.Queue, next, schedule.Location(), j.Plan().Start()}
+		checks[i] = checkedJob{j.Name, j.Schedule, j.After, j.On, j.Timezone, j.Queue, next, warnings[i], schedule.Location(), j.Plan().Start(), entry.Line}
 	}
 	return checks, nil
 }
 
 func (a *app) printChecks(path string, checks []checkedJob) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	out := bufio.NewWriter(a.stdout) // a table writes cell by cell
+	w := newTable(out)
 	fmt.Fprintln(w, "JOB\tSCHEDULE\tTIMEZONE\tNEXT, LOCAL\tNEXT, UTC")
-	for _, c := range checks {
+	for _, c := range checks[:min(len(checks), checkRows)] {
 		head := fmt.Sprintf("%s\t%s\t%s", c.Job, c.start, c.Timezone)
 		if c.Schedule == "" {
 			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\n", c.Job, c.start)
@@ -132,6 +162,9 @@ func (a *app) printChecks(path string, checks []checkedJob) error {
 	if len(checks) == 1 {
 		jobs = "job"
 	}
-	_, err := fmt.Fprintf(a.stdout, "\n%s is right: %d %s\n", path, len(checks), jobs)
-	return err
+	if more := len(checks) - checkRows; more > 0 {
+		fmt.Fprintf(out, "and %d more, which -o json lists\n", more)
+	}
+	fmt.Fprintf(out, "\n%s is right: %d %s\n", path, len(checks), jobs)
+	return out.Flush()
 }

@@ -56,9 +56,9 @@ report   0 7 * * MON-FRI  Europe/Berlin  2026-03-30T07:00:00+02:00  2026-03-30T0
 
 const checkedFile = `version: 1
 jobs:
-  - {name: a, schedule: "0 7 * * *", timezone: Europe/Berlin, queue: slow, action: {exec: [a]}}
-  - {name: once, schedule: "@at 2026-03-28T13:00:00Z", action: {exec: [a]}}
-  - {name: past, schedule: "@hourly", until: 2026-01-01T00:00:00Z, action: {exec: [a]}}
+  - {name: a, schedule: "0 7 * * *", timezone: Europe/Berlin, queue: slow, action: {exec: [/bin/sh]}}
+  - {name: once, schedule: "@at 2026-03-28T13:00:00Z", action: {exec: [/bin/sh]}}
+  - {name: past, schedule: "@hourly", until: 2026-01-01T00:00:00Z, action: {exec: [/bin/sh]}}
 `
 
 func TestCheckPrintsALineOfJSONForEachJob(t *testing.T) {
@@ -86,7 +86,7 @@ func TestCheckOfABadFileIsWrongUsage(t *testing.T) {
 	bad := strings.Replace(checkedFile, "slow", "a.b", 1)
 	status, stdout, stderr := runCheck(t, bad, "-")
 	const want = `cronce: <stdin>:3:70: job "a": queue name "a.b": want 1 to 64 characters of A-Z a-z 0-9 _ -
-    3 |   - {name: a, schedule: "0 7 * * *", timezone: Europe/Berlin, queue: a.b, action: {exec: [a]}}
+    3 |   - {name: a, schedule: "0 7 * * *", timezone: Europe/Berlin, queue: a.b, action: {exec: [/bin/sh]}}
       |                                                                      ^
 `
 	if status != exitUsage || stdout != "" || stderr != want {

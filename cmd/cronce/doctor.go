@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,10 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/doctor"
+	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -21,6 +25,9 @@ import (
 type doctorFlags struct {
 	monitors []string
 	reset    bool
+	force    bool
+	remove   bool
+	yes      bool
 }
 
 func newDoctorCommand(a *app) *cobra.Command {
@@ -47,46 +54,66 @@ that was wrong for a while, or ahead of the registry, since that was made anew: 
 nothing falls due, or the watermark stands still. Set the clocks right first. A
 watermark that is right is not touched. One that is ahead of the clock is put back by
 the whole horizon: what lies there is offered again, and what has a record already
-does not run again. Nodes that run notice it by themselves.
+does not run again. Nodes that run notice it by themselves. --force puts back any
+other by the horizon too: one that a newer version wrote, when none runs any more.
+
+--remove-unreadable removes records, locks and nodes that cannot be read: they keep a
+slot, or a whole job, from going on. It shows each and asks; --yes answers for you, and
+is needed where nobody can. What has changed since it was shown is left. With --force
+it removes what a newer version may have written, too; make sure that none runs. A slot
+whose record was removed starts as if for the first time if its message still waits,
+and a job whose lock was removed does not count the slots of it that run now.
 
 With -o json, a line for each finding; about, why and mend may be absent:
 
   {"check":"worker","level":"warning","about":"queue mail","what":"3 slots wait, and no live node works on it",
    "why":"they wait, and expire","mend":"start a worker that handles them: cronce run --queue mail -f jobs.yaml"}
 
-and one for the sum, the only one with ok. reset is there when it was:
+and one for the sum, the only one with ok. reset and removed are there when something was:
 
   {"ok":false,"server":"n1","version":"2.15.2","errors":0,"warnings":1,"notes":0,
-   "reset":{"from":"2036-01-01T00:00:00Z","to":"2026-11-20T12:00:00Z"}}
+   "reset":{"from":"2036-01-01T00:00:00Z","to":"2026-11-20T12:00:00Z"},
+   "removed":[{"bucket":"cronce_state","key":"lock.report","revision":17,"why":"invalid lock: ..."}]}
 
 Checks: ` + doctorChecks,
 		Example: `  cronce doctor
   cronce doctor --monitor http://n1:8222 --monitor http://n2:8222 --monitor http://n3:8222
   cronce doctor -o json | jq -r 'select(.level == "error") | .mend'
-  cronce doctor --reset-watermark`,
+  cronce doctor --reset-watermark
+  cronce doctor --reset-watermark --force
+  cronce doctor --remove-unreadable`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := cmp.Or(f.check(), a.mayAsk(f)); err != nil {
 				return try(usage(err), "cronce doctor --help")
 			}
 			return a.withJetStream(cmd.Context(), "doctor", readPatience, func(ctx context.Context, js jetstream.JetStream, alive func()) error {
-				return a.doctor(ctx, f, doctor.Sources{JetStream: js, Namespace: a.namespace, Monitors: f.monitors, Alive: alive})
+				return a.doctor(ctx, f, doctor.Sources{JetStream: js, Namespace: a.namespace, Monitors: f.monitors, Alive: alive, Full: storageFull(js.Conn())})
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.monitors, "monitor", nil, "monitoring `URL` of a server, like http://n1:8222; repeatable")
 	flags.BoolVar(&f.reset, "reset-watermark", false, "put back a watermark that is ahead of the clock or of the registry")
+	flags.BoolVar(&f.force, "force", false, "with --reset-watermark: put back one that is right, or of a newer version, too; with --remove-unreadable: remove what a newer version may have written, too")
+	flags.BoolVar(&f.remove, "remove-unreadable", false, "show each record, lock and node that cannot be read, ask, and remove it")
+	flags.BoolVar(&f.yes, "yes", false, "with --remove-unreadable: remove all without asking")
 	complete(cmd, "monitor")
 	return cmd
 }
 
-const doctorChecks = `missing, settings, timers, layout, storage, replicas, replica, sync, version,
+const doctorChecks = `missing, settings, timers, layout, rollup, storage, full, replicas, replica, sync, version,
 limit, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
-unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, alerts,
-intake, incomplete.`
+unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
+sweep, rewound, unread, alerts, intake, incomplete.`
 
 func (f doctorFlags) check() error {
+	if f.force && !f.reset && !f.remove {
+		return errors.New("--force needs --reset-watermark or --remove-unreadable")
+	}
+	if f.yes && !f.remove {
+		return errors.New("--yes needs --remove-unreadable")
+	}
 	for _, text := range f.monitors {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return fmt.Errorf("invalid --monitor %q: want a URL like http://n1:8222", text)
@@ -114,6 +141,7 @@ type doctorSum struct {
 	Warnings int          `json:"warnings"`
 	Notes    int          `json:"notes"`
 	Reset    *doctorReset `json:"reset,omitempty"`
+	Removed  []removed    `json:"removed,omitempty"`
 }
 
 type doctorReset struct {
@@ -128,17 +156,23 @@ func (a *app) doctor(ctx context.Context, f doctorFlags, from doctor.Sources) er
 	}
 	var reset *doctorReset
 	if f.reset {
-		if reset, err = a.resetWatermark(ctx, store, facts); err != nil {
+		if reset, err = a.resetWatermark(ctx, store, facts, f.force); err != nil {
 			return err
 		}
-		if reset != nil {
-			if _, facts, err = doctor.Gather(ctx, from); err != nil {
-				return err
-			}
+	}
+	var gone []removed
+	if f.remove {
+		if gone, err = a.removeUnreadable(ctx, f, store, facts.Unreadable, from.Alive); err != nil {
+			return err
+		}
+	}
+	if reset != nil || len(gone) > 0 {
+		if _, facts, err = doctor.Gather(ctx, from); err != nil {
+			return err
 		}
 	}
 	found := doctor.Check(facts)
-	sum := doctorSum{OK: !doctor.Counts(found), Server: facts.Survey.Server, Version: facts.Survey.Version, Reset: reset}
+	sum := doctorSum{OK: !doctor.Counts(found), Server: facts.Survey.Server, Version: facts.Survey.Version, Reset: reset, Removed: gone}
 	for _, x := range found {
 		switch x.Level {
 		case doctor.Error:
@@ -156,12 +190,14 @@ func (a *app) doctor(ctx context.Context, f doctorFlags, from doctor.Sources) er
 }
 
 // resetWatermark returns nil when there was nothing to reset, which it says.
-func (a *app) resetWatermark(ctx context.Context, store *kv.Store, facts doctor.Facts) (*doctorReset, error) {
-	done, err := doctor.ResetWatermark(ctx, store, facts, a.who(), rand.Text())
+func (a *app) resetWatermark(ctx context.Context, store *kv.Store, facts doctor.Facts, force bool) (*doctorReset, error) {
+	done, err := doctor.ResetWatermark(ctx, store, facts, a.who(), rand.Text(), force)
 	switch {
 	case errors.Is(err, doctor.ErrRight):
 		a.log.Info(err.Error())
 		return nil, nil //nolint:nilnil // nothing was done, and nothing failed
+	case errors.Is(err, doctor.ErrNewer):
+		return nil, try(err, "cronce doctor --reset-watermark --force, if no newer version runs")
 	case errors.Is(err, job.ErrConflict):
 		return nil, try(fmt.Errorf("%w: a producer moved it meanwhile, so that it may be right by now", err), "cronce doctor")
 	case errors.Is(err, job.ErrUnknown):
@@ -190,15 +226,18 @@ func (a *app) printFindings(found []doctor.Finding, sum doctorSum) error {
 	if r := sum.Reset; r != nil {
 		fmt.Fprintf(out, "the watermark was put back from %s to %s\n\n", dash(stampOrNone(r.From)), r.To.Format(time.RFC3339))
 	}
+	for _, r := range sum.Removed {
+		fmt.Fprintf(out, "removed %s/%s at revision %d: %s\n\n", r.Bucket, printable.Clip(r.Key, widestCell), r.Revision, printable.Clip(r.Why, 1000))
+	}
 	for _, x := range found {
 		what := x.What
 		if x.About != "" {
 			what = x.About + ": " + what
 		}
-		fmt.Fprintf(out, "%-8s %s\n", x.Level, plain(what))
+		fmt.Fprintf(out, "%-8s %s\n", x.Level, printable.Clip(what, 1000))
 		for _, line := range [][2]string{{"why", x.Why}, {"mend", x.Mend}} {
 			if line[1] != "" {
-				fmt.Fprintf(out, "    %-4s %s\n", line[0], plain(line[1]))
+				fmt.Fprintf(out, "    %-4s %s\n", line[0], printable.Clip(line[1], 1000))
 			}
 		}
 	}
@@ -211,7 +250,7 @@ func (a *app) printFindings(found []doctor.Finding, sum doctorSum) error {
 	} else if sum.Notes > 0 {
 		verdict += ", " + plural(sum.Notes, "note")
 	}
-	fmt.Fprintf(out, "%s (nats-server %s on %s)\n", verdict, plain(sum.Version), plain(sum.Server))
+	fmt.Fprintf(out, "%s (nats-server %s on %s)\n", verdict, printable.Clip(sum.Version, widestCell), printable.Clip(sum.Server, widestCell))
 	return out.Flush()
 }
 
@@ -234,4 +273,18 @@ func (s doctorSum) counts() string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// storageFull asks the embedded server why it can store nothing. Nothing answers when it
+// can.
+func storageFull(nc *nats.Conn) func(context.Context) string {
+	return func(ctx context.Context) string {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		m, err := nc.RequestWithContext(ctx, embed.StorageSubject, nil)
+		if err != nil {
+			return ""
+		}
+		return string(m.Data)
+	}
 }

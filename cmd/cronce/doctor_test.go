@@ -95,7 +95,7 @@ func TestDoctorOfASickFleet(t *testing.T) {
 	}
 	for format, name := range map[string]string{"text": "doctor_sick.txt", "json": "doctor_sick.json"} {
 		r := f.run(t, "doctor", "-o", format)
-		if r.code != exitFound || r.stderr != "cronce: the check found something: 2 errors, 4 warnings, 2 notes\n" {
+		if r.code != exitFound || r.stderr != "cronce: the check found something: 2 errors, 5 warnings, 2 notes\n" {
 			t.Errorf("exit status %d, stderr %q", r.code, r.stderr)
 		}
 		stdout := strings.ReplaceAll(r.stdout, server.VERSION, "VERSION")
@@ -214,7 +214,7 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.join(t, job.Node{Name: "idle", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
-	f.finds(t, "producer ", "worker queue default", "unasked queue mail")
+	f.finds(t, "producer ", "worker queue default", "unasked queue mail", "settings node idle (lease 1h0m0s)")
 }
 
 // The whole story of a watermark in the future: nothing runs, the doctor says so, a
@@ -233,7 +233,8 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	}
 	e, _, err := f.store.Jobs().Read(t.Context(), "charge")
 	if err == nil {
-		_, err = f.store.On(t.Context(), e) // a producer was there, and is gone
+		// A producer was there, and is gone.
+		err = f.store.BeginOn(t.Context(), "charge", kv.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since())
 	}
 	if err == nil {
 		_, err = f.store.Alerts(t.Context())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -39,7 +40,7 @@ func (m means) handler(e config.Entry) (job.Handler, error) {
 	case a.NATS != nil:
 		return natsaction.New(*a.NATS, m.conn), nil
 	}
-	return execaction.New(a.Exec, m.guard)
+	return execaction.New(a.Exec, a.PassEnv, m.guard)
 }
 
 // handlers are the jobs of the file that was read last, with what this process
@@ -55,11 +56,11 @@ type handlers struct {
 }
 
 // loadJobs reads the file, if there is one.
-func (a *app) loadJobs(f runFlags) (*handlers, error) {
+func (a *app) loadJobs(ctx context.Context, f runFlags) (*handlers, error) {
 	if f.file == "" {
 		return &handlers{}, nil
 	}
-	file, err := a.readJobFile(f.file)
+	file, err := a.readJobFile(ctx, f.file)
 	if err != nil {
 		return nil, err
 	}

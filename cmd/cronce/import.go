@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/migrate"
+	"github.com/cronce-io/cronce/internal/printable"
 )
 
 func newImportCommand(a *app) *cobra.Command {
@@ -163,7 +164,7 @@ func (a *app) printImportedFile(path string, head []string, r migrate.Result) er
 			where += "job " + n.Job + ": "
 			lacks[n.Job] = append(lacks[n.Job], n.Text)
 		}
-		fmt.Fprintln(a.stderr, plain(where+n.Text))
+		fmt.Fprintln(a.stderr, printable.Clip(where+n.Text, 1000))
 	}
 	if len(r.Jobs) == 0 {
 		return nil

@@ -68,7 +68,7 @@ is omitted:
 			if cmd.Flags().Changed("revision") {
 				f.seen = &f.revision
 			}
-			file, err := a.readJobFile(f.file, config.WithoutActions())
+			file, err := a.readJobFile(cmd.Context(), f.file, config.WithoutActions())
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -36,7 +37,7 @@ func (r reader) printApplied(report []control.Applied, dryRun bool) error {
 func (row applyRow) print(w io.Writer, d control.Applied) {
 	switch {
 	case row.Error != "":
-		fmt.Fprintf(w, "%s: %s\n", row.Change, plain(row.Error))
+		fmt.Fprintf(w, "%s: %s\n", row.Change, printable.Clip(row.Error, 1000))
 		return
 	case d.Action == control.Keep, row.Change == applyNotTried:
 		return
@@ -46,10 +47,10 @@ func (row applyRow) print(w io.Writer, d control.Applied) {
 		fmt.Fprintf(w, "%s: %s", row.Change, row.Job)
 	}
 	if row.Was != nil {
-		fmt.Fprintf(w, ", last written by %s (%s)", plain(row.Was.Node), plain(row.Was.Owner))
+		fmt.Fprintf(w, ", last written by %s (%s)", printable.Clip(row.Was.Node, widestCell), printable.Clip(row.Was.Owner, widestCell))
 	}
 	if row.Broken != "" {
-		fmt.Fprintf(w, ", in place of a broken definition: %s", plain(row.Broken))
+		fmt.Fprintf(w, ", in place of a broken definition: %s", printable.Clip(row.Broken, 1000))
 	}
 	fmt.Fprintln(w)
 	if d.Action == control.Create {
@@ -58,7 +59,7 @@ func (row applyRow) print(w io.Writer, d control.Applied) {
 	}
 	for _, f := range row.Fields {
 		before, after := differing(f.Old, f.New)
-		fmt.Fprintf(w, "    %s: %s -> %s\n", plain(f.Name), before, after)
+		fmt.Fprintf(w, "    %s: %s -> %s\n", printable.Clip(f.Name, widestCell), before, after)
 	}
 	printSlots(w, row.Appear, row.Disappear)
 	if row.Paused && len(row.Appear)+len(row.Disappear) > 0 {
@@ -91,7 +92,7 @@ func printSlots(w io.Writer, appear, disappear []time.Time) {
 // differ: long ones may do so at their ends.
 func differing(before, after json.RawMessage) (string, string) {
 	const most, lead = 60, 10
-	a, b := []rune(plain(string(before))), []rune(plain(string(after)))
+	a, b := []rune(printable.Line(string(before))), []rune(printable.Line(string(after)))
 	if len(a) <= most || len(b) <= most {
 		return none(brief(string(a), most)), none(brief(string(b), most))
 	}

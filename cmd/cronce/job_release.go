@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/internal/printable"
 )
 
 func newJobReleaseCommand(a *app) *cobra.Command {
@@ -42,7 +44,7 @@ func (r reader) release(ctx context.Context, name string) error {
 	case changed:
 		_, err = fmt.Fprintf(r.stdout, "released %s: the next node that starts with another definition of it brings that\n", name)
 	default:
-		_, err = fmt.Fprintf(r.stdout, "no operator holds %s (owner: %s)\n", name, plain(e.Owner))
+		_, err = fmt.Fprintf(r.stdout, "no operator holds %s (owner: %s)\n", name, printable.Clip(e.Owner, widestCell))
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -144,7 +145,7 @@ func newShowRow(d control.Details) showRow {
 func (r reader) printDetails(d control.Details) error {
 	out := newTable(r.stdout)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(out, "%s\t%s\n", name, plain(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(out, "%s\t%s\n", name, printable.Clip(fmt.Sprintf(format, args...), 1000))
 	}
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	line("job", "%s", d.Job.Name)
@@ -160,7 +161,7 @@ func (r reader) printDetails(d control.Details) error {
 		}
 		for _, f := range all {
 			if f.Name != "name" {
-				line("  "+plain(f.Name), "%s", brief(string(f.New), 200))
+				line("  "+printable.Clip(f.Name, widestCell), "%s", brief(string(f.New), 200))
 			}
 		}
 		plans := d.Plans()

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +61,7 @@ command made it; moved_from is the queue it waited on before:
 	flags := cmd.Flags()
 	flags.StringVar(&key, "key", "", "the run's `token`: at most 128 bytes, none of them a control character (default: random)")
 	flags.StringVar(&when, "at", "", "run at this RFC 3339 `time` (default: now)")
-	flags.StringVar(&payload, "payload", "", "what the handler gets, as `JSON`, or - for standard input (default: the job's own)")
+	flags.StringVar(&payload, "payload", "", "what the handler gets, as `JSON`, @FILE for that of a file, or - for standard input (default: the job's own)")
 	for _, flag := range []string{"key", "at", "payload"} {
 		complete(cmd, flag)
 	}
@@ -69,7 +71,7 @@ command made it; moved_from is the queue it waited on before:
 // order makes an order of the command line. An empty flag that was given is a
 // mistake, like a variable of a script that is not set: it must not mean "none".
 func (a *app) order(name, key, when, payload string, given func(flag string) bool) (control.Order, error) {
-	o := control.Order{Job: name, Key: key, Payload: json.RawMessage(payload)}
+	o := control.Order{Job: name, Key: key}
 	for flag, value := range map[string]string{"key": key, "at": when, "payload": payload} {
 		if given(flag) && value == "" {
 			return o, fmt.Errorf("invalid --%s: it is empty; leave it out for the default", flag)
@@ -81,16 +83,37 @@ func (a *app) order(name, key, when, payload string, given func(flag string) boo
 			return o, err
 		}
 	}
-	if payload == "-" {
-		// One byte more than may be shows that it is too much.
-		if o.Payload, err = io.ReadAll(io.LimitReader(a.stdin, job.MaxPayload+1)); err != nil {
-			return o, fmt.Errorf("read the payload: %w", err)
-		}
-		if len(o.Payload) == 0 {
-			return o, errors.New("invalid --payload: standard input is empty")
-		}
+	if o.Payload, err = a.payload(payload); err != nil {
+		return o, err
 	}
 	return o, o.Validate()
+}
+
+// payload is what --payload means: JSON, - for standard input, or @FILE, which no JSON
+// begins with.
+func (a *app) payload(text string) (json.RawMessage, error) {
+	from, source := a.stdin, "standard input"
+	if path, isFile := strings.CutPrefix(text, "@"); isFile {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("invalid --payload: %w", err)
+		}
+		defer f.Close()
+		from, source = f, path
+	} else if text != "-" {
+		from, source = strings.NewReader(text), "the value"
+	}
+	// One byte more than may be shows that it is too much.
+	data, err := io.ReadAll(io.LimitReader(from, job.MaxPayload+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the payload: %w", err)
+	case len(data) == 0 && text != "":
+		return nil, fmt.Errorf("invalid --payload: %s is empty", source)
+	case len(data) > job.MaxPayload:
+		return nil, fmt.Errorf("invalid --payload: %s has more than %d KiB: store it elsewhere and pass its name", source, job.MaxPayload>>10)
+	}
+	return data, nil
 }
 
 type triggerRow struct {

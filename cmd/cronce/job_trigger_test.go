@@ -116,7 +116,7 @@ func TestJobTriggerRefusesWhatCannotBe(t *testing.T) {
 		{exitUsage, "", []string{"report", "--at", "2300-01-01T00:00:00Z"}, []string{"2200"}},
 		{exitUsage, "", []string{"report", "--payload", "{x}"}, []string{"payload", "not JSON"}},
 		{exitUsage, "", []string{"report", "--payload", "-"}, []string{"standard input is empty"}},
-		{exitUsage, strings.Repeat("1", 1<<20), []string{"report", "--payload", "-"}, []string{"payload", "at most 262144"}},
+		{exitUsage, strings.Repeat("1", 1<<20), []string{"report", "--payload", "-"}, []string{"payload", "more than 256 KiB"}},
 		{exitFailed, "", []string{"raport"}, []string{"no job named raport", "report"}},
 	} {
 		f.stdin = c.stdin

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,9 +54,29 @@ func (c cli) run(t *testing.T, args ...string) result {
 }
 
 func (c cli) runContext(ctx context.Context, args ...string) result {
-	var stdout, stderr strings.Builder
+	var stdout strings.Builder
+	var stderr screen
 	code := c.app(&stdout, &stderr).execute(ctx, args)
 	return result{code, stdout.String(), stderr.String()}
+}
+
+// screen is a standard error that, as a real one, bears writes of several goroutines: a
+// connection may log its last words while the command says why it failed.
+type screen struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 func (c cli) app(stdout, stderr io.Writer) *app {

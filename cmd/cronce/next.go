@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -44,7 +45,7 @@ With -o json it prints a line for each slot, with -f also the job's name:
 			if err := f.check(cmd, args, a.now()); err != nil {
 				return try(usage(err), "cronce next --help")
 			}
-			plans, err := a.nextPlans(f, args)
+			plans, err := a.nextPlans(cmd.Context(), f, args)
 			if err != nil {
 				return err
 			}
@@ -121,11 +122,11 @@ type schedules []namedSchedule
 
 // nextPlans compiles what the command line is about. All its errors are wrong
 // usage.
-func (a *app) nextPlans(f nextFlags, args []string) (schedules, error) {
+func (a *app) nextPlans(ctx context.Context, f nextFlags, args []string) (schedules, error) {
 	if f.file == "" {
 		return f.compile(args[0])
 	}
-	file, err := a.readJobFile(f.file)
+	file, err := a.readJobFile(ctx, f.file)
 	if err != nil {
 		return nil, err
 	}

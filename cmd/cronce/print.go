@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -11,23 +12,35 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cronce-io/cronce/internal/printable"
 )
 
 // printJSON prints v on stdout, as one line.
 func (a *app) printJSON(v any) error { return printLines(a, slices.Values([]any{v})) }
 
-// printLines prints each value on stdout, as a line of its own.
+// printLines prints each value on stdout, as a line of its own. A value that JSON cannot
+// hold is left out, and named in the error, once the others are printed.
 func printLines[T any](a *app, values iter.Seq[T]) error {
 	out := bufio.NewWriter(a.stdout)
-	enc := json.NewEncoder(visibleJSON{out})
+	enc := json.NewEncoder(printable.JSON{Writer: out})
 	enc.SetEscapeHTML(false)
+	var left error
 	for v := range values {
-		if err := enc.Encode(v); err != nil {
+		var bad *json.MarshalerError
+		switch err := enc.Encode(v); {
+		case errors.As(err, &bad):
+			left = errors.Join(left, fmt.Errorf("left out what cannot be printed: %w", err))
+		case err != nil:
 			return err
 		}
 	}
-	return out.Flush()
+	return errors.Join(out.Flush(), left)
 }
+
+// widestCell is how many bytes of a value a table shows: each line is padded to the
+// longest.
+const widestCell = 300
 
 // printRows prints one line of JSON for each row, or a table of them, as -o says.
 // cells are a row's columns, under those of header.
@@ -45,7 +58,7 @@ func printRows[T any](a *app, rows []T, none, header string, cells func(T) []str
 	for _, row := range rows {
 		columns := cells(row)
 		for i, cell := range columns {
-			columns[i] = plain(cell)
+			columns[i] = printable.Clip(cell, widestCell)
 		}
 		fmt.Fprintln(w, strings.Join(columns, "\t"))
 	}
@@ -104,5 +117,5 @@ func brief(s string, n int) string {
 	if cut {
 		s += "..."
 	}
-	return plain(s)
+	return printable.Line(s)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/printable"
 )
 
 // execute runs one command line and returns its exit status.
@@ -33,9 +34,23 @@ func (a *app) execute(ctx context.Context, args []string) int {
 		err = errors.New("interrupted")
 	}
 	if err != nil && !brokenPipe(err) {
-		fmt.Fprintln(a.stderr, "cronce:", strings.TrimRight(err.Error(), "\n"))
+		fmt.Fprintln(a.stderr, "cronce:", shownError(err))
 	}
 	return exitCode(err)
+}
+
+// shownError is an error as a terminal may have it. The mistakes of a file have lines of
+// their own.
+func shownError(err error) string {
+	const longestLine = 2000
+	lines := strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
+	for i, line := range lines {
+		if len(line) > longestLine {
+			line = line[:longestLine] + "..."
+		}
+		lines[i] = printable.Text(line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 const rootLong = `Cronce runs scheduled jobs on any number of machines, without a leader: every

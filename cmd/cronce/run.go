@@ -130,7 +130,7 @@ func (f runFlags) check() error {
 }
 
 func (a *app) run(ctx context.Context, f runFlags) error {
-	jobs, err := a.loadJobs(f)
+	jobs, err := a.loadJobs(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -228,51 +228,4 @@ func (f runFlags) replica(a *app, nc natsConn, store *kv.Store, jobs *handlers, 
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.now, a.log),
 		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.getenv), Version: version(), Logger: a.log,
 	}
-}
-
-// reloadOn reads the file again at each SIGHUP, until the returned function is
-// called. A file that is wrong changes nothing.
-func (a *app) reloadOn(ctx context.Context, hangups <-chan os.Signal, f runFlags, jobs *handlers, r *replica.Replica) (stop func()) {
-	return background(ctx, func(ctx context.Context) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hangups:
-			}
-			if f.file == "" {
-				a.log.Info("nothing to read again: there is no file")
-				continue
-			}
-			if err := a.reload(ctx, f, jobs, r); err != nil {
-				a.log.Error("the file was not taken over; going on with what was read before", "file", f.file, "error", err)
-			}
-		}
-	})
-}
-
-func (a *app) reload(ctx context.Context, f runFlags, jobs *handlers, r *replica.Replica) error {
-	fresh, err := a.loadJobs(f)
-	if err != nil {
-		return err
-	}
-	for _, name := range jobs.names() {
-		if !slices.Contains(fresh.names(), name) {
-			a.log.Warn("job is not in the file any more; it stays in the registry until it is removed", "job", name, "remove", "cronce job rm "+name)
-		}
-	}
-	if before, now := jobs.queues(f), fresh.queues(f); !slices.Equal(before, now) {
-		a.log.Warn("the file's queues have changed; a restart is needed to work on other queues", "working on", before, "in the file", now)
-	}
-	set, err := jobs.build(fresh.entries)
-	if err != nil {
-		return err
-	}
-	// The registry first: if it cannot be written, nothing has changed.
-	if err := r.Apply(ctx, fresh.jobs(), true); err != nil {
-		return err
-	}
-	set()
-	a.log.Info("file read again", "file", f.file, "jobs", len(jobs.jobs()))
-	return nil
 }

@@ -106,8 +106,8 @@ func slotCells(s control.ListedSlot) []string {
 	if s.Attempt > 0 {
 		attempt = strconv.Itoa(s.Attempt)
 	}
-	if !s.Started.IsZero() && !s.Due.IsZero() {
-		late = span(max(0, s.Started.Sub(s.Due)))
+	if !s.First.IsZero() && !s.Due.IsZero() {
+		late = span(max(0, s.First.Sub(s.Due)))
 	}
 	if !s.Started.IsZero() && !s.Finished.IsZero() {
 		took = span(max(0, s.Finished.Sub(s.Started)))

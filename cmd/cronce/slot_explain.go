@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -95,7 +96,7 @@ func (r reader) printStory(s control.Story) error {
 	if state == "" {
 		state = "nothing is recorded of it"
 	}
-	fmt.Fprintf(r.stdout, "%s: %s\n", plain(s.Slot.ID()), state)
+	fmt.Fprintf(r.stdout, "%s: %s\n", printable.Line(s.Slot.ID()), state)
 	if len(s.Steps) > 0 {
 		fmt.Fprintln(r.stdout)
 		w := newTable(r.stdout)
@@ -110,7 +111,7 @@ func (r reader) printStory(s control.Story) error {
 			return err
 		}
 	}
-	fmt.Fprintf(r.stdout, "\n%s\n", plain(s.Why))
+	fmt.Fprintf(r.stdout, "\n%s\n", printable.Clip(s.Why, 2000))
 	row := newStoryRow(s)
 	if row.Before != "" {
 		fmt.Fprintf(r.stdout, "The slot before: %s\n", row.Before)

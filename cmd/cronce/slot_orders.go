@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -72,7 +73,7 @@ With -o json, one line:
 						Left    int       `json:"attempts_left"`
 					}{slot.ID(), done.Record.State, done.Record.Attempt, done.Left})
 				}
-				_, err = fmt.Fprintf(r.stdout, "%s is retried, with %d attempts\n", plain(slot.ID()), done.Left)
+				_, err = fmt.Fprintf(r.stdout, "%s is retried, with %d attempts\n", printable.Line(slot.ID()), done.Left)
 				return err
 			})
 		},
@@ -142,7 +143,7 @@ func (r reader) cancelSlot(ctx context.Context, slot job.Slot, wait time.Duratio
 			Error string    `json:"error"`
 		}{slot.ID(), record.State, record.Error})
 	}
-	_, err = fmt.Fprintf(r.stdout, "%s is cancelled: %s\n", plain(slot.ID()), brief(record.Error, 200))
+	_, err = fmt.Fprintf(r.stdout, "%s is cancelled: %s\n", printable.Line(slot.ID()), brief(record.Error, 200))
 	return err
 }
 

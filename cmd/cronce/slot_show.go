@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -80,10 +81,10 @@ func (r reader) detail(ctx context.Context, slot job.Slot) (slotDetail, error) {
 
 func (d slotDetail) print(r reader) error {
 	w := newTable(r.stdout)
-	fmt.Fprintf(w, "%s\t%s\n", plain(d.ID), d.State)
+	fmt.Fprintf(w, "%s\t%s\n", printable.Line(d.ID), d.State)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "  %s\t%s\n", name, plain(value))
+			fmt.Fprintf(w, "  %s\t%s\n", name, printable.Clip(value, widestCell))
 		}
 	}
 	line("queue", d.Queue)
@@ -131,7 +132,7 @@ func (d slotDetail) printAttempts(r reader) {
 		} else if d.State == job.Running {
 			took, fence = "runs", d.Fence
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", a.Number, d.lateness(a.Started), took, fence, plain(a.Node), dash(brief(a.Error, 120)))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", a.Number, d.lateness(a.Started), took, fence, printable.Clip(a.Node, widestCell), dash(brief(a.Error, 120)))
 	}
 	_ = w.Flush() // an error shows with what follows
 	for _, a := range d.Attempts {
@@ -149,7 +150,7 @@ func block(r reader, heading, text string) {
 	}
 	fmt.Fprintf(r.stdout, "\n%s:\n", heading)
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(r.stdout, "  %s\n", visible(line))
+		fmt.Fprintf(r.stdout, "  %s\n", printable.Text(line))
 	}
 }
 
@@ -182,8 +183,8 @@ func quoted(id string) string {
 	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-:.@=,/+") == "" {
 		return id
 	}
-	if strings.ContainsFunc(id, hidden) {
-		return "$'" + visible(strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(id)) + "'"
+	if strings.ContainsFunc(id, printable.Hidden) {
+		return "$'" + printable.Text(strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(id)) + "'"
 	}
 	return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
 }

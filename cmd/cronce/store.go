@@ -82,8 +82,15 @@ func (a *app) withJetStream(ctx context.Context, as string, patience time.Durati
 	defer timer.Stop()
 	err = f(ctx, js, func() { timer.Reset(patience) })
 	var hinted *hintError
-	if errors.Is(err, job.ErrDenied) && !errors.As(err, &hinted) {
+	switch {
+	case errors.Is(err, job.ErrFull):
+		return try(err, "cronce doctor, which says what mends it")
+	case errors.Is(err, job.ErrDenied) && !errors.As(err, &hinted):
 		return denied(err)
+	}
+	var value *kv.UnreadableError
+	if errors.As(err, &value) && !errors.As(err, &hinted) {
+		return try(err, "cronce doctor --remove-unreadable")
 	}
 	return err
 }
@@ -98,9 +105,12 @@ func (r reader) unreadable(err error) bool {
 	return false
 }
 
-// leftOut tells what a listing could not read.
+// leftOut warns of what a listing could not read, as far as a screen goes.
 func (r reader) leftOut(unreadable []error) {
-	for _, err := range unreadable {
+	for _, err := range unreadable[:min(len(unreadable), mostNamed)] {
 		r.unreadable(err)
+	}
+	if more := len(unreadable) - mostNamed; more > 0 {
+		r.log.Warn("left out more that cannot be read", "count", more)
 	}
 }

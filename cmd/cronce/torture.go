@@ -32,18 +32,22 @@ type tortureFlags struct {
 const tortureLong = `Torture shows whether the promise holds while everything breaks. It starts a fleet of
 its own, workers and producers as processes, with jobs of every policy, and breaks
 things from a seed: it kills, terminates, freezes and wakes processes, gives them
-wrong clocks, cuts their connections, slows them down, loses or holds back what the
-servers answer, and cuts off single writes before and after they land. Handlers write
+wrong clocks, cuts their connections, slows them down, loses, delays (0.5 to 5 s) or
+holds back what the servers answer, stops reading sockets that stay open, and cuts off
+single writes before and after they land. It sends HUP while jobs come and go in a
+process's file, fills streams, and deletes messages of running slots. Handlers write
 every start and end into a record outside the broker. When the time is over it lets the
 fleet settle, and holds the record, every write that the broker stored, and what stands
 there in the end against the promise: one outcome for every slot that should exist,
 one owner at a time, nothing early, nothing lost, nothing without a claim.
 
 Without --server and --context it starts three servers as a cluster, and kills and
-restarts those too, one at a time (--servers 1: a single one). With them it tortures
-its fleet against yours, in a namespace of its own, which it removes at the end: it
-touches nothing else, and kills nothing of yours. Only an explicit choice counts here:
-NATS_URL and the selected context of the nats CLI are not looked at.
+restarts those too, one at a time (--servers 1: a single one). They take only small
+messages (16 to 64 KiB, by the seed), so that some records must be cut. With --server or
+--context it tortures its fleet against your servers, in a namespace of its own, which
+it removes at the end: it touches nothing else, and kills nothing of yours. Only an
+explicit choice counts here: NATS_URL and the selected context of the nats CLI are not
+looked at.
 
 The same seed plans the same faults. What comes of them depends on the machine too.
 
@@ -76,7 +80,15 @@ func newTortureCommand(a *app) *cobra.Command {
 			if !cmd.Flags().Changed("namespace") {
 				a.namespace = "torture_" + strings.ToLower(rand.Text()[:8])
 			}
-			if err := a.completeTorture(&f, cmd.Flags().Changed("servers")); err != nil {
+			given := cmd.Flags().Changed
+			if given("servers") && !given("server") && !given("context") {
+				// What is typed holds over the environment.
+				if a.server+a.context != "" {
+					a.log.Info("--servers is given: the servers that the environment names are left alone", "server", a.server, "context", a.context)
+				}
+				a.server, a.context = "", ""
+			}
+			if err := a.completeTorture(&f, given("servers")); err != nil {
 				return try(usage(err), "cronce torture --help")
 			}
 			return a.torture(cmd.Context(), f)
@@ -103,7 +115,7 @@ func (a *app) completeTorture(f *tortureFlags, serversGiven bool) error {
 	theirs := a.server != "" || a.context != ""
 	switch {
 	case theirs && serversGiven:
-		return errors.New("--servers are ours to start: it excludes --server and --context")
+		return errors.New("--servers starts servers of its own: it excludes --server and --context")
 	case theirs:
 		f.servers = 0
 	case f.servers != 1 && f.servers != 3:

@@ -28,7 +28,7 @@ func newTortureNodeCommand(a *app) *cobra.Command {
 // newTortureServerCommand is one server of the torture's own.
 func newTortureServerCommand(a *app) *cobra.Command {
 	return newChildCommand(a, torture.ServerCommand, func(ctx context.Context, spec torture.ServerSpec) error {
-		cfg := embed.Config{Listen: spec.Listen, Store: spec.Store, Logger: a.log}
+		cfg := embed.Config{Listen: spec.Listen, Store: spec.Store, MaxPayload: spec.MaxPayload, Logger: a.log}
 		if spec.Route != "" {
 			cfg.Peer = &embed.Peer{Name: spec.Name, Listen: spec.Route, Routes: spec.Routes}
 		}

@@ -36,14 +36,16 @@ holds them against the ledger. With what it finds wrong it ends with status 3:
               it), or it should have moved more than 2m ago
   doubled     attempts that overlap, a start after a success, or an event that
               tells of another outcome than the ledger's
+  early       started before it was due, by its worker's clock or the broker's
 
 Of a job that comes after others, a slot should exist wherever all of these have
 succeeded, more than 2m0s ago.
 
 How late handlers started it only counts. What cannot be known is not judged: what
 fell due less than 5s ago, what the ledger may have forgotten, what falls due while
-a job is paused, jobs that are not in the registry, the time before a job's oldest
-known plan. It says so.
+a job is paused, jobs that are not in the registry, the time before a job had a plan
+that is known. It says so. It also says when nodes found that the ledger went back, since
+it was purged or restored from an older copy: what ran before that is then not known.
 
 --repair offers again what is missing, and what has no outcome and no message.
 Workers decide about it as about every slot, by its record: one that lost a record
@@ -67,10 +69,12 @@ backfilled, of deleted jobs). late_ms is from due to start; each bucket counts u
 le_ms and above the one before, the last has no bound:
 
   {"ok":false,"from":"2026-11-20T12:00:00Z","to":"2026-11-21T12:00:00Z","jobs":1,"slots":24,
-   "outcomes":{"succeeded":22},"in_progress":0,"beside":0,"missing":1,"no_outcome":1,"doubled":0,
+   "outcomes":{"succeeded":22},"in_progress":0,"beside":0,"missing":1,"no_outcome":1,"doubled":0,"early":0,
    "offered":1,"beyond_repair":1,"late_ms":{"slots":22,"p50":12.3,"p99":40.2,"max":41.5,
    "buckets":[{"le_ms":10,"slots":3},{"le_ms":50,"slots":19},...,{"slots":0}]},
-   "not_judged":[{"reason":"what falls due while it is paused","jobs":1,"names":["backup"]}]}`,
+   "not_judged":[{"reason":"what falls due while it is paused","jobs":1,"names":["backup"]}]}
+
+If the ledger went back, the sum has "rewound":{"time":...,"lost":{"slot":...,"revision":...,"time":...},"found":...}.`,
 		Example: `  cronce verify
   cronce verify --from 2026-11-14T00:00:00Z --to 2026-11-21T00:00:00Z --job report
   cronce verify -o json | jq -r 'select(.problem == "missing") | .id'
@@ -128,6 +132,8 @@ type verifier struct {
 	check *verify.Check
 	from  time.Time
 
+	rewound job.Rewound // since from
+
 	read          int // values so far
 	began, spoken time.Time
 }
@@ -138,7 +144,7 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	// The stream is read before the ledger: a slot that is claimed, run and gone
 	// from it in between then shows by its record.
-	for _, pass := range []func(context.Context) error{v.told, v.waiting, v.recorded, v.lookAgain} {
+	for _, pass := range []func(context.Context) error{v.lookForRewind, v.told, v.waiting, v.recorded, v.lookAgain} {
 		if err := pass(ctx); err != nil {
 			return err
 		}
@@ -236,7 +242,7 @@ func (v *verifier) recorded(ctx context.Context) error {
 			return fatal
 		}
 		if err == nil {
-			v.check.Record(e.Record)
+			v.check.Record(e.Record, e.Time)
 		}
 	}
 	return nil

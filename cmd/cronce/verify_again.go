@@ -36,7 +36,7 @@ func (v *verifier) lookAgain(ctx context.Context) error {
 		records := make([]job.Record, len(problems))
 		errs := make([]error, len(problems))
 		err := v.each(ctx, len(problems), func(ctx context.Context, i int) error {
-			if problems[i].Kind == verify.Doubled {
+			if k := problems[i].Kind; k == verify.Doubled || k == verify.Early {
 				errs[i] = job.ErrNotFound // no later word undoes it
 				return nil
 			}
@@ -52,7 +52,7 @@ func (v *verifier) lookAgain(ctx context.Context) error {
 		for i, p := range problems {
 			switch {
 			case errs[i] == nil:
-				v.check.Record(records[i])
+				v.check.Record(records[i], time.Time{})
 			case v.unreadable(errs[i]):
 				v.check.Unreadable(p.Slot)
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/internal/verify"
 	"github.com/cronce-io/cronce/job"
 )
@@ -46,10 +47,12 @@ type verifySum struct {
 	Missing      int               `json:"missing"`
 	NoOutcome    int               `json:"no_outcome"`
 	Doubled      int               `json:"doubled"`
+	Early        int               `json:"early"`
 	Offered      int               `json:"offered"`
 	BeyondRepair int               `json:"beyond_repair"`
 	Late         lateness          `json:"late_ms"`
 	NotJudged    []notJudged       `json:"not_judged"`
+	Rewound      *job.Rewound      `json:"rewound,omitempty"`
 }
 
 type lateness struct {
@@ -77,6 +80,9 @@ type notJudged struct {
 func (v *verifier) print(ctx context.Context) error {
 	report := v.check.Report()
 	sum := newVerifySum(report)
+	if !v.rewound.IsZero() {
+		sum.Rewound = &v.rewound
+	}
 	text := v.output == outputText
 	if text {
 		if err := v.printReport(report); err != nil {
@@ -155,7 +161,7 @@ func (p problemRow) cells() []string {
 func newVerifySum(r verify.Report) verifySum {
 	sum := verifySum{
 		OK: r.OK(), From: r.From.UTC(), To: r.To.UTC(), Jobs: r.Jobs, Slots: r.Slots, Outcomes: r.Outcomes,
-		InProgress: r.InProgress, Beside: r.Beside, Missing: r.Missing, NoOutcome: r.NoOutcome, Doubled: r.Doubled,
+		InProgress: r.InProgress, Beside: r.Beside, Missing: r.Missing, NoOutcome: r.NoOutcome, Doubled: r.Doubled, Early: r.Early,
 		Late:      lateness{Slots: r.Lateness.Slots, P50: ms(r.Lateness.P50), P99: ms(r.Lateness.P99), Max: ms(r.Lateness.Max)},
 		NotJudged: []notJudged{},
 	}
@@ -180,6 +186,9 @@ func (v *verifier) printReport(r verify.Report) error {
 	fmt.Fprintf(w, "verdict\t%s\n", verdict)
 	fmt.Fprintf(w, "slots\t%d of %d jobs, from %s to %s\n", r.Slots, r.Jobs, r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339))
 	fmt.Fprintf(w, "outcomes\t%s\n", dash(outcomes(r)))
+	if !v.rewound.IsZero() {
+		fmt.Fprintf(w, "went back\t%s\n", wentBack(v.rewound))
+	}
 	if r.InProgress > 0 {
 		fmt.Fprintf(w, "in progress\t%d\n", r.InProgress)
 	}
@@ -194,7 +203,11 @@ func (v *verifier) printReport(r verify.Report) error {
 		if n.Slots > 0 {
 			what = fmt.Sprintf("%d slots of %s", n.Slots, what)
 		}
-		fmt.Fprintf(w, "not judged\t%s: %s\n", what, n.Reason)
+		label := "not judged"
+		if n.Expected {
+			label = "nothing due"
+		}
+		fmt.Fprintf(w, "%s\t%s: %s\n", label, printable.Clip(n.Reason, widestCell), printable.Clip(what, widestCell))
 	}
 	return w.Flush()
 }
@@ -210,16 +223,19 @@ func outcomes(r verify.Report) string {
 	return strings.Join(parts, ", ")
 }
 
+// bars words a histogram. Each slot is counted once, between two bounds.
 func bars(buckets []verify.Bucket) string {
 	var parts []string
+	above := "0"
 	for _, b := range buckets {
 		switch {
 		case b.Slots == 0:
 		case b.Up == 0:
-			parts = append(parts, fmt.Sprintf("%d later", b.Slots))
+			parts = append(parts, fmt.Sprintf("%d over %s", b.Slots, above))
 		default:
-			parts = append(parts, fmt.Sprintf("%d within %s", b.Slots, span(b.Up)))
+			parts = append(parts, fmt.Sprintf("%d in %s to %s", b.Slots, above, span(b.Up)))
 		}
+		above = span(b.Up)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -233,7 +249,7 @@ func names(n verify.NotJudged) string {
 }
 
 func wrongs(r verify.Report) string {
-	return fmt.Sprintf("%d missing, %d without outcome, %d doubled", r.Missing, r.NoOutcome, r.Doubled)
+	return fmt.Sprintf("%d missing, %d without outcome, %d doubled, %d early", r.Missing, r.NoOutcome, r.Doubled, r.Early)
 }
 
 func (v *verifier) printProblems(first []problemRow, r verify.Report, sum verifySum) error {
@@ -244,7 +260,7 @@ func (v *verifier) printProblems(first []problemRow, r verify.Report, sum verify
 	if err := printRows(v.app, first, "", "PROBLEM\tSLOT\tSTATE\tDETAIL\tREPAIR", problemRow.cells); err != nil {
 		return err
 	}
-	if more := r.Missing + r.NoOutcome + r.Doubled - len(first); more > 0 {
+	if more := r.Problems() - len(first); more > 0 {
 		fmt.Fprintf(v.stdout, "and %d more: -o json lists all\n", more)
 	}
 	if v.flags.repair {

@@ -66,7 +66,7 @@ func TestVerify(t *testing.T) {
 	verify := []string{"verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T13:00:00Z"}
 	for format, name := range map[string]string{"text": "verify.txt", "json": "verify.json"} {
 		r := f.run(t, append(verify, "-o", format)...)
-		if r.code != exitFound || r.stderr != "cronce: the check found something: 2 missing, 1 without outcome, 1 doubled\n" {
+		if r.code != exitFound || r.stderr != "cronce: the check found something: 2 missing, 1 without outcome, 1 doubled, 0 early\n" {
 			t.Errorf("exit status %d, stderr %q", r.code, r.stderr)
 		}
 		golden(t, name, r.stdout)

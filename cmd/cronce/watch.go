@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -139,18 +140,18 @@ func (a *app) printEvent(m *nats.Msg, f watchFlags) error {
 // eventLine is an event for a person: when by their own clock's zone, what, which
 // slot, and the rest.
 func eventLine(e job.Event) string {
-	line := fmt.Sprintf("%s  %-9s  ", e.Time.Local().Format(time.TimeOnly+".000"), plain(string(e.Kind)))
+	line := fmt.Sprintf("%s  %-9s  ", e.Time.Local().Format(time.TimeOnly+".000"), printable.Clip(string(e.Kind), widestCell))
 	switch {
 	case e.Kind == job.EventFenced:
-		line += plain(e.Peer) + "  declared dead by " + plain(e.Node)
+		line += printable.Clip(e.Peer, widestCell) + "  declared dead by " + printable.Clip(e.Node, widestCell)
 	default:
-		line += plain(e.ID)
+		line += printable.Line(e.ID)
 		if e.Attempt > 0 {
 			line += fmt.Sprintf("  attempt %d", e.Attempt)
 		}
-		line += "  " + plain(e.Node)
+		line += "  " + printable.Clip(e.Node, widestCell)
 		if e.Peer != "" {
-			line += "  from " + plain(e.Peer)
+			line += "  from " + printable.Clip(e.Peer, widestCell)
 		}
 	}
 	if e.Error != "" {

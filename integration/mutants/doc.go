@@ -5,6 +5,14 @@
 //
 //	go tool task mutants                  all of them
 //	go run ./integration/mutants NAME...  some
+//	go run ./integration/mutants -part 1/3  every third, from the first on
+//
+// With "torture" before the names the code is sabotaged in ways that "cronce torture"
+// has to find (sabotage.go): each program is built and tortured with a fixed seed,
+// and must end with status 3 and a violation of the rule that is named. That takes
+// minutes each.
+//
+//	go tool task torture:mutants
 //
 // First the named tests have to pass on the code as it is. Then each mutant is
 // built, beside the source (go test -overlay), which is not touched, and its test

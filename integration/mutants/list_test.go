@@ -27,6 +27,65 @@ func TestEveryMutantAppliesOnceAndHasItsTest(t *testing.T) {
 	}
 }
 
+func TestThePartsOfTheListAreAllOfItOnce(t *testing.T) {
+	t.Parallel()
+	seen := map[string]int{}
+	for _, part := range []string{"1/3", "2/3", "3/3"} {
+		chosen, err := choose(nil, part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range chosen {
+			seen[m.name]++
+		}
+	}
+	for _, m := range mutants {
+		if seen[m.name] != 1 {
+			t.Errorf("%s is in %d parts of three", m.name, seen[m.name])
+		}
+	}
+	for _, wrong := range []string{"0/3", "4/3", "x", ""} {
+		if _, err := choose(nil, wrong); err == nil {
+			t.Errorf("part %q is taken", wrong)
+		}
+	}
+}
+
+func TestEverySabotageAppliesOnceAndSaysWhatFindsIt(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, s := range sabotages {
+		if names[s.name] || s.breaks == "" || len(s.rules) == 0 || s.duration == 0 {
+			t.Errorf("%s: want a name of its own, what is broken, a duration and rules", s.name)
+		}
+		names[s.name] = true
+		if _, err := s.mutate(root); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestASabotageIsFoundByItsOwnRuleOnly(t *testing.T) {
+	t.Parallel()
+	s := sabotage{mutant: mutant{name: "s", breaks: "a rule"}, rules: []string{"place"}}
+	const other, own, sum = `{"rule":"early"}` + "\n", `{"rule":"place"}` + "\n", `{"ok":false}` + "\n"
+	for name, c := range map[string]struct {
+		code   int
+		output string
+		found  bool
+	}{
+		"by its rule":        {3, other + own + sum, true},
+		"by another's":       {3, other + sum, false},
+		"inconclusive":       {3, sum, false},
+		"it was not found":   {0, sum, false},
+		"it could not begin": {1, own, false},
+	} {
+		if rule, err := s.verdict(c.code, c.output, ""); (err == nil) != c.found || c.found && rule != "place" {
+			t.Errorf("%s: %q, %v", name, rule, err)
+		}
+	}
+}
+
 // hasTest reads the sources: the test need not be built here.
 func hasTest(t *testing.T, m mutant) bool {
 	t.Helper()

@@ -51,12 +51,10 @@ type Config struct {
 type Deliverer struct {
 	cfg       Config
 	transport *http.Transport
+	targets   *targets
 }
 
 const (
-	// atOnce is how many alerts are delivered at a time.
-	atOnce = 8
-
 	// limit bounds one delivery, far below the time after which an alert comes
 	// again by itself.
 	limit = 20 * time.Second
@@ -77,7 +75,7 @@ func New(cfg Config) *Deliverer {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Deliverer{cfg, httpaction.NewTransport()}
+	return &Deliverer{cfg, httpaction.NewTransport(), newTargets(time.Now)}
 }
 
 // Run delivers until ctx ends. It owns its goroutines.
@@ -102,23 +100,22 @@ func (d *Deliverer) Run(ctx context.Context) {
 	}
 }
 
-// deliver hands on alerts until something fails or no job wants any.
+// deliver hands on alerts until something fails or no job wants any. It never waits for
+// a delivery before it takes the next alert: an alert whose target is busy, or fails, is
+// given back at once.
 func (d *Deliverer) deliver(ctx context.Context) error {
 	feed, err := d.cfg.Open(ctx)
 	if err != nil {
 		return err
 	}
-	for d.cfg.Registry.Alerting() && ctx.Err() == nil {
-		var under sync.WaitGroup
-		err := feed.Each(ctx, atOnce, func(m jetstream.Msg) {
+	var under sync.WaitGroup
+	defer under.Wait()
+	for err == nil && d.cfg.Registry.Alerting() && ctx.Err() == nil {
+		err = feed.Each(ctx, atOnce, func(m jetstream.Msg) {
 			under.Go(func() { d.one(ctx, m) })
 		})
-		under.Wait()
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return err
 }
 
 // one sees to one message.
@@ -140,6 +137,7 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 		return
 	}
 	log := d.cfg.Logger.With("slot", e.ID, "alert", e.Alert)
+	var put postponed
 	switch err := d.tell(ctx, e); {
 	case err == nil:
 		log.Info("alert delivered")
@@ -148,6 +146,8 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 		log.Info("alert dropped: its job does not want it any more")
 		_ = m.Ack()
 	case ctx.Err() != nil: // it comes again
+	case errors.As(err, &put):
+		_ = m.NakWithDelay(d.later(m, put))
 	default:
 		delay := again(m)
 		log.Warn("alert not delivered", "error", err, "again", delay)
@@ -156,6 +156,22 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 }
 
 var errNobody = errors.New("nobody is to be told")
+
+// postponed says that an alert was not tried, since its target has as much to do as it
+// may, or fails: it is tried no sooner than this from now.
+type postponed time.Duration
+
+func (p postponed) Error() string { return "its target is busy, or fails" }
+
+// later is the delay of an alert that was not tried. One that has waited for a target
+// that fails for long waits as long as if it had been tried itself, so that many of
+// them cost little.
+func (d *Deliverer) later(m jetstream.Msg, put postponed) time.Duration {
+	if wait := time.Duration(put); wait <= busy {
+		return wait
+	}
+	return max(time.Duration(put), again(m))
+}
 
 // again is the delay before the next try: 2 s, doubled each time.
 func again(m jetstream.Msg) time.Duration {
@@ -187,10 +203,22 @@ func (d *Deliverer) tell(ctx context.Context, e job.Event) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w of %v", job.ErrTimeout, limit))
-	defer cancel()
 	if target.HTTP != nil {
 		return d.post(ctx, *target.HTTP, slot, e, body)
 	}
-	return d.publish(ctx, target.NATS.Subject, slot, e, body)
+	return d.bounded(ctx, target.NATS.Subject, func(ctx context.Context) error {
+		return d.publish(ctx, target.NATS.Subject, slot, e, body)
+	})
+}
+
+// bounded delivers to the target, unless that has as much to do as it may, or fails.
+func (d *Deliverer) bounded(ctx context.Context, target string, send func(context.Context) error) error {
+	if wait, ok := d.targets.acquire(target); !ok {
+		return postponed(wait)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w of %v", job.ErrTimeout, limit))
+	defer cancel()
+	err := send(ctx)
+	d.targets.release(target, err != nil)
+	return err
 }

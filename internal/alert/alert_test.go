@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,7 +96,7 @@ func (f *fixture) run() {
 func (f *fixture) fail(name string, n int) string {
 	f.Helper()
 	r := job.Record{Slot: job.NewSlot(name, time.Unix(int64(1_800_000_000+n), 0)), State: job.Failed, Attempt: 3, Error: "boom", Finished: time.Now()}
-	e := job.NewAlert(r)
+	e := job.NewAlert(r, 7)
 	e.Node = "w1"
 	for range 2 {
 		if err := f.store.Alert(f.Context(), e, job.AlertID(r, 7)); err != nil {
@@ -115,8 +116,8 @@ type hook struct {
 }
 
 type heard struct {
-	key, auth string
-	body      job.Event
+	key, auth, fence string
+	body             job.Event
 }
 
 func newHook(t *testing.T, statuses ...int) *hook {
@@ -124,7 +125,7 @@ func newHook(t *testing.T, statuses ...int) *hook {
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		one := heard{key: r.Header.Get("Idempotency-Key"), auth: r.Header.Get("Authorization")}
+		one := heard{key: r.Header.Get("Idempotency-Key"), auth: r.Header.Get("Authorization"), fence: r.Header.Get("Cronce-Fence")}
 		data, _ := io.ReadAll(r.Body)
 		if err := json.Unmarshal(data, &one.body); err != nil {
 			t.Errorf("the body is %q: %v", data, err)
@@ -171,7 +172,7 @@ func TestAWebhookIsToldUntilItHasTakenTheAlert(t *testing.T) {
 	f.eventually("three tries", func() bool { return len(h.all()) == 3 })
 	for _, got := range h.all() {
 		if got.key != id || got.auth != "Bearer word" || got.body.ID != id || got.body.Alert != job.Failed || got.body.Error != "boom" ||
-			got.body.Attempt != 3 || got.body.Job != "report" || got.body.Node != "w1" {
+			got.body.Attempt != 3 || got.body.Fence != 7 || got.fence != "7" || got.body.Job != "report" || got.body.Node != "w1" {
 			t.Errorf("it heard %+v", got)
 		}
 	}
@@ -317,6 +318,35 @@ func TestManyAlertsAreDeliveredByManyEachOnce(t *testing.T) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("it heard of %d slots in %d calls, want each of %d once", len(got), len(h.all()), n)
+	}
+}
+
+// The first 240 alerts are to a webhook that never answers.
+func TestAlertsToAWebhookThatHangsDelayNoOtherTarget(t *testing.T) {
+	f := newFixture(t)
+	over := make(chan struct{})
+	var tries atomic.Int64
+	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		tries.Add(1)
+		<-over
+	}))
+	t.Cleanup(hangs.Close)
+	t.Cleanup(func() { close(over) })
+	h := newHook(t)
+	f.job("hangs", &job.Alert{HTTP: &job.AlertHTTP{URL: hangs.URL + "/hook"}})
+	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
+	for i := range 240 {
+		f.fail("hangs", i)
+	}
+	f.run()
+	f.eventually("it to hang", func() bool { return tries.Load() > 0 })
+	id := f.fail("report", 1)
+	f.eventually("the other alert", func() bool { return len(h.all()) == 1 })
+	if got := h.all()[0].key; got != id {
+		t.Errorf("it heard of %s, want %s", got, id)
+	}
+	if n := tries.Load(); n > 16 {
+		t.Errorf("%d deliveries hang at once, want 16 at most", n)
 	}
 }
 

@@ -23,6 +23,12 @@
 //
 // # Decisions
 //
+// A target that hangs or fails delays no other target. A node delivers to one target 16
+// alerts at a time at most, and leaves a target that fails alone, for up to a minute;
+// then one delivery tries it. An alert that finds its target so is given back to the
+// broker, which keeps it, and never waits in the process. Rejected: one consumer for each
+// target (targets change with each edit of a job, and their URLs may be secrets).
+//
 // The node that delivers must have the variables: one that has not gives the alert
 // back, for another. Which nodes have them is not known to anybody; it is said in the
 // log.

@@ -48,8 +48,9 @@ func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e 
 	if err != nil {
 		return fmt.Errorf("on this node: %w", err)
 	}
-	err = send(ctx, d.run(slot, e, body))
-	if err != nil && h.URLEnv != "" {
+	// What is wrong with a host is wrong with each webhook there.
+	err = d.bounded(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.run(slot, e, body)) })
+	if put := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &put) {
 		return hidden(err, httpaction.Show(u), u.Path, "$"+h.URLEnv)
 	}
 	return err

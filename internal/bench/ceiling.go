@@ -132,7 +132,7 @@ func (h *hand) create(ctx context.Context, replicas int) (_ jetstream.Consumer, 
 	}
 	_, err = h.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "KV_" + h.name, Subjects: []string{"$KV." + h.name + ".>"}, MaxMsgsPerSubject: 1, MaxAge: time.Hour,
-		Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true, Replicas: replicas,
+		Discard: jetstream.DiscardNew, DenyPurge: true, DenyDelete: true, AllowDirect: true, Replicas: replicas,
 	})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,15 @@
 // back: the bound is reached when all of it is in one direction. A node behind a
 // link of 200 ms is wrong by at most 100 ms, and knows it (Clock.Error).
 //
+// The broker's clock has certainly reached Now less Error (Clock.Certain). Whatever
+// must not come too early goes by that: the publication of a slot, a start, and an
+// end by age. A wide estimate thus costs lateness, and never makes a slot early.
+//
 // Decisions:
+//   - A node asks again before it acts on a wide estimate. One heartbeat that a
+//     failing-over broker held for seconds would otherwise delay the node's first
+//     slots by as much. Heartbeats are the question, so that it costs no request of
+//     its own. After a few answers the link itself is slow, and the node begins.
 //   - The estimate is held against the boot clock, not the wall clock, so that a
 //     wall clock stepped by an operator or by NTP changes nothing between two
 //     heartbeats, and a suspend is counted. Rejected: correcting the wall clock,
@@ -45,6 +53,13 @@ const (
 	// jitter allows for what is not drift between two samples.
 	jitter = time.Millisecond
 
+	// narrow is the error of an estimate that the node does not ask again about: that
+	// of a round trip of 100 ms. It asks maxAsked times at most, and for at most askFor
+	// after the first answer.
+	narrow   = 50 * time.Millisecond
+	maxAsked = 4
+	askFor   = 10 * time.Second
+
 	// worthTelling is the least step of the local clock that is told: nothing
 	// depends on it.
 	worthTelling = 100 * time.Millisecond
@@ -75,6 +90,8 @@ type Clock struct {
 	mu      sync.Mutex
 	samples []sample
 	local   time.Duration // wall minus boot, at the last sample
+	asked   int           // samples since the first one, which was taken at began
+	began   time.Duration // on the boot clock
 	known   chan struct{}
 }
 
@@ -130,8 +147,12 @@ func (c *Clock) Now() time.Time {
 	return time.Unix(0, int64(c.quick()+best.offset))
 }
 
-// Known is closed when the broker has been heard from.
+// Known is closed when the estimate may be acted on: it is narrow, or the link is
+// too slow for a narrow one.
 func (c *Clock) Known() <-chan struct{} { return c.known }
+
+// Certain is the latest instant that the broker's clock has certainly reached.
+func (c *Clock) Certain() time.Time { return c.Now().Add(-c.Error()) }
 
 // Error bounds how far Now is from the broker's clock: half the round trip of
 // the tightest heartbeat, and half a millisecond for each second since. Zero
@@ -141,7 +162,7 @@ func (c *Clock) Error() time.Duration {
 	if best == nil {
 		return 0
 	}
-	return best.errAt(c.boot())
+	return best.errAt(c.quick()) // asked for each slot
 }
 
 // Offset is the broker's clock minus the node's own wall clock, zero while
@@ -229,8 +250,21 @@ func (c *Clock) add(s sample) (steppedBy time.Duration) {
 		}
 	}
 	c.best.Store(&next)
-	if best == nil {
+	c.acquaint(s.at)
+	return steppedBy
+}
+
+// acquaint closes known when there is no point in asking again.
+func (c *Clock) acquaint(now time.Duration) {
+	select {
+	case <-c.known:
+		return
+	default:
+	}
+	if c.asked++; c.asked == 1 {
+		c.began = now
+	}
+	if c.best.Load().err <= narrow || c.asked == maxAsked || now-c.began >= askFor {
 		close(c.known)
 	}
-	return steppedBy
 }

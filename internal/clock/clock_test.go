@@ -200,3 +200,56 @@ func TestAManualClockGoesByNothingElse(t *testing.T) {
 		t.Errorf("it is %v, off by %v, certain to %v, plausible: %v", got, c.Offset(), c.Error(), c.Plausible())
 	}
 }
+
+// The first heartbeat is held for seconds on its way there, or back. The node does
+// not act on what it says, and acts on the next one.
+func TestClockThatWasToldSlowlyIsNotKnownBeforeItHasAskedAgain(t *testing.T) {
+	t.Parallel()
+	for _, held := range []time.Duration{101 * time.Millisecond, 4 * time.Second, 8 * time.Second} {
+		for name, stamped := range map[string]time.Duration{"there": held, "back": 0} {
+			c, at, broker := simulated(0)
+			c.Observe(0, held, broker(stamped))
+			at(held)
+			if isKnown(c) {
+				t.Errorf("held for %v on its way %s: the clock is known after one answer", held, name)
+			}
+			if ahead := c.Certain().Sub(broker(held)); ahead > 0 {
+				t.Errorf("held for %v on its way %s: the broker's clock is taken to have reached what is %v ahead of it", held, name, ahead)
+			}
+			next := held + 2*time.Second
+			c.Observe(next, next+time.Millisecond, broker(next))
+			at(next + time.Millisecond)
+			if !isKnown(c) || c.Error() > time.Millisecond {
+				t.Errorf("held for %v on its way %s: after a quick answer known is %v, the error %v", held, name, isKnown(c), c.Error())
+			}
+		}
+	}
+}
+
+// A link that is always slow does not keep a node from its work: it asks a few times,
+// or for some seconds, and then goes by the wide estimate.
+func TestClockOfASlowLinkIsKnownAfterAFewAnswers(t *testing.T) {
+	t.Parallel()
+	for trip, answers := range map[time.Duration]int{200 * time.Millisecond: maxAsked, 6 * time.Second: 3} {
+		c, _, broker := simulated(0)
+		n := 0
+		for boot := time.Duration(0); !isKnown(c); boot += trip {
+			c.Observe(boot, boot+trip, broker(boot+trip/2))
+			if n++; n > 2*maxAsked {
+				t.Fatalf("not known after %d answers of %v", n, trip)
+			}
+		}
+		if n != answers {
+			t.Errorf("known after %d answers of %v, want %d", n, trip, answers)
+		}
+	}
+}
+
+func isKnown(c *Clock) bool {
+	select {
+	case <-c.Known():
+		return true
+	default:
+		return false
+	}
+}

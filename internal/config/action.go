@@ -12,6 +12,10 @@ type Action struct {
 	// element is not empty.
 	Exec []string
 
+	// PassEnv names variables of the worker's environment that the program of Exec gets
+	// although they may hold a login.
+	PassEnv []string
+
 	HTTP *HTTP
 	NATS *NATS
 }
@@ -37,6 +41,7 @@ const (
 func (j *jobDecoder) decodeAction(v value) {
 	known := j.object(v, []field{
 		{"exec", j.exec},
+		{"pass_env", j.passEnv},
 		{"http", func(v value) { j.action.HTTP = j.http(v) }},
 		{"nats", func(v value) { j.action.NATS = j.nats(v) }},
 	})
@@ -51,7 +56,21 @@ func (j *jobDecoder) decodeAction(v value) {
 		j.fail(v.at, "action: it is empty: want exec, http or nats")
 	case len(ways) > 1:
 		j.fail(v.at, "action: %s at once: want one of them", strings.Join(ways, " and "))
+	case known && v.member("pass_env") != nil && v.member("exec") == nil:
+		j.fail(v.at, "action: pass_env is about the program of exec, which is not there")
 	}
+}
+
+func (j *jobDecoder) passEnv(v value) {
+	const example = "NATS_URL"
+	j.list(v, "a list of environment variables, like [NATS_URL, NATS_CREDS]", func(item value) {
+		name, ok := j.text(item, example)
+		if ok && strings.ContainsAny(name, "=\x00") {
+			j.fail(item.at, "%s %q: want the name of an environment variable, like %s", item.label, clip(name), example)
+			return
+		}
+		j.action.PassEnv = append(j.action.PassEnv, name)
+	})
 }
 
 func (j *jobDecoder) exec(v value) {

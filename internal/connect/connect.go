@@ -92,6 +92,25 @@ type Conn struct {
 	domain, prefix string // of the API; one at most
 }
 
+// closeWait is how long Close waits for a socket that does not drain.
+const closeWait = 2 * time.Second
+
+// Close closes the connection. It returns before if the socket takes nothing: the client
+// waits for that up to its FlusherTimeout.
+func (c *Conn) Close() {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.Conn.Close()
+	}()
+	late := time.NewTimer(closeWait)
+	defer late.Stop()
+	select {
+	case <-closed:
+	case <-late.C:
+	}
+}
+
 // JetStream is a client of the JetStream that the target means: that of the
 // account, of a domain, or one that is imported under a prefix.
 func (c *Conn) JetStream() (jetstream.JetStream, error) {

@@ -10,6 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// pingInterval is how often the server is asked whether it is there.
+const pingInterval = 5 * time.Second
+
 func (t Target) options() []nats.Option {
 	w := &watcher{log: t.cfg.Logger, where: t.String()}
 	options := []nats.Option{
@@ -18,8 +21,12 @@ func (t Target) options() []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(t.delay),
 		nats.ReconnectBufSize(-1),
-		nats.PingInterval(5 * time.Second),
+		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
+		// A socket that takes nothing for so long is given up, as a server that does not answer
+		// its pings is. The client's own minute is longer than most leases.
+		nats.FlusherTimeout(2 * pingInterval),
+		nats.ReconnectOnFlusherError(),
 		nats.IgnoreAuthErrorAbort(),
 		nats.DisconnectErrHandler(w.disconnected),
 		nats.ReconnectHandler(w.reconnected),

@@ -129,31 +129,32 @@ func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions)
 	if p.nodes, err = c.Workers(ctx, p.now); err != nil {
 		return nil, err
 	}
-	names := make([]string, len(jobs))
+	wanted := make([]string, len(jobs))
 	for i, j := range jobs {
-		names[i] = j.Name
+		wanted[i] = j.Name
 	}
 	if o.Prune {
 		extra, err := c.prunable(ctx, jobs)
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, extra...)
+		wanted = append(wanted, extra...)
 	}
-	p.edits = make([]edit, len(names))
-	err = c.each(ctx, len(names), func(ctx context.Context, i int) error {
-		var wanted *job.Job
+	p.edits = make([]edit, len(wanted))
+	err = c.each(ctx, len(wanted), func(ctx context.Context, i int) error {
+		var as *job.Job
 		if i < len(jobs) {
-			wanted = &jobs[i]
+			as = &jobs[i]
 		}
-		return p.look(ctx, &p.edits[i], names[i], wanted)
+		return p.look(ctx, &p.edits[i], wanted[i], as)
 	})
 	if err != nil {
 		return nil, err
 	}
+	there := names(all)
 	for i, j := range jobs {
 		for _, name := range j.After {
-			if !slices.ContainsFunc(all, func(other job.Job) bool { return other.Name == name }) {
+			if !there[name] {
 				p.edits[i].Missing = append(p.edits[i].Missing, name)
 			}
 		}
@@ -190,8 +191,9 @@ func (c *Control) circle(ctx context.Context, jobs []job.Job) (all []job.Job, er
 		return nil, err
 	}
 	all = slices.Clone(jobs)
+	ours := names(jobs)
 	for _, e := range entries {
-		if !slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Name == e.Job.Name }) {
+		if !ours[e.Job.Name] {
 			all = append(all, e.Job)
 		}
 	}
@@ -209,17 +211,23 @@ func (c *Control) prunable(ctx context.Context, keep []job.Job) ([]string, error
 	if err != nil && !unreadable(err) {
 		return nil, err
 	}
-	kept := map[string]bool{}
-	for _, j := range keep {
-		kept[j.Name] = true
-	}
-	var names []string
+	kept := names(keep)
+	var extra []string
 	for _, e := range entries {
 		if prunable(e) && !kept[e.Job.Name] {
-			names = append(names, e.Job.Name)
+			extra = append(extra, e.Job.Name)
 		}
 	}
-	return names, nil
+	return extra, nil
+}
+
+// names is the set of the jobs' names.
+func names(jobs []job.Job) map[string]bool {
+	set := make(map[string]bool, len(jobs))
+	for _, j := range jobs {
+		set[j.Name] = true
+	}
+	return set
 }
 
 // look reads what stands there, at the registry's leader, and judges what is to

@@ -311,14 +311,18 @@ func TestFieldsAreNamedAsInTheFile(t *testing.T) {
 func TestHandlersAreLiveWorkersOfTheJobsQueue(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
+	p.Control = control.New(control.Config{ // by the clock that stamps what the nodes write
+		Jobs: p.store.Jobs(), Nodes: p.store.Nodes(), Settings: job.Settings{}.WithDefaults(),
+		Now: func(context.Context) (time.Time, error) { return time.Now(), nil },
+	})
 	for name, n := range map[string]job.Node{
 		"good":         {State: job.NodeAlive, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
-		"other queue":  {State: job.NodeAlive, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}},
-		"no handler":   {State: job.NodeAlive, Worker: true, Queues: []string{"default"}},
+		"other-queue":  {State: job.NodeAlive, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}},
+		"no-handler":   {State: job.NodeAlive, Worker: true, Queues: []string{"default"}},
 		"fenced":       {State: job.NodeFenced, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
-		"for produces": {State: job.NodeAlive, Producer: true, Handlers: []string{"report"}},
+		"for-produces": {State: job.NodeAlive, Producer: true, Handlers: []string{"report"}},
 	} {
-		n.Name, n.Lease, n.Nonce = name, 1000*24*time.Hour, name
+		n.Name, n.Lease, n.Nonce = name, job.MaxLease, name
 		if _, err := p.store.Nodes().Write(t.Context(), n, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -56,7 +57,8 @@ type Config struct {
 	// "alice@laptop".
 	Who string
 
-	// Alive is called whenever the broker has answered. Nil: nobody waits for it.
+	// Alive is called whenever the broker has answered, and while this process computes
+	// between two questions. Nil: no caller waits for it.
 	Alive func()
 }
 
@@ -64,11 +66,16 @@ type Config struct {
 // for concurrent use.
 type Control struct{ cfg Config }
 
+// maxWho bounds Config.Who, in bytes: a longer one is cut, since a record that names it
+// must remain readable.
+const maxWho = 200
+
 // New returns a Control.
 func New(cfg Config) *Control {
 	if cfg.Alive == nil {
 		cfg.Alive = func() {}
 	}
+	cfg.Who = strings.ToValidUTF8(cfg.Who[:min(len(cfg.Who), maxWho)], "")
 	return &Control{cfg}
 }
 

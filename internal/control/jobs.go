@@ -89,6 +89,7 @@ func (c *Control) ListJobs(ctx context.Context, place Place, now time.Time) (Job
 			list.Unreadable = append(list.Unreadable, err)
 		}
 		row.Handlers = len(workers.Of(e.Job))
+		c.cfg.Alive() // the schedules of many jobs take this process seconds, which are no silence of the broker
 		list.Jobs = append(list.Jobs, row)
 	}
 	for _, b := range broken {

@@ -218,10 +218,10 @@ func TestARunningSlotIsItsOwners(t *testing.T) {
 	}
 	asked := make(chan uint64, 100)
 	answer := atomic.Bool{}
-	stop, err := s.store.ServeCancel("web1-1", func(_ string, fence uint64, _ error) bool {
+	stop, err := s.store.ServeClaims("web1-1", owner(func(fence uint64) bool {
 		asked <- fence
 		return answer.Load()
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,3 +538,9 @@ func TestASlotWithoutAMessageThatStandsInItsJobsLockIsCancelled(t *testing.T) {
 		t.Errorf("one that is not there: %v", err)
 	}
 }
+
+// owner is a node that answers requests to end a slot that it runs.
+type owner func(fence uint64) (ending bool)
+
+func (o owner) Cancel(_ string, fence uint64, _ error) bool { return o(fence) }
+func (o owner) Holds(string) (holds, ended bool)            { return true, false }

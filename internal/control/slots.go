@@ -81,6 +81,9 @@ type ListedSlot struct {
 	Finished  time.Time `json:"finished,omitzero"`
 	Error     string    `json:"error,omitempty"`
 	Output    string    `json:"output,omitempty"`
+
+	// First is when the first attempt started; zero: it has not, or that is not kept.
+	First time.Time `json:"-"`
 }
 
 // when is where the slot stands in time: its instant; a triggered run's
@@ -125,6 +128,9 @@ func RecordedSlot(e kv.LedgerEntry) ListedSlot {
 	}
 	if n := len(e.Attempts); n > 0 {
 		row.Fence, row.Started = e.Attempts[n-1].Fence, e.Attempts[n-1].Started.UTC()
+		if first := e.Attempts[0]; first.Number <= 1 {
+			row.First = first.Started.UTC()
+		}
 	}
 	if e.State == job.Running {
 		row.Fence = e.Revision // its claim is the record's last write

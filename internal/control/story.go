@@ -98,6 +98,7 @@ type teller struct {
 	entry    *job.Entry // nil: no such job, or it cannot be read
 	broken   error      // why it cannot be read
 	lock     job.Lock   // the job's; nothing in it if it has none
+	noLock   error      // why it cannot be read
 	nodes    []job.NodeEvent
 	events   []job.Event
 }
@@ -121,7 +122,10 @@ func (t *teller) read(ctx context.Context) (err error) {
 	case !errors.Is(err, job.ErrNotFound):
 		return err
 	}
-	if t.lock, _, err = t.cfg.Locks.Read(ctx, s.Job); err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
+	switch t.lock, _, err = t.cfg.Locks.Read(ctx, s.Job); {
+	case unreadable(err):
+		t.noLock = err
+	case err != nil && !errors.Is(err, job.ErrNotFound):
 		return err
 	}
 	if t.nodes, err = t.cfg.Nodes.List(ctx); err != nil {
@@ -314,7 +318,7 @@ func (t *teller) pending() {
 			"The fleet offers it again within two minutes.", w.Queue)
 		return
 	}
-	t.story.Why = fmt.Sprintf("It waits in queue %s%s.", w.Queue, cmp.Or(t.obstacle(w.Queue), ", for a free place of a worker"))
+	t.story.Why = fmt.Sprintf("It waits in queue %s%s.", w.Queue, cmp.Or(t.obstacle(w.Queue), t.unasked(w), ", for a free place of a worker"))
 }
 
 // obstacle says what keeps a slot of the queue from being started; nothing: no
@@ -338,8 +342,33 @@ func (t *teller) obstacle(queue string) string {
 	return t.inWay()
 }
 
+// idleFor is how long a slot may wait for workers that run nothing before they are
+// taken not to ask for it: heartbeats tell what they run.
+const idleFor = 10 * time.Second
+
+// unasked says that the workers that would run the slot have room, and leave it.
+func (t *teller) unasked(w *kv.WaitingSlot) string {
+	if t.now.Sub(w.Published) < idleFor {
+		return ""
+	}
+	var idle []string
+	for _, ev := range t.nodes {
+		if n := ev.Node; ev.Err == nil && t.alive(ev) && slices.Contains(n.Queues, w.Queue) && slices.Contains(n.Handlers, t.story.Slot.Job) {
+			if n.Running > 0 {
+				return ""
+			}
+			idle = append(idle, ev.Name)
+		}
+	}
+	return fmt.Sprintf(", and its workers run nothing and do not take it: a service that they call is not ready (ready: in their job file); "+
+		"their logs and /readyz say which: %s", strings.Join(idle[:min(len(idle), 3)], ", "))
+}
+
 // inWay says which slots of the job have to end before this one may start.
 func (t *teller) inWay() string {
+	if t.noLock != nil {
+		return fmt.Sprintf(", until its job's lock can be read: %v; cronce doctor --remove-unreadable removes it", t.noLock)
+	}
 	whole := t.story.Slot.Whole()
 	for i, w := range t.lock.Waiting {
 		if w.Slot != whole {

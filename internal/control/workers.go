@@ -9,7 +9,13 @@ import (
 )
 
 // Workers are the live nodes that run slots.
-type Workers []job.Node
+type Workers []worker
+
+// worker is one of them. A node may have handlers for many thousands of jobs.
+type worker struct {
+	job.Node
+	handlers map[string]bool
+}
 
 // Workers asks who works as of the broker's time now. A node that has been silent
 // for its lease is not counted, though only a fence proves that it is dead.
@@ -19,7 +25,11 @@ func (c *Control) Workers(ctx context.Context, now time.Time) (Workers, error) {
 	var live Workers
 	for _, e := range events {
 		if e.Err == nil && e.Node.Worker && e.Node.State == job.NodeAlive && now.Sub(e.Time) <= e.Node.Lease {
-			live = append(live, e.Node)
+			handlers := make(map[string]bool, len(e.Node.Handlers))
+			for _, name := range e.Node.Handlers {
+				handlers[name] = true
+			}
+			live = append(live, worker{e.Node, handlers})
 		}
 	}
 	return live, err
@@ -31,7 +41,7 @@ func (w Workers) Of(j job.Job) []string {
 	j = j.WithDefaults()
 	var names []string
 	for _, n := range w {
-		if slices.Contains(n.Handlers, j.Name) && slices.Contains(n.Queues, j.Queue) {
+		if n.handlers[j.Name] && slices.Contains(n.Queues, j.Queue) {
 			names = append(names, n.Name)
 		}
 	}

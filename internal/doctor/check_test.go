@@ -45,6 +45,7 @@ func healthy() Facts {
 			Revision:   7, Time: now.Add(-time.Hour),
 		}},
 		Ended: map[job.Slot]time.Time{},
+		Sweep: kv.SweepEnd{SweepEnd: job.SweepEnd{Node: "w1"}, Time: now.Add(-20 * time.Second)},
 	}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		f.Monitors = append(f.Monitors, Monitor{Name: name, Version: "2.15.2", JetStream: true, SyncAlways: true})
@@ -81,6 +82,12 @@ func (f *Facts) taker(name string, info *jetstream.ConsumerInfo) {
 	f.Jobs[0].Job.OnFailure = &job.Alert{}
 }
 
+// lease is what all go by.
+func (f *Facts) lease(d time.Duration) {
+	f.Survey.Settings.Lease = d
+	f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Lease = d })
+}
+
 func slotAt(text string) job.Slot {
 	s, err := job.ParseSlotID("report:" + text)
 	if err != nil {
@@ -99,6 +106,18 @@ func (f *Facts) open(state job.State, node string, age time.Duration) {
 func TestOfAHealthyFleetNothingIsSaid(t *testing.T) {
 	t.Parallel()
 	if found := Check(healthy()); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// Heartbeats are not stored either: to start a node would be the wrong advice.
+func TestFullStorageIsFoundInPlaceOfDeadNodes(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Full = "/data: 9 bytes are stored, of 8"
+	f.eachNode(func(_ int, n *job.NodeEvent) { n.Time = f.Now.Add(-time.Hour) })
+	found := Check(f)
+	if len(found) != 1 || found[0].Check != "full" || found[0].Level != Error || !strings.Contains(found[0].What, f.Full) || found[0].Mend == "" {
 		t.Errorf("%+v", found)
 	}
 }
@@ -131,6 +150,25 @@ func TestEachFinding(t *testing.T) {
 		"a difference that it cannot": {func(f *Facts) {
 			f.Survey.Differences = []kv.Difference{{Where: "queue q", Field: "ack policy", Found: "none", Want: "explicit", Remove: "nats consumer rm cronce_slots q"}}
 		}, "layout error queue q", "nats consumer rm cronce_slots q"},
+		"a node with another lease": {func(f *Facts) { f.Nodes[1].Node.Lease = 6 * time.Second }, "settings warning node w2 (lease 6s)", "the stored lease is 20s"},
+		"a sweep that is late":      {func(f *Facts) { f.Sweep.Time = now.Add(-5 * time.Minute) }, "sweep warning sweep", "5m0s ago"},
+		"a sweep just in time":      {func(f *Facts) { f.Sweep.Time = now.Add(-3 * time.Minute) }, "", ""},
+		"no sweep":                  {func(f *Facts) { f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound }, "sweep warning sweep", "no sweep for lost slots"},
+		"no sweep yet": {func(f *Facts) {
+			f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound
+			f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Started = now.Add(-time.Minute) })
+		}, "", ""},
+		"a sweep that passes over things": {func(f *Facts) {
+			f.Sweep.Skip("record of report:@k", job.ErrInvalid)
+		}, "sweep warning sweep", "record of report:@k"},
+		"a ledger that went back": {func(f *Facts) {
+			f.Sweep.Rewound = job.Rewound{Time: now.Add(-time.Hour), Lost: job.LedgerMark{Slot: "report:@k", Revision: 70}, Found: 3}
+		}, "rewound warning bucket cronce_ledger", "revision 70, stood at revision 3"},
+		"a ledger that went back long ago":   {func(f *Facts) { f.Sweep.Rewound = job.Rewound{Time: now.Add(-25 * time.Hour)} }, "", ""},
+		"a message that no program can read": {func(f *Facts) { f.Unread = Unread{1, []string{"message 7 on cronce.slot.q.j: invalid"}} }, "unread warning stream cronce_slots", "message 7"},
+		"a bucket that allows roll-up": {func(f *Facts) {
+			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "roll-up and purge", Found: "allowed", Want: "denied", Setup: true, Tolerated: true}}
+		}, "rollup warning ", "Nats-Rollup"},
 		"storage in memory": {func(f *Facts) {
 			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
 		}, "storage error bucket cronce_ledger", "gone when it restarts"},
@@ -178,17 +216,20 @@ func TestEachFinding(t *testing.T) {
 
 		"a retention within the horizon":  {func(f *Facts) { f.Survey.Settings.Retention = 24 * time.Hour }, "retention error ", "--retention 48h"},
 		"the least retention":             {func(f *Facts) { f.Survey.Settings.Retention = 25 * time.Hour }, "", ""},
-		"a short lease on a cluster":      {func(f *Facts) { f.Survey.Settings.Lease = 15 * time.Second }, "lease warning ", "--lease 20s"},
-		"the shortest lease on a cluster": {func(f *Facts) { f.Survey.Settings.Lease = 16 * time.Second }, "", ""},
+		"a short lease on a cluster":      {func(f *Facts) { f.lease(15 * time.Second) }, "lease warning ", "--lease 20s"},
+		"the shortest lease on a cluster": {func(f *Facts) { f.lease(16 * time.Second) }, "", ""},
 		"workers that stood still": {func(f *Facts) {
 			f.Refused, f.Latest = 3, job.Event{Node: "w1", ID: "report:2026-11-21T07:00:00Z"}
 		}, "lease warning ", "report:2026-11-21T07:00:00Z on node w1"},
 		"clocks that are known badly":       {func(f *Facts) { f.Nodes[0].Node.ClockError = 31 * time.Second }, "duplicates warning ", "--duplicates 4m"},
 		"clocks that are known well enough": {func(f *Facts) { f.Nodes[0].Node.ClockError = 30 * time.Second }, "", ""},
 
-		"a clock that is off":           {func(f *Facts) { f.Nodes[1].Node.ClockOffset = -1100 * time.Millisecond }, "clock warning node w2", "1.1s apart"},
-		"a clock that is nearly right":  {func(f *Facts) { f.Nodes[1].Node.ClockOffset = time.Second }, "", ""},
-		"a clock that is wrong":         {func(f *Facts) { f.Nodes[1].Node.ClockOffset = 2 * time.Hour }, "clock error node w2", "does not produce"},
+		"a clock that is off":          {func(f *Facts) { f.Nodes[1].Node.ClockOffset = -1100 * time.Millisecond }, "clock warning node w2", "1.1s apart"},
+		"a clock that is nearly right": {func(f *Facts) { f.Nodes[1].Node.ClockOffset = time.Second }, "", ""},
+		"a clock that is wrong":        {func(f *Facts) { f.Nodes[1].Node.ClockOffset = 2 * time.Hour }, "clock error node w2", "does not produce"},
+		"a worker's clock that is wrong": {func(f *Facts) {
+			f.Nodes[1].Node.ClockOffset, f.Nodes[1].Node.Producer = 2*time.Hour, false
+		}, "clock warning node w2", "too old wait there"},
 		"a broker whose clock is wrong": {func(f *Facts) { f.Local = now.Add(-61 * time.Minute) }, "clock warning broker", "this machine's"},
 		"a silent node whose clock is wrong": {func(f *Facts) {
 			f.Nodes[1].Node.ClockOffset, f.Nodes[1].Time = 2*time.Hour, now.Add(-time.Minute)
@@ -197,7 +238,21 @@ func TestEachFinding(t *testing.T) {
 		"other time zone data of a stopped node": {func(f *Facts) { f.Nodes[1].Node.Tzdata, f.Nodes[1].Node.State = "2024a", job.NodeStopped }, "", ""},
 		"a node's record that cannot be read": {func(f *Facts) {
 			f.Nodes = append(f.Nodes, job.NodeEvent{Name: "w3", Err: job.ErrInvalid})
-		}, "node warning node w3", "nats kv del cronce_nodes w3"},
+		}, "node warning node w3", "doctor --remove-unreadable"},
+		"a lock that cannot be read": {func(f *Facts) {
+			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_state", Key: "lock.report", Revision: 17, Err: job.ErrInvalid})
+		}, "unreadable error job report", "cronce doctor --remove-unreadable"},
+		"a lock of a newer version": {func(f *Facts) {
+			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_state", Key: "lock.report", Revision: 17, Err: job.ErrVersion})
+		}, "unreadable error job report", "--remove-unreadable --force"},
+		"records that cannot be read": {func(f *Facts) {
+			for _, key := range []string{"report.20261121T070000Z", "report.t.k"} {
+				f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_ledger", Key: key, Revision: 17, Err: job.ErrInvalid})
+			}
+		}, "unreadable error job report", "2 records of it cannot be read, the first: key report.20261121T070000Z of bucket cronce_ledger"},
+		"a record of no slot": {func(f *Facts) {
+			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_ledger", Key: "no=slot", Revision: 17, Err: job.ErrInvalid})
+		}, "unreadable error bucket cronce_ledger", "no=slot"},
 		"no producer": {func(f *Facts) { f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Producer = false }) }, "producer error ", "cronce run"},
 		"no producer, and no job": {func(f *Facts) {
 			f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Producer = false })
@@ -213,6 +268,9 @@ func TestEachFinding(t *testing.T) {
 		"a queue with slots and without workers": {func(f *Facts) {
 			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Waiting: 3})
 		}, "worker warning queue mail", "3 slots wait"},
+		"fired triggers that its workers do not take": {func(f *Facts) {
+			f.Survey.Queues[0].Fired, f.Survey.Queues[0].Timers = 4, nil
+		}, "fired warning queue " + healthy().Survey.Queues[0].Name, "no worker of the queue takes them"},
 		"a queue with fired triggers and without workers": {func(f *Facts) {
 			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Fired: 4})
 		}, "fired warning queue mail", "4 triggered runs"},
@@ -380,4 +438,21 @@ func TestFewNamesTheFirst(t *testing.T) {
 	if got := few(all); got != "a, b, c, d, e and 2 more" {
 		t.Error(got)
 	}
+}
+
+// The broker's clock is two days ahead of those of all nodes: what waits for it to be
+// set right is named, and where to look.
+func TestBrokerClockThatNoNodeBelievesIsAnError(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.ClockOffset = 48 * time.Hour })
+	for _, found := range Check(f) {
+		if found.Check == "clock" && found.About == "broker" {
+			if found.Level != Error || !strings.Contains(found.Why, "no slot ends by its age") || !strings.Contains(found.What, "2 of 2 nodes") {
+				t.Errorf("it says %+v", found)
+			}
+			return
+		}
+	}
+	t.Errorf("nothing is said of the broker's clock: %+v", Check(f))
 }

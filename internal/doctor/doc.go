@@ -42,8 +42,9 @@
 //     into force by then is followed from T on, and a younger one from its beginning:
 //     what follows T in either case.
 //
-// It is refused while the watermark is right: to offer a day of slots again costs a
-// day of messages. Producers that run notice the reset and start over (package
+// It is refused while the watermark is right, unless it is forced: to offer a day of slots
+// again costs a day of messages. One of a newer format must be forced too, since a program
+// that knows it may run. Producers that run notice the reset and start over (package
 // producer); one that moves the watermark at the same moment makes the reset a
 // conflict.
 //

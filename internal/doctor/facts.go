@@ -22,6 +22,10 @@ type Facts struct {
 	// Now is the broker's time, Local what this machine had for it. Zero: not known.
 	Now, Local time.Time
 
+	// Full is why the server can store nothing, as it says itself. Empty: it can, or it
+	// cannot be known.
+	Full string
+
 	Nodes  []job.NodeEvent
 	Jobs   []job.Entry
 	Broken []*job.EntryError
@@ -41,12 +45,23 @@ type Facts struct {
 	// Open are the records without an outcome.
 	Open []kv.LedgerEntry
 
+	// Unreadable are the records, locks and nodes that cannot be read.
+	Unreadable []*kv.UnreadableError
+
 	// Locks are those in which somebody waits, or that have seen the future.
 	Locks []job.Lock
 
 	// Ended says of slots in locks since when they have an outcome; zero: they have
 	// no record.
 	Ended map[job.Slot]time.Time
+
+	// Sweep is the end of the last sweep for lost slots, or why it is not known:
+	// SweepErr wraps job.ErrNotFound, job.ErrInvalid or job.ErrVersion.
+	Sweep    kv.SweepEnd
+	SweepErr error
+
+	// Unread are messages in the stream of slots that are no slots.
+	Unread Unread
 
 	// Takers are the consumers beside the queues. Still are the places, among them, of
 	// those that had something to give in two looks, and that nobody asked.
@@ -77,11 +92,26 @@ func (f Facts) workers(queue string) []job.Node {
 // idle reports whether the queue has messages to give and workers that run nothing,
 // and nobody asks.
 func (f Facts) idle(q kv.Queue) bool {
-	if q.Slots == nil || q.Slots.NumPending == 0 || q.Slots.NumWaiting > 0 {
+	if !unattended(q.Slots) && !unattended(q.Timers) {
 		return false
 	}
 	workers := f.workers(q.Name)
 	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n job.Node) bool { return n.Running > 0 })
+}
+
+// unattended reports whether the consumer has messages to give, and nobody asks.
+func unattended(info *consumerInfo) bool {
+	return info != nil && info.NumPending > 0 && info.NumWaiting == 0
+}
+
+// delivered counts what the queue's consumers have given.
+func delivered(q kv.Queue) (n uint64) {
+	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
+		if info != nil {
+			n += info.Delivered.Consumer
+		}
+	}
+	return n
 }
 
 // active reports whether slots of the job are still to come.

@@ -32,6 +32,8 @@ type Finding struct {
 func Check(f Facts) []Finding {
 	c := &check{Facts: f}
 	c.layout()
+	c.rollup()
+	c.full()
 	c.storage()
 	c.servers()
 	c.limits()
@@ -45,6 +47,10 @@ func Check(f Facts) []Finding {
 		c.watermark()
 		c.slots()
 		c.locks()
+		c.unreadable()
+		c.leases()
+		c.sweep()
+		c.unread()
 		c.takers()
 	}
 	slices.SortStableFunc(c.found, func(x, y Finding) int { return cmp.Compare(rank(x.Level), rank(y.Level)) })

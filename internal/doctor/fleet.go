@@ -19,11 +19,6 @@ const (
 	// copyWithin is how long after a slot's due time its last copy may come: what
 	// is later is judged anew, and by the stored watermark.
 	copyWithin = time.Minute
-
-	// odd is an offset that no clock has which is kept right, wrong one beyond
-	// which a node does not produce.
-	odd   = time.Second
-	wrong = time.Hour
 )
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
@@ -60,25 +55,13 @@ func (c *check) settings() {
 func (c *check) nodes() {
 	zones := map[string][]string{}
 	producers := 0
-	if by := c.Now.Sub(c.Local); !c.Local.IsZero() && by.Abs() > wrong {
-		c.add(Warning, "clock", "broker", fmt.Sprintf("its clock is at %s, this machine's at %s", stamp(c.Now), stamp(c.Local)),
-			"slots go by the broker's clock; if that is the wrong one, what is done by it cannot be taken back", "set the clock that is wrong, before anything produces")
-	}
+	c.clocks()
 	for _, n := range c.live() {
 		if n.Tzdata != "" {
 			zones[n.Tzdata] = append(zones[n.Tzdata], n.Name)
 		}
 		if n.Producer {
 			producers++
-		}
-		offset, about := n.ClockOffset.Abs().Round(time.Millisecond), "node "+n.Name
-		switch {
-		case offset > wrong && n.Producer:
-			c.add(Error, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
-				"beyond an hour (or --max-clock-offset) it does not produce", "set the clock that is wrong: of the two, look at the broker's too")
-		case offset > odd:
-			c.add(Warning, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
-				"it goes by the broker's, as far as it knows it, but its logs and its handlers do not", "keep the clocks right: chronyd, systemd-timesyncd")
 		}
 	}
 	if len(zones) > 1 {
@@ -91,10 +74,10 @@ func (c *check) nodes() {
 	}
 	for _, e := range c.Nodes {
 		if e.Err != nil {
-			c.add(Warning, "node", "node "+e.Name, "its record cannot be read: "+e.Err.Error(), "what it claims cannot be taken over", "nats kv del "+c.Namespace+"_nodes "+e.Name)
+			c.add(Warning, "node", "node "+e.Name, "its record cannot be read: "+e.Err.Error(), "what it claims cannot be taken over", c.nodeRemoval(e))
 		}
 	}
-	if producers == 0 && slices.ContainsFunc(c.Jobs, c.active) {
+	if producers == 0 && c.Full == "" && slices.ContainsFunc(c.Jobs, c.active) {
 		c.add(Error, "producer", "", "no live node produces", "no slot is published", "start one: "+c.cronce("run"))
 	}
 }
@@ -126,9 +109,10 @@ func (c *check) queue(q kv.Queue, jobs []string) {
 	about, workers := "queue "+q.Name, c.workers(q.Name)
 	run := "start a worker that handles them: " + c.cronce("run --queue "+q.Name+" -f jobs.yaml")
 	switch {
+	case c.Full != "": // heartbeats are not stored either: the workers may well be there
 	case len(workers) > 0:
 		if slices.Contains(c.Unasked, q.Name) {
-			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers run nothing and ask for nothing: %s", q.Slots.NumPending, few(names(workers))),
+			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers run nothing and do not ask for them: %s", q.Waiting+q.Fired, few(names(workers))),
 				"the slots wait, and expire", "look at the workers' logs: what they run the slots on may not be ready (ready: in jobs.yaml)")
 		}
 	case q.Waiting > 0:
@@ -138,6 +122,10 @@ func (c *check) queue(q kv.Queue, jobs []string) {
 	case q.Fired == 0 && q.Slots != nil:
 		c.add(Note, "unused", about, "nobody works on it, nothing waits in it, and no job uses it", "",
 			fmt.Sprintf("if it is not needed any more: nats consumer rm %s_slots %s", c.Namespace, q.Name))
+	}
+	if len(workers) > 0 && q.Fired > 0 && q.Timers == nil {
+		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs whose time has come wait, and no worker of the queue takes them", q.Fired),
+			"they wait, and expire", "restart its workers, whose logins may have to be given more: cronce auth worker; or "+c.cronce("setup --queue "+q.Name))
 	}
 	if len(workers) == 0 && q.Fired > 0 {
 		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs whose time has come wait, and no live node works on it", q.Fired),

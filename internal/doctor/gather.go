@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
@@ -19,6 +20,10 @@ type Sources struct {
 
 	// Monitors are URLs of monitoring ports of the servers: "http://host:8222".
 	Monitors []string
+
+	// Full asks the server why it can store nothing; empty: it can, or cannot say. Nil:
+	// it is not asked.
+	Full func(context.Context) string
 
 	// Alive is called whenever the broker has answered.
 	Alive func()
@@ -52,11 +57,14 @@ func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 	}
 	from.Alive()
 	f.Survey = survey
+	if from.Full != nil && strings.HasPrefix(survey.Server, embedded) {
+		f.Full = from.Full(ctx)
+	}
 	if !survey.Complete() {
 		return store, f, nil
 	}
 	g := gatherer{store, from, &f}
-	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.refused, g.open, g.locks, g.takers, g.unasked} {
+	for _, part := range []func(context.Context) error{g.watermark, g.registry, g.nodes, g.refused, g.open, g.locks, g.sweepEnd, g.unread, g.takers, g.unasked} {
 		if err := part(ctx); err != nil {
 			return nil, f, err
 		}
@@ -84,6 +92,15 @@ func unreadable(err error) bool {
 	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
 }
 
+// unreadable takes in why a value cannot be read, and reports whether err says so.
+func (g gatherer) unreadable(err error) bool {
+	var e *kv.UnreadableError
+	if errors.As(err, &e) {
+		g.f.Unreadable = append(g.f.Unreadable, e)
+	}
+	return unreadable(err)
+}
+
 func (g gatherer) registry(ctx context.Context) (err error) {
 	g.f.Jobs, err = g.Jobs().List(ctx)
 	if g.f.Broken, err = control.Broken(err); err != nil {
@@ -96,6 +113,9 @@ func (g gatherer) registry(ctx context.Context) (err error) {
 // nodes are read before the time, so that no heartbeat lies ahead of it.
 func (g gatherer) nodes(ctx context.Context) (err error) {
 	if g.f.Nodes, err = g.Nodes().List(ctx); err == nil {
+		for _, n := range g.f.Nodes {
+			g.unreadable(n.Err)
+		}
 		g.f.Now, err = g.Time(ctx)
 		g.f.Local = time.Now()
 	}
@@ -120,9 +140,10 @@ func (g gatherer) open(ctx context.Context) error {
 	for e, err := range g.Ledger().List(ctx, kv.ListFilter{}) {
 		g.from.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case g.unreadable(err):
+		case err != nil:
 			return err
-		case err == nil && !e.State.Final():
+		case !e.State.Final():
 			g.f.Open = append(g.f.Open, e)
 		}
 	}
@@ -134,9 +155,10 @@ func (g gatherer) locks(ctx context.Context) error {
 	for l, err := range g.Locks().List(ctx) {
 		g.from.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case g.unreadable(err):
+		case err != nil:
 			return err
-		case err == nil && (len(l.Waiting) > 0 || l.Newest.After(g.f.Now)): // who has ended may stand there, if nobody waits
+		case len(l.Waiting) > 0 || l.Newest.After(g.f.Now): // who has ended may stand there, if nobody waits
 			g.f.Locks = append(g.f.Locks, l)
 		}
 	}
@@ -168,7 +190,7 @@ func (g gatherer) unasked(ctx context.Context) error {
 	before := map[string]uint64{}
 	for _, q := range g.f.Survey.Queues {
 		if g.f.idle(q) {
-			before[q.Name] = q.Slots.Delivered.Consumer
+			before[q.Name] = delivered(q)
 		}
 	}
 	if len(before) == 0 && !waits {
@@ -185,7 +207,7 @@ func (g gatherer) unasked(ctx context.Context) error {
 	}
 	g.from.Alive()
 	for _, q := range survey.Queues {
-		if seen, suspect := before[q.Name]; suspect && g.f.idle(q) && q.Slots.Delivered.Consumer == seen {
+		if seen, suspect := before[q.Name]; suspect && g.f.idle(q) && delivered(q) == seen {
 			g.f.Unasked = append(g.f.Unasked, q.Name)
 		}
 	}

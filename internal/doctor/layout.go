@@ -36,6 +36,9 @@ func (c *check) layout() {
 		}
 	}
 	for _, d := range v.Differences {
+		if d.Tolerated {
+			continue // see rollup
+		}
 		mend := c.cronce("setup")
 		if !d.Setup {
 			mend = "it cannot be changed in place: save what is in it, and remove it: " + d.Remove + "; then " + c.cronce("setup")

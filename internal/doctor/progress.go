@@ -33,7 +33,7 @@ const (
 func (f Facts) wrongWatermark() (what, why string) {
 	switch by := f.Watermark.Time.Sub(f.Now); {
 	case errors.Is(f.WatermarkErr, job.ErrInvalid):
-		return "it cannot be read: " + f.WatermarkErr.Error(), "no node produces"
+		return "it cannot be read: " + f.WatermarkErr.Error(), "a producer that runs writes it anew within seconds; one that starts offers the slots since the horizon again"
 	case f.WatermarkErr != nil:
 		return "", ""
 	case by > ahead:
@@ -52,7 +52,8 @@ func (c *check) watermark() {
 		return
 	}
 	if errors.Is(c.WatermarkErr, job.ErrVersion) {
-		c.add(Error, "watermark", "watermark", c.WatermarkErr.Error(), "nodes of this version do not produce", "run one version of cronce everywhere")
+		c.add(Error, "watermark", "watermark", c.WatermarkErr.Error(), "producers of this version leave it alone, and offer the slots since the horizon again whenever one starts",
+			"run one version of cronce everywhere; if no newer one runs: "+c.cronce("doctor --reset-watermark --force"))
 		return
 	}
 	var oldest time.Time // of the producers

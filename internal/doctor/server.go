@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/kv"
 )
 
 // embedded begins the name of every server that cronce embeds: those sync every
@@ -36,6 +38,10 @@ func (c *check) servers() {
 				"a power failure, or a crash of its system, loses what it had acknowledged: claims and outcomes too, so that slots run again",
 				"jetstream { sync_interval: always } in its configuration, and restart it")
 		}
+	}
+	if most := c.Survey.MaxPayload; most > 0 && most < kv.EnoughPayload {
+		c.add(Warning, "max_payload", "server "+c.Survey.Server, fmt.Sprintf("it takes messages of %d bytes, %d are enough for every slot", most, kv.EnoughPayload),
+			"larger payloads are refused, and outputs and errors are cut to what it takes", "max_payload in its configuration, and reload it")
 	}
 	var unknown []string
 	for _, name := range c.holders() {

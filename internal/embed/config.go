@@ -27,6 +27,10 @@ type Config struct {
 	// absent. Empty: DefaultStore.
 	Store string
 
+	// MaxPayload is the largest message that the server takes, in bytes; only Start
+	// can. Zero: the server's default of 1 MiB.
+	MaxPayload int
+
 	// Peer makes the server one of a cluster; only Start can. Nil: it is alone.
 	Peer *Peer
 

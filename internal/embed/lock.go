@@ -53,7 +53,7 @@ func lockStore(store string) (*storeLock, error) {
 	}
 	path := filepath.Join(store, lockName)
 	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := openLock(path, os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return nil, storeError(store, err)
 		}
@@ -74,6 +74,27 @@ func lockStore(store string) (*storeLock, error) {
 	}
 }
 
+// openLock opens the lock file. It is written to, so it must be a plain file with this
+// one name: whoever may write to the directory could have it be another file.
+func openLock(path string, flags int) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("open %s: it is no plain file: remove it", path)
+	}
+	f, err := os.OpenFile(path, flags|noFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || hasOtherNames(info)) {
+		err = fmt.Errorf("open %s: it is no plain file, or has another name too: remove it", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 func storeError(store string, err error) error {
 	return fmt.Errorf("cannot use store %s: %w; name another one with --store DIR", store, err)
 }
@@ -83,7 +104,7 @@ func sameFile(f *os.File, path string) bool {
 	if err != nil {
 		return false
 	}
-	named, err := os.Stat(path)
+	named, err := os.Lstat(path)
 	return err == nil && os.SameFile(opened, named)
 }
 
@@ -118,7 +139,7 @@ func (l *storeLock) discard() {
 // readHolder reads who holds, or last held, the store's lock. Right after the
 // lock was taken the file may still be empty.
 func readHolder(store string) (holder, error) {
-	f, err := os.Open(filepath.Join(store, lockName))
+	f, err := openLock(filepath.Join(store, lockName), os.O_RDONLY)
 	if err != nil {
 		return holder{}, err
 	}

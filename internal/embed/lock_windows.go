@@ -7,6 +7,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// noFollow is nothing here: openLock looks first.
+const noFollow = 0
+
+// hasOtherNames is not asked here: os.FileInfo does not know it.
+func hasOtherNames(os.FileInfo) bool { return false }
+
 // tryLock locks one byte far behind the end of the file: a lock on Windows is
 // mandatory, and others want to read who holds it.
 func tryLock(f *os.File) error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -21,8 +22,14 @@ const readyTimeout = 10 * time.Second
 // Server is an embedded server that this process runs.
 type Server struct {
 	cfg  Config
-	nats *server.Server
+	name string
 	lock *storeLock
+
+	mu   sync.Mutex
+	nats *server.Server // nil when it could not be started anew
+
+	unwatch context.CancelFunc
+	watched chan struct{} // closed when the storage is not watched any more
 }
 
 // Start runs a server on cfg.Listen with the files in cfg.Store. It joins
@@ -76,7 +83,10 @@ func start(cfg Config) (*Server, error) {
 		lock.discard()
 		return nil, err
 	}
-	return &Server{cfg, ns, lock}, nil
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{cfg: cfg, name: name, lock: lock, nats: ns, unwatch: cancel, watched: make(chan struct{})}
+	go func() { defer close(s.watched); s.watchStorage(ctx) }()
+	return s, nil
 }
 
 // canListen finds out early whether the address can be had, since the server
@@ -113,6 +123,7 @@ func serve(cfg Config, name string) (*server.Server, error) {
 		StoreDir:   cfg.Store,
 		SyncAlways: true,
 		NoSigs:     true,
+		MaxPayload: int32(cfg.MaxPayload),
 	}
 	if err := cfg.Peer.join(options); err != nil {
 		return nil, err
@@ -184,6 +195,10 @@ func (s *Server) Store() string { return s.cfg.Store }
 // Close stops serving, and releases the store last: whoever takes it over finds
 // its files closed.
 func (s *Server) Close() error {
-	stop(s.nats)
+	s.unwatch()
+	<-s.watched
+	if s.nats != nil {
+		stop(s.nats)
+	}
 	return s.lock.release()
 }

@@ -16,14 +16,21 @@ type Status struct {
 	Messages, Bytes uint64
 }
 
+// errAway is of the time while the server cannot be started anew: see watchStorage.
+var errAway = errors.New("the embedded server is down: it could not be started anew after its storage was full")
+
 // Status asks the server how it is.
 func (s *Server) Status() (Status, error) {
-	js, err := s.nats.Jsz(nil)
+	ns := s.running()
+	if ns == nil {
+		return Status{}, errAway
+	}
+	js, err := ns.Jsz(nil)
 	if err != nil {
 		return Status{}, err
 	}
 	return Status{
-		Connections: uint64(s.nats.NumClients()), SlowConsumers: uint64(s.nats.NumSlowConsumers()),
+		Connections: uint64(ns.NumClients()), SlowConsumers: uint64(ns.NumSlowConsumers()),
 		Messages: js.Messages, Bytes: js.Store,
 	}, nil
 }
@@ -31,7 +38,11 @@ func (s *Server) Status() (Status, error) {
 // Ready returns an error that says why the server does not serve: it is not
 // listening, or JetStream is not well.
 func (s *Server) Ready() error {
-	if h := s.nats.Healthz(&server.HealthzOptions{JSServerOnly: true}); h.StatusCode != 200 {
+	ns := s.running()
+	if ns == nil {
+		return errAway
+	}
+	if h := ns.Healthz(&server.HealthzOptions{JSServerOnly: true}); h.StatusCode != 200 {
 		return errors.New(h.Error)
 	}
 	return nil

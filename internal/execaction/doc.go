@@ -8,6 +8,9 @@
 // guard, so that its whole process group is gone when the handler returns, and
 // before the worker's lease is over.
 //
+// The command gets the worker's environment, but none of the variables that may hold the
+// worker's login, unless its job asks for them.
+//
 // An exit status counts only if the command was left alone: one that exits with
 // 0 because it was told to end has not done its work.
 package execaction

@@ -21,20 +21,22 @@ const exDataErr = 65
 
 // New returns a handler that runs argv under g: the command and its arguments,
 // at least one. A command without a slash in its name is looked up in PATH at
-// every run, so one that is installed later is found.
-func New(argv []string, g *guard.Guard) (job.Handler, error) {
+// every run, so one that is installed later is found. The command gets the worker's
+// environment without the variables that may hold a login, but for those in pass.
+func New(argv, pass []string, g *guard.Guard) (job.Handler, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, fmt.Errorf("%w command %q: it needs a program, as in [\"/bin/sh\", \"-c\", \"make report\"]", job.ErrInvalid, argv)
 	}
-	argv = slices.Clone(argv)
+	argv, pass = slices.Clone(argv), slices.Clone(pass)
 	return func(ctx context.Context, run job.Run) error {
 		path, err := exec.LookPath(argv[0])
 		if err != nil {
 			return fmt.Errorf("command %q: %w", argv[0], err)
 		}
 		err = g.Run(ctx, guard.Command{
-			Path: path, Args: argv, Env: environ(ctx, os.Environ(), run),
+			Path: path, Args: argv, Env: environ(ctx, withoutLogins(os.Environ(), pass), run),
 			Input: run.Payload, Output: run.Output, Keep: run.OnLeaseLost == job.LeaseLostFinish,
+			Mark: []string{"CRONCE_SLOT_ID=" + run.Slot.ID(), "CRONCE_FENCE=" + strconv.FormatUint(run.Fence, 10)},
 		})
 		if err == nil {
 			return nil
@@ -46,6 +48,22 @@ func New(argv []string, g *guard.Guard) (job.Handler, error) {
 		}
 		return err
 	}, nil
+}
+
+// logins are the variables of Cronce that hold a login, or say where one is.
+var logins = []string{
+	"CRONCE_PASSWORD", "CRONCE_TOKEN", "CRONCE_CREDS", "CRONCE_NKEY", "CRONCE_USER", "CRONCE_TLSCERT", "CRONCE_TLSKEY",
+}
+
+// withoutLogins is env without the variables that may hold a login: those of Cronce, of
+// its alerts, all of NATS, and a server's URL with a password. What pass names stays.
+func withoutLogins(env, pass []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		name, value, _ := strings.Cut(v, "=")
+		secret := slices.Contains(logins, name) || strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "CRONCE_ALERT_") ||
+			name == "CRONCE_SERVER" && strings.Contains(value, "@")
+		return secret && !slices.Contains(pass, name)
+	})
 }
 
 // environ is base with what the command is told about its slot. Variables that

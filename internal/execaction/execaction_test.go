@@ -44,10 +44,15 @@ func newRun(output io.Writer) job.Run {
 
 func newHandler(t *testing.T, argv ...string) job.Handler {
 	t.Helper()
+	return newPassing(t, nil, argv...)
+}
+
+func newPassing(t *testing.T, pass []string, argv ...string) job.Handler {
+	t.Helper()
 	g := guard.New(guard.Config{})
 	t.Cleanup(g.Close)
 	g.Renew(boot.Now() + time.Hour)
-	handler, err := execaction.New(argv, g)
+	handler, err := execaction.New(argv, pass, g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,10 +183,44 @@ func TestTheEnvironmentTellsOfTheSlotAndOfNoOther(t *testing.T) {
 	}
 }
 
+// Not parallel: it changes the environment.
+func TestCommandGetsNoLoginOfTheWorkerUnlessItIsAskedFor(t *testing.T) {
+	secrets := []string{
+		"CRONCE_PASSWORD", "CRONCE_TOKEN", "CRONCE_CREDS", "CRONCE_NKEY", "CRONCE_USER", "CRONCE_TLSCERT", "CRONCE_TLSKEY",
+		"CRONCE_ALERT_TOKEN", "NATS_URL", "NATS_CREDS", "NATS_PASSWORD", "NATS_TOKEN",
+	}
+	for _, name := range secrets {
+		t.Setenv(name, "secret")
+	}
+	t.Setenv("CRONCE_SERVER", "nats://me:secret@127.0.0.1:4222")
+	t.Setenv("REPORT_TOKEN", "of the command's own")
+	names := func(pass ...string) (found []string) {
+		var out bytes.Buffer
+		run := newRun(&out)
+		if err := newPassing(t, pass, "env")(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			name, _, _ := strings.Cut(line, "=")
+			if slices.Contains(secrets, name) || name == "CRONCE_SERVER" || name == "REPORT_TOKEN" {
+				found = append(found, name)
+			}
+		}
+		slices.Sort(found)
+		return found
+	}
+	if got := names(); !slices.Equal(got, []string{"REPORT_TOKEN"}) {
+		t.Errorf("not asked for: got %v", got)
+	}
+	if got := names("NATS_URL", "CRONCE_PASSWORD"); !slices.Equal(got, []string{"CRONCE_PASSWORD", "NATS_URL", "REPORT_TOKEN"}) {
+		t.Errorf("asked for: got %v", got)
+	}
+}
+
 func TestACommandWithoutAProgramIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, argv := range [][]string{nil, {""}} {
-		if _, err := execaction.New(argv, guard.New(guard.Config{})); !errors.Is(err, job.ErrInvalid) {
+		if _, err := execaction.New(argv, nil, guard.New(guard.Config{})); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("%q: got %v", argv, err)
 		}
 	}

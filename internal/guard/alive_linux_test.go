@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cronce-io/cronce/internal/guard"
+	"github.com/cronce-io/cronce/job"
 )
 
 // isAlive reports whether the process is there and no zombie. For orphans of a
@@ -144,4 +146,51 @@ func needSetsid(t *testing.T) string {
 		t.Skip(err)
 	}
 	return path
+}
+
+// Processes that leave the group, with a parent or without one, end when the command is
+// told to end.
+func TestProcessesThatLeftTheGroupEndWithATimeout(t *testing.T) {
+	t.Parallel()
+	setsid := needSetsid(t)
+	g := newGuard(t, guard.Config{Grace: 300 * time.Millisecond})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var out buffer
+	// A child in a session of its own; one that does not hear TERM, with a child; and one
+	// whose parents have exited.
+	c := sh(fmt.Sprintf(`%[1]s sh -c 'echo $$; exec sleep 300' &
+%[1]s sh -c 'trap "" TERM; echo $$; sleep 300 & echo $!; wait; sleep 300' &
+(%[1]s sh -c 'sh -c "echo \$\$; exec sleep 300" &' &)
+wait; sleep 300`, setsid))
+	c.Env = append(c.Env, "MARK=of this command")
+	c.Mark = []string{"MARK=of this command"}
+	c.Output = &out
+	result := make(chan error, 1)
+	go func() { result <- g.Run(ctx, c) }()
+	pids := out.pids(t, 4)
+	cancel(job.ErrTimeout)
+	if err := <-result; !errors.Is(err, job.ErrTimeout) {
+		t.Errorf("got %v", err)
+	}
+	for _, pid := range pids {
+		if isAlive(pid) {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+}
+
+// What ends all processes of the program's name ends the worker, and not what ends its
+// commands.
+func TestGuardHasANameOfItsOwn(t *testing.T) {
+	t.Parallel()
+	g := newGuard(t, guard.Config{})
+	if err := g.Run(t.Context(), sh("exit 0")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"comm", "cmdline"} {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", g.Pid(), file))
+		if err != nil || !strings.HasPrefix(string(name), "slot-guard") {
+			t.Errorf("%s: %q, %v", file, name, err)
+		}
+	}
 }

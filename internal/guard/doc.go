@@ -18,6 +18,16 @@
 //   - when the socket closes, because the worker is gone: TERM, and KILL
 //     Config.KillAfter later, or sooner if the deadline says so. Then it exits.
 //
+// Where the guard ends a command that has not exited, it also ends, on Linux, the
+// processes that the command has started and that have left its group, as setsid does: its
+// descendants, and those of the guard's adopted children that have the command's mark
+// (Command.Mark) in their environment. What leaves the group of a command that exits by
+// itself goes on: that is how a command starts a service.
+//
+// One goroutine of the guard ends commands, and it never waits: reports to the worker are
+// queued, since a stopped worker does not read them, and another goroutine starts
+// commands, since a file system that does not answer can hold a start.
+//
 // Deadlines are readings of boot.Now, which counts suspend; timers do not, so
 // the guard looks at the clock ten times a second while a command runs.
 //
@@ -43,11 +53,17 @@
 //
 // # What it cannot do
 //
-// A process that moves to a process group of its own (setsid, a shell's job
-// control) is out of reach, as is one that runs as another user (sudo). When
-// worker and guard are killed in the same instant, the commands die with the
-// guard on Linux, but not what they started. Elsewhere than on Linux they
-// survive it.
+// A process that leaves the group is out of reach except on Linux, and there if its
+// parents have exited and it does not have the mark. So is one that runs as another user
+// (sudo).
+//
+// When worker and guard are killed in the same instant, the commands die with the guard on
+// Linux, but not what they started; elsewhere nothing does. When both are stopped, all of
+// it goes on until the guard is continued, which then ends it at once. The guard has a
+// name of its own, so that what kills or stops by the program's name meets the worker
+// only; a cgroup, a container or a machine takes the commands along.
+//
+// A start that a file system holds also holds those behind it.
 //
 // On Windows there is no guard. Commands live in a job object which the kernel
 // ends with the worker, however that dies; but nothing ends the commands of a

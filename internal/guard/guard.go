@@ -42,6 +42,10 @@ type Command struct {
 	// Env is the whole environment, as NAME=VALUE.
 	Env []string
 
+	// Mark are entries of Env that no other command has. By them the guard knows the
+	// command's processes that have left its group and lost their parents (Linux).
+	Mark []string
+
 	// Keep has the command go on when the lease's deadline passes. It still ends
 	// with its context, and with the worker.
 	Keep bool

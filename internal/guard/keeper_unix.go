@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -34,9 +33,6 @@ const (
 // serve is the guard process: it keeps commands for the worker at the other end
 // of conn until that is gone, and ends what is left then.
 func serve(conn *net.UnixConn, config Config) error {
-	// The kernel kills a command when the thread that started it ends, not the
-	// process: all are started by this one.
-	runtime.LockOSThread()
 	adoptOrphans()
 	// Those who end the worker often signal its whole cgroup or all of its name.
 	// The guard has to stay until its commands are gone. The signals are caught,
@@ -45,7 +41,15 @@ func serve(conn *net.UnixConn, config Config) error {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 
-	k := &keeper{config: config, groups: map[uint64]*group{}, reports: newEncoder(conn)}
+	k := newKeeper(config, newStarter(forkExec))
+	go k.starter.run()
+	go func() {
+		// The worker may have stopped reading. An error means that it is gone, which
+		// the receiver notices.
+		for reports := newEncoder(conn); ; {
+			_ = reports.encode(k.reports.take())
+		}
+	}()
 	requests := make(chan incoming)
 	var broken error
 	go func() {
@@ -53,15 +57,17 @@ func serve(conn *net.UnixConn, config Config) error {
 		close(requests)
 	}()
 	timer := time.NewTimer(0)
-	for !k.orphaned || len(k.groups) > 0 {
+	for !k.orphaned || len(k.groups) > 0 || len(k.starting) > 0 {
 		select {
 		case in, ok := <-requests:
 			if ok {
 				k.handle(in)
 			} else {
-				requests, k.orphaned = nil, true
-				k.endAll(boot.Now() + config.KillAfter)
+				requests = nil
+				k.orphan(boot.Now() + config.KillAfter)
 			}
+		case r := <-k.starter.results:
+			k.started(r)
 		case <-children:
 		case <-timer.C:
 		}
@@ -98,19 +104,37 @@ func receive(conn *net.UnixConn, to chan<- incoming) error {
 	}
 }
 
-// keeper holds what the guard process knows. One goroutine uses it.
+// keeper holds what the guard process knows. One goroutine uses it, which never waits:
+// neither for the worker to read, nor for a command to start.
 type keeper struct {
 	config   Config
 	until    time.Duration
 	orphaned bool
 	groups   map[uint64]*group
-	reports  *encoder
+	reports  *queue[report]
+
+	// starting are the commands that the starter was asked for. One of them may be
+	// reaped before its start is known: reaped keeps those that are unknown meanwhile.
+	starter  *starter
+	starting map[uint64]*start
+	reaped   map[int]syscall.WaitStatus
+
+	table  map[int]process // of the system, as it was
+	readAt time.Duration   // then
+}
+
+func newKeeper(config Config, s *starter) *keeper {
+	return &keeper{
+		config: config, groups: map[uint64]*group{}, reports: newQueue[report](),
+		starter: s, starting: map[uint64]*start{}, reaped: map[int]syscall.WaitStatus{},
+	}
 }
 
 // group is the process group of one command. The number of its leader cannot be
 // given to another process before the leader is reaped and all others have left.
 type group struct {
 	pid    int
+	mark   []string
 	keep   bool // beyond the deadline
 	exited bool // and reaped
 	status syscall.WaitStatus
@@ -118,6 +142,10 @@ type group struct {
 	ending   bool          // TERM was sent
 	killAt   time.Duration // if ending
 	killedAt time.Duration // when KILL was sent first; zero: it was not
+
+	// strays are processes of an ended command that have left its group, with their
+	// start times.
+	strays map[int]string
 
 	ended, lapsed bool // as in report
 }
@@ -128,47 +156,50 @@ func (k *keeper) handle(in incoming) {
 	k.reap()
 	k.enforce(boot.Now())
 	k.until = max(k.until, in.Until)
-	switch g := k.groups[in.ID]; {
+	if !k.orphaned {
+		k.starter.until.Store(int64(k.until))
+	}
+	switch {
 	case in.Start != nil:
-		k.report(k.start(in))
-	case in.End && g != nil:
-		g.end(boot.Now() + k.config.Grace)
+		k.starting[in.ID] = in.Start
+		k.starter.waiting.put(in)
+	case in.End && k.groups[in.ID] != nil:
+		k.end(k.groups[in.ID], boot.Now()+k.config.Grace)
+	case in.End && k.starting[in.ID] != nil:
+		k.starting[in.ID].killAt = boot.Now() + k.config.Grace
 	}
 }
 
-func (k *keeper) start(in incoming) report {
-	defer func() {
-		for _, fd := range in.files {
-			_ = unix.Close(fd)
+// started takes in what became of a start. A command whose end was asked for meanwhile
+// ends at once.
+func (k *keeper) started(r startResult) {
+	asked := k.starting[r.id]
+	delete(k.starting, r.id)
+	k.reports.put(r.report())
+	if !r.refused && r.err == nil {
+		g := &group{pid: r.pid, keep: asked.Keep, mark: asked.Mark, strays: map[int]string{}}
+		g.status, g.exited = k.reaped[r.pid]
+		k.groups[r.id] = g
+		if asked.killAt > 0 {
+			k.end(g, asked.killAt)
 		}
-	}()
-	if boot.Now() >= k.until {
-		return report{ID: in.ID, Kind: refused}
 	}
-	for _, fd := range in.files {
-		_ = unix.SetNonblock(fd, false) // programs do not expect EAGAIN
+	if len(k.starting) == 0 {
+		clear(k.reaped)
 	}
-	stdin, stdout := uintptr(in.files[0]), uintptr(in.files[1])
-	pid, err := syscall.ForkExec(in.Start.Path, in.Start.Args, &syscall.ProcAttr{
-		Env:   in.Start.Env,
-		Files: []uintptr{stdin, stdout, stdout},
-		Sys:   commandAttr(),
-	})
-	if err != nil {
-		errno, ok := err.(syscall.Errno)
-		if !ok {
-			errno = syscall.EINVAL // a zero byte in a string
-		}
-		return report{ID: in.ID, Kind: failed, Errno: errno}
-	}
-	k.groups[in.ID] = &group{pid: pid, keep: in.Start.Keep}
-	return report{ID: in.ID, Kind: started, Pid: pid}
 }
 
-// report never blocks for long: a worker that does not read does not ask for
-// commands either, and the reports on those that run fit into the socket. An
-// error means that the worker is gone, which the receiver notices.
-func (k *keeper) report(r report) { _ = k.reports.encode(r) }
+// orphan ends all commands, since the worker is gone.
+func (k *keeper) orphan(killAt time.Duration) {
+	k.orphaned = true
+	k.starter.until.Store(0)
+	for _, g := range k.groups {
+		k.end(g, killAt)
+	}
+	for _, s := range k.starting {
+		s.killAt = killAt
+	}
+}
 
 // reap collects every child that has exited: commands, and adopted orphans.
 func (k *keeper) reap() {
@@ -181,31 +212,38 @@ func (k *keeper) reap() {
 		if err != nil || pid <= 0 {
 			return
 		}
+		known := false
 		for _, g := range k.groups {
 			if g.pid == pid && !g.exited {
-				g.exited, g.status = true, status
+				g.exited, g.status, known = true, status, true
 			}
+		}
+		if !known && len(k.starting) > 0 {
+			k.reaped[pid] = status
 		}
 	}
 }
 
 // enforce does what is due, and forgets groups that are gone.
 func (k *keeper) enforce(now time.Duration) {
+	if now >= k.readAt+strayEvery && k.isEnding() {
+		k.look(now)
+	}
 	for id, g := range k.groups {
 		if g.exited && g.isGone(now) {
 			delete(k.groups, id)
-			k.report(report{ID: id, Kind: gone, Status: g.status, Ended: g.ended, Lapsed: g.lapsed})
+			k.reports.put(report{ID: id, Kind: gone, Status: g.status, Ended: g.ended, Lapsed: g.lapsed})
 			continue
 		}
 		if now >= k.until && !g.keep {
 			g.lapsed = g.lapsed || !g.exited
-			g.end(k.until + k.config.KillAfter)
+			k.end(g, k.until+k.config.KillAfter)
 		}
 		if g.exited {
-			g.end(now + k.config.Grace)
+			k.end(g, now+k.config.Grace)
 		}
 		if g.ending && now >= g.killAt {
-			_ = unix.Kill(-g.pid, unix.SIGKILL)
+			g.signal(unix.SIGKILL)
 			if g.killedAt == 0 {
 				g.killedAt = now
 			}
@@ -213,29 +251,39 @@ func (k *keeper) enforce(now time.Duration) {
 	}
 }
 
-// isGone reports whether nobody of the group is left who could do anything. After
+// isEnding reports whether a command was told to end.
+func (k *keeper) isEnding() bool {
+	for _, g := range k.groups {
+		if g.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// isGone reports whether no process of the command is left that could do anything. After
 // KILL all are zombies for a moment, until they are reaped; those that stay so
 // will not be waited for.
 func (g *group) isGone(now time.Duration) bool {
-	return !exists(g.pid) || g.killedAt != 0 && now >= g.killedAt+reapIn && onlyZombies(g.pid)
+	killed := g.killedAt != 0 && now >= g.killedAt+reapIn
+	return (len(g.strays) == 0 || killed) && (!exists(g.pid) || killed && onlyZombies(g.pid))
 }
 
 // exists reports whether the process group has any process, zombies included.
 func exists(pgid int) bool { return unix.Kill(-pgid, 0) != unix.ESRCH }
 
-func (k *keeper) endAll(killAt time.Duration) {
-	for _, g := range k.groups {
-		g.end(killAt)
-	}
-}
-
-// end sends TERM, once, and sees to it that KILL follows no later than killAt.
-func (g *group) end(killAt time.Duration) {
+// end sends TERM, once, and sees to it that KILL follows no later than killAt. What has
+// left the group of a command that is told to end is found before: when its parents have
+// ended, only the mark tells whose it is.
+func (k *keeper) end(g *group, killAt time.Duration) {
 	if g.ending {
 		g.killAt = min(g.killAt, killAt)
 		return
 	}
 	g.ending, g.killAt, g.ended = true, killAt, !g.exited
+	if g.ended {
+		k.look(boot.Now())
+	}
 	_ = unix.Kill(-g.pid, unix.SIGTERM)
 	_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process does not hear TERM
 }
@@ -264,6 +312,7 @@ func dispatch(args []string) int {
 		if err != nil {
 			return err
 		}
+		renameProcess()
 		conn, err := unixConn(os.NewFile(3, "worker"))
 		if err != nil {
 			return err

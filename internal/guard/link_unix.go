@@ -24,6 +24,11 @@ const answerIn = 5 * time.Second
 // were the program itself, for want of Dispatch, would start another one.
 const inGuard = "CRONCE_GUARD_PROCESS"
 
+// guardName is the name of guard processes, in lists of processes. It is not the
+// program's: one who ends all processes of that name would end the guard with the worker,
+// and nothing would be left to end what the commands have started.
+const guardName = "slot-guard"
+
 // link is a running guard process as the worker sees it.
 type link struct {
 	config  Config
@@ -72,6 +77,7 @@ func newLink(config Config, until func() time.Duration) (*link, error) {
 		dead: make(chan struct{}), reports: map[uint64]chan report{},
 	}
 	l.process = exec.Command(executable, guardArgs(config)...)
+	l.process.Args[0] = guardName // what ends processes by their name finds the worker only
 	l.process.Env = append(os.Environ(), inGuard+"=1")
 	l.process.ExtraFiles = []*os.File{theirs}
 	complaint := &head{max: 2 << 10}

@@ -230,6 +230,9 @@ func TestACommandThatIsToBeKeptOutlivesTheDeadlineAndNotItsContext(t *testing.T)
 	t.Parallel()
 	g := guard.New(guard.Config{KillAfter: 50 * time.Millisecond})
 	t.Cleanup(g.Close)
+	if err := g.Start(); err != nil { // which may take longer than the lease below
+		t.Fatal(err)
+	}
 	g.Renew(boot.Now() + 200*time.Millisecond)
 	c := sh("sleep 0.7")
 	c.Keep = true

@@ -33,7 +33,10 @@ type request struct {
 type start struct {
 	Path      string
 	Args, Env []string
+	Mark      []string
 	Keep      bool
+
+	killAt time.Duration // in the guard: its end was asked for while it was starting
 }
 
 // report is what the guard says to the worker about the command named by ID.

@@ -1,40 +1,41 @@
 // Package intake turns the messages of users' streams into slots, for the jobs that
 // messages start (job.On).
 //
-// A durable consumer on the stream, one for each such job, hands each message to one
-// of the producers that ask. That one publishes a slot for it, named by the message's
-// ID or its sequence, with its data as payload, and acks it when the slot is on the
-// broker. A crash in between brings the message again, to anybody, and the same slot:
-// it is folded, by the stream of slots or, later, by the ledger.
+// Each plan of a job has a durable consumer on its stream. It hands each message to one
+// of the producers, which publishes a slot with the message's data as payload and acks
+// the message when the slot is on the broker. If the producer dies in between, the
+// message is delivered again and names the same slot, which the stream of slots or the
+// ledger folds.
+//
+// Intake follows the registry's copy and runs a follower for each definition. The
+// follower looks which consumers there are (arrange), creates the next plan's, removes
+// those that are drained, and runs a taker for each of the others. A taker makes slots of
+// messages and, if its plan is over, finds out when it is drained.
 //
 // # Decisions
 //
-// The consumer begins where the job does: at the time at which the registry says that
-// it came into force, by the broker's clock, however late the first producer comes
-// to it. It is made when it is missed, and keeps its place while nobody is there, or
-// while the job is paused.
+// A message belongs to the plan that was in force when it was stored. Why there is one
+// consumer for each plan, and how edits are followed without losing or inventing runs:
+// docs/decisions/0005-one-consumer-per-plan-of-on.md.
 //
-// What cannot be handed on, since it is larger than a payload may be, is a slot all
-// the same, with the reason in place of the data: it is recorded as failed.
+// A consumer is removed only if the registry's leader has a definition without use for
+// it, or none. A definition that cannot be read removes nothing.
 //
-// A stream that is not there (yet), or does not let itself be read, is complained
-// about, and asked for again. Each complaint is logged once.
+// A message that is larger than a payload may be is a slot all the same, with the reason
+// in place of the data: it is recorded as failed.
 //
-// The consumer goes with the job: when that is removed, or is started by something
-// else, or by another stream, each producer removes the consumer of before. That is
-// found in the job's past as well, should no producer have been there. Only of a job
-// that was removed while none was there nothing is left to tell of it: its
-// consumer stays (nats consumer rm STREAM NAME).
+// A stream that is not there, or that cannot be read, is asked for again. Each error is
+// logged once.
 //
-// # Known limit
+// # Known limits
 //
-// Somebody who purges one subject of a stream, while messages of others that the same
-// job takes are in hand, can make the server forget to give those out again
-// (integration/facts, 20; kv/strand.go has the like in the stream of slots). It takes
-// that their slots could not be published, or that a producer died with them, and that
-// the stream has nothing older that was taken. They stay in the stream, but nothing
-// there tells them from those that were taken: the stream is its owner's, who keeps
-// messages as long as he likes, while of their slots only those are known that the
-// ledger remembers. Who removes the consumer has it made again, and all messages taken
-// once more: those that were runs are the same runs.
+// If a job is deleted while no producer runs, its consumer stays: nothing is left that
+// names it (nats consumer rm STREAM NAME).
+//
+// If one subject of a stream is purged while messages of other subjects are in hand, the
+// server may never deliver those again (integration/facts, 20). That takes a producer
+// that died with them, or slots that could not be published. Nothing in the stream tells
+// them from messages that were taken. When the consumer is removed it is made again, and
+// delivers all messages of its plan once more: those that were runs are the same runs,
+// and those older than the horizon are recorded as expired.
 package intake

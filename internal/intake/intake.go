@@ -2,24 +2,39 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
 
-// Feed hands out messages; *kv.Feed is one.
+// Feed hands out the messages of one consumer; *kv.OnFeed is one.
 type Feed interface {
-	Each(ctx context.Context, n int, handle func(jetstream.Msg)) error
+	// Groups asks for up to n messages for at most wait, and hands on what has come
+	// together.
+	Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error
+
+	// State asks how far the consumer has come.
+	State(ctx context.Context) (job.OnState, error)
+}
+
+// Broker keeps the consumers; *kv.Store is one, but for what Open returns.
+type Broker interface {
+	OnConsumers(ctx context.Context, stream, name string) ([]job.OnConsumer, error)
+	BeginOn(ctx context.Context, name, consumer string, plan job.PastPlan, since time.Time) error
+	AdoptOn(ctx context.Context, c job.OnConsumer, plan job.PastPlan) error
+	Off(ctx context.Context, stream, consumer string) error
 }
 
 // Registry knows the jobs that messages start.
 type Registry interface {
-	// Messaged returns those that messages start, or did by a past plan.
+	// Messaged returns those that messages start, or did by a past plan, as far as
+	// their definitions can be read.
 	Messaged() []job.Entry
 }
 
@@ -28,18 +43,30 @@ type Slots interface {
 	Put(ctx context.Context, queue string, m job.Message, payload []byte) error
 }
 
-// Config of an Intake. All fields are required but Logger.
+// Config of an Intake. All fields are required but Settle and Logger.
 type Config struct {
 	// Node publishes.
 	Node string
 
 	Registry Registry
 	Slots    Slots
+	Broker   Broker
+	Open     func(ctx context.Context, c job.OnConsumer) (Feed, error)
 
-	// On opens the messages that start the entry's job, Off removes what keeps them
-	// for it in a stream.
-	On  func(ctx context.Context, e job.Entry) (Feed, error)
-	Off func(ctx context.Context, stream, name string) error
+	// Names are the names that the consumers of a job may have.
+	Names func(name string) []string
+
+	// Read reads a definition at the registry's leader. job.ErrNotFound: the job is
+	// deleted.
+	Read func(ctx context.Context, name string) (job.Entry, error)
+
+	// Now is the broker's clock, Horizon how old a slot may be and still run.
+	Now     func() time.Time
+	Horizon time.Duration
+
+	// Settle is for how long after the end of a plan a message of it may still come to
+	// be stored: while a stream changes its leader. Default 10 s.
+	Settle time.Duration
 
 	// Logger: default none.
 	Logger *slog.Logger
@@ -54,15 +81,15 @@ const (
 	// look is how often the registry's copy is looked at.
 	look = time.Second
 
-	// atOnce is how many messages of one job are in hand at a time.
+	// atOnce is how many messages of one consumer are handled at a time.
 	atOnce = 64
 
-	// again is after how long a stream that cannot be read is asked for again, and
-	// a message that could not be made a slot.
+	// again is after how long a stream that cannot be read is asked for again, and a
+	// message delivered again that could not be made a slot.
 	again = 5 * time.Second
 
-	// offTime bounds the removal of a consumer.
-	offTime = 10 * time.Second
+	// removeTime bounds the removal of consumers.
+	removeTime = 10 * time.Second
 )
 
 // New returns an Intake.
@@ -70,10 +97,13 @@ func New(cfg Config) *Intake {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Settle <= 0 {
+		cfg.Settle = 10 * time.Second
+	}
 	return &Intake{cfg}
 }
 
-// place is where a job's messages are kept for it.
+// place is a stream that a job takes messages of, or took.
 type place struct{ stream, job string }
 
 // running is the work for one definition.
@@ -84,26 +114,40 @@ type running struct {
 
 // Run takes messages until ctx ends. It owns its goroutines.
 func (i *Intake) Run(ctx context.Context) {
-	work := map[string]running{}
-	kept, gone := map[place]bool{}, map[place]bool{}
+	work, kept := map[string]running{}, map[place]bool{}
+	var tidied time.Time
 	for ctx.Err() == nil {
-		i.arrange(ctx, work)
-		i.tidy(ctx, kept, gone)
-		select {
-		case <-ctx.Done():
-		case <-time.After(look):
+		entries := i.cfg.Registry.Messaged()
+		i.follow(ctx, entries, work)
+		for _, e := range entries {
+			for _, p := range e.OnPlans() {
+				kept[place{p.Plan.On.Stream, e.Job.Name}] = true
+			}
 		}
+		if time.Since(tidied) >= again {
+			i.tidy(ctx, entries, kept)
+			tidied = time.Now()
+		}
+		sleep(ctx, look)
 	}
 	for _, r := range work {
 		r.stop()
 	}
 }
 
-// arrange has the work done that the registry's copy asks for now, and no other.
-func (i *Intake) arrange(ctx context.Context, work map[string]running) {
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// follow starts the work for definitions that are new, and stops that for those that
+// were replaced. A paused job takes nothing, and its messages wait.
+func (i *Intake) follow(ctx context.Context, entries []job.Entry, work map[string]running) {
 	wanted := map[string]job.Entry{}
-	for _, e := range i.cfg.Registry.Messaged() {
-		if !e.Job.On.IsZero() && !e.Paused {
+	for _, e := range entries {
+		if !e.Paused {
 			wanted[e.Job.Name] = e
 		}
 	}
@@ -119,115 +163,36 @@ func (i *Intake) arrange(ctx context.Context, work map[string]running) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		var ended sync.WaitGroup
-		ended.Go(func() { i.take(ctx, e) })
+		ended.Go(func() { newFollower(i.cfg, e).run(ctx) })
 		work[name] = running{e.Revision, func() { cancel(); ended.Wait() }}
 	}
 }
 
-// tidy removes what is kept for no job any more: what was known here as a job's and
-// is not now, and what its past names. kept and gone are what was found to be so
-// before.
-func (i *Intake) tidy(ctx context.Context, kept, gone map[place]bool) {
-	now, past := map[place]bool{}, map[place]bool{}
-	for _, e := range i.cfg.Registry.Messaged() {
-		for _, p := range e.Plans() {
-			if !p.Plan.On.IsZero() {
-				past[place{p.Plan.On.Stream, e.Job.Name}] = true
-			}
-		}
-		if !e.Job.On.IsZero() {
-			now[place{e.Job.On.Stream, e.Job.Name}] = true
-		}
-	}
+// tidy removes the consumers of jobs that are deleted, or that no plan of their job
+// knows any more. What the registry's copy lacks may be a definition that cannot be
+// read, so the registry's leader is asked before anything is removed.
+func (i *Intake) tidy(ctx context.Context, entries []job.Entry, kept map[place]bool) {
+	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
 	for p := range kept {
-		past[p] = true
-	}
-	for p := range past {
-		if now[p] || gone[p] {
+		if slices.ContainsFunc(entries, func(e job.Entry) bool { return e.Job.Name == p.job && takesFrom(e, p.stream) }) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, offTime)
-		err := i.cfg.Off(ctx, p.stream, p.job)
-		cancel()
-		if err != nil {
-			i.cfg.Logger.Warn("the consumer of messages that started a job is left", "job", p.job, "stream", p.stream, "error", err)
+		e, err := i.cfg.Read(ctx, p.job)
+		deleted := errors.Is(err, job.ErrNotFound)
+		if err != nil && !deleted || !deleted && takesFrom(e, p.stream) {
+			continue
 		}
-		gone[p] = true
+		for _, name := range i.cfg.Names(p.job) {
+			if err := i.cfg.Broker.Off(ctx, p.stream, name); err != nil {
+				i.cfg.Logger.Warn("cannot remove the consumer of messages that started a job", "job", p.job, "stream", p.stream, "consumer", name, "error", err)
+			}
+		}
 		delete(kept, p)
 	}
-	for p := range now {
-		kept[p] = true
-		delete(gone, p)
-	}
 }
 
-// take takes the messages of one definition until ctx ends.
-func (i *Intake) take(ctx context.Context, e job.Entry) {
-	log := i.cfg.Logger.With("job", e.Job.Name, "stream", e.Job.On.Stream, "subject", e.Job.On.Subject)
-	said := ""
-	for ctx.Err() == nil {
-		err := i.feed(ctx, e, log)
-		if err == nil || ctx.Err() != nil {
-			continue
-		}
-		if text := err.Error(); text != said {
-			log.Error("messages that start a job cannot be had; trying again", "error", err)
-			said = text
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-		}
-	}
-}
-
-// feed opens the messages, and takes them until that fails.
-func (i *Intake) feed(ctx context.Context, e job.Entry, log *slog.Logger) error {
-	feed, err := i.cfg.On(ctx, e)
-	if err != nil {
-		return err
-	}
-	log.Info("each message starts the job")
-	var under sync.WaitGroup
-	defer under.Wait()
-	places := make(chan struct{}, atOnce)
-	for ctx.Err() == nil {
-		err := feed.Each(ctx, atOnce, func(m jetstream.Msg) {
-			places <- struct{}{}
-			under.Go(func() {
-				defer func() { <-places }()
-				i.one(ctx, e, m, log)
-			})
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// one makes a slot of a message, and then acks it. What was delivered before ctx
-// ended is not seen to any more: it comes again, to whoever asks then.
-func (i *Intake) one(ctx context.Context, e job.Entry, m jetstream.Msg, log *slog.Logger) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return
-	}
-	parent := tracing.Traceparent(tracing.Continue(ctx, m.Headers()))
-	for _, s := range job.Started(e, m.Headers().Get(jetstream.MsgIDHeader), meta.Sequence.Stream, meta.Timestamp, len(m.Data())) {
-		s.Node, s.Traceparent = i.cfg.Node, parent
-		payload := m.Data()
-		if s.Refused != "" {
-			log.Error("a message cannot be handed on: its run is recorded as failed", "slot", s.Slot.ID(), "reason", s.Refused)
-			payload = nil
-		}
-		if err := i.cfg.Slots.Put(ctx, e.Job.Queue, s, payload); err != nil {
-			if ctx.Err() == nil {
-				log.Warn("a message was made no slot; trying again", "slot", s.Slot.ID(), "error", err)
-				_ = m.NakWithDelay(again)
-			}
-			return
-		}
-	}
-	_ = m.Ack() // a lost one brings the message again, and the same slot
+// takesFrom reports whether messages of the stream start the job, or did by a past plan.
+func takesFrom(e job.Entry, stream string) bool {
+	return slices.ContainsFunc(e.OnPlans(), func(p job.PastPlan) bool { return p.Plan.On.Stream == stream })
 }

@@ -2,6 +2,8 @@ package intake_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/intake"
 	"github.com/cronce-io/cronce/internal/natstest"
@@ -21,8 +22,6 @@ import (
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const limit = 30 * time.Second
 
@@ -34,8 +33,9 @@ type fixture struct {
 	view     *registry.View
 	revision uint64
 
-	mu  sync.Mutex
-	log strings.Builder
+	mu      sync.Mutex
+	entries map[string]job.Entry // as the registry's leader has them
+	log     strings.Builder
 }
 
 func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
@@ -45,7 +45,7 @@ func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false })}
+	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false }), entries: map[string]job.Entry{}}
 }
 
 func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
@@ -63,27 +63,71 @@ func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 	return s
 }
 
-// job brings a definition into the registry's copy.
-func (f *fixture) job(j job.Job, edit func(*job.Entry)) {
+// job brings a definition into the registry and its copy, as a file does.
+func (f *fixture) job(j job.Job, edit func(*job.Definition)) {
 	f.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err := j.Validate(); err != nil {
 		f.Fatal(err)
 	}
-	f.revision++
 	now, err := f.store.Time(f.Context())
 	if err != nil {
 		f.Fatal(err)
 	}
-	e := job.Entry{Revision: f.revision, Time: now, Definition: job.Definition{Job: j.WithDefaults()}}
-	if edit != nil {
-		edit(&e)
+	var old *job.Entry
+	if e, ok := f.entries[j.Name]; ok {
+		old = &e
 	}
+	d, change, err := job.Upsert(old, j, job.OwnerFile, "test", true)
+	if change == job.Unchanged && old != nil {
+		d.Since = old.Since()
+	}
+	if edit != nil {
+		edit(&d)
+	}
+	data, failed := json.Marshal(d)
+	if err := errors.Join(err, failed); err != nil {
+		f.Fatal(err)
+	}
+	f.revision++
+	e, err := job.DecodeEntry(data, f.revision, now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.entries[j.Name] = e
 	f.view.Apply(job.RegistryEvent{Name: j.Name, Revision: f.revision, Entry: e})
 }
 
 func (f *fixture) remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.revision++
+	delete(f.entries, name)
 	f.view.Apply(job.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
+}
+
+// spoil has the registry hold a definition that cannot be read.
+func (f *fixture) spoil(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision++
+	err := &job.EntryError{Name: name, Revision: f.revision, Err: errors.New("spoilt")}
+	f.entries[name] = job.Entry{}
+	f.view.Apply(job.RegistryEvent{Name: name, Revision: f.revision, Err: err})
+}
+
+func (f *fixture) read(_ context.Context, name string) (job.Entry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, ok := f.entries[name]
+	switch {
+	case !ok:
+		return e, job.ErrNotFound
+	case e.Revision == 0:
+		return e, &job.EntryError{Name: name, Err: errors.New("spoilt")}
+	}
+	return e, nil
 }
 
 func (f *fixture) Write(p []byte) (int, error) {
@@ -109,8 +153,10 @@ func (f *fixture) eventually(what string, ok func() bool) {
 // run starts a producer's part, which ends with the test, or when it is stopped.
 func (f *fixture) run() (stop func()) {
 	i := intake.New(intake.Config{
-		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Off: f.store.Off, Logger: slog.New(slog.NewTextHandler(f, nil)),
-		On: func(ctx context.Context, e job.Entry) (intake.Feed, error) { return f.store.On(ctx, e) },
+		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
+		Open:  func(ctx context.Context, c job.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
+		Names: func(name string) []string { return kv.OnConsumers(f.store.Namespace(), name) },
+		Read:  f.read, Now: time.Now, Horizon: 24 * time.Hour, Settle: time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
@@ -156,12 +202,25 @@ func (f *fixture) wait(ids ...string) map[string]kv.WaitingSlot {
 	return all
 }
 
+// consumer is the one that takes a stream's messages for the job; nil if there is none,
+// or more.
 func (f *fixture) consumer(stream, name string) *jetstream.ConsumerInfo {
-	c, err := f.js.Consumer(f.Context(), stream, kv.OnConsumer("cronce", name))
-	if err != nil {
+	var found []*jetstream.ConsumerInfo
+	for _, consumer := range kv.OnConsumers("cronce", name) {
+		if c, err := f.js.Consumer(f.Context(), stream, consumer); err == nil {
+			found = append(found, c.CachedInfo())
+		}
+	}
+	if len(found) != 1 {
 		return nil
 	}
-	return c.CachedInfo()
+	return found[0]
+}
+
+// id is the slot of a message without an ID.
+func (f *fixture) id(s jetstream.Stream, sequence uint64) string {
+	i := s.CachedInfo()
+	return "charge:@" + job.StreamEvent{Stream: i.Config.Name, Created: i.Created, Sequence: sequence}.Token()
 }
 
 var charge = job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, Queue: "money"}
@@ -177,8 +236,8 @@ func TestEachMessageIsARunWithItsDataAsPayload(t *testing.T) {
 	f.publish("orders.paid", bytes, jetstream.WithMsgID("order-17"))
 	seq := f.publish("orders.paid", `{"n":2}`)
 	f.publish("orders.paid", "", jetstream.WithMsgID("empty"))
-	all := f.wait("charge:@order-17", fmt.Sprintf("charge:@%d", seq), "charge:@empty")
-	for id, want := range map[string]string{"charge:@order-17": bytes, fmt.Sprintf("charge:@%d", seq): `{"n":2}`, "charge:@empty": ""} {
+	all := f.wait("charge:@order-17", f.id(s, seq), "charge:@empty")
+	for id, want := range map[string]string{"charge:@order-17": bytes, f.id(s, seq): `{"n":2}`, "charge:@empty": ""} {
 		w := all[id]
 		if string(w.Payload) != want || w.Queue != "money" || w.Node != "p1" || w.JobRevision != 1 || w.Due.IsZero() || w.Due.After(w.Published) {
 			t.Errorf("%s: %+v with %q, want %q", id, w.Message, w.Payload, want)
@@ -234,7 +293,7 @@ func TestAMessageThatIsTooLargeIsARunThatIsRecordedAsFailed(t *testing.T) {
 // Several producers, some of which come and go: each message is one slot.
 func TestOfManyWhoAskOneGetsEachMessage(t *testing.T) {
 	f := newFixture(t)
-	f.stream(jetstream.StreamConfig{})
+	s := f.stream(jetstream.StreamConfig{})
 	f.job(charge, nil)
 	f.run()
 	f.run()
@@ -245,7 +304,7 @@ func TestOfManyWhoAskOneGetsEachMessage(t *testing.T) {
 		if i == n/2 {
 			stop()
 		}
-		want[fmt.Sprintf("charge:@%d", f.publish("orders.paid", "x"))] = true
+		want[f.id(s, f.publish("orders.paid", "x"))] = true
 	}
 	f.eventually("all of them", func() bool { return len(f.slots()) >= n })
 	if got := f.slots(); len(got) != n {
@@ -273,20 +332,127 @@ func TestASplitJobHasAllItsPartsOfAMessage(t *testing.T) {
 func TestAPausedJobTakesNothingAndLosesNothing(t *testing.T) {
 	f := newFixture(t)
 	f.stream(jetstream.StreamConfig{})
-	since, err := f.store.Time(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.job(charge, func(e *job.Entry) { e.Definition.Since = since })
+	f.job(charge, nil)
 	f.run()
 	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
 	f.wait("charge:@a")
-	f.job(charge, func(e *job.Entry) { e.Definition.Since, e.Paused = since, true })
-	f.eventually("nobody to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
+	pause := func(paused bool) { f.job(charge, func(d *job.Definition) { d.Paused = paused }) }
+	pause(true)
+	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
 	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
 	f.wait("charge:@a")
-	f.job(charge, func(e *job.Entry) { e.Definition.Since = since })
+	pause(false)
 	f.wait("charge:@a", "charge:@b")
+}
+
+// Two messages wait under the old subject while the job is paused; five of the new one
+// were stored before the edit.
+func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	f.job(charge, func(d *job.Definition) { d.Paused = true })
+	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
+	for i := range 5 {
+		f.publish("orders.made", "x", jetstream.WithMsgID(fmt.Sprint("before", i)))
+	}
+	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
+	f.publish("orders.paid", "x", jetstream.WithMsgID("c"))
+	edited := charge
+	edited.On.Subject = "orders.made"
+	f.job(edited, nil)
+	f.publish("orders.paid", "x", jetstream.WithMsgID("late"))
+	f.publish("orders.made", "x", jetstream.WithMsgID("d"))
+	f.job(edited, func(d *job.Definition) { d.Paused = false })
+	f.wait("charge:@a", "charge:@b", "charge:@c", "charge:@d")
+	f.eventually("the old plan's consumer to go", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.Config.FilterSubject == "orders.made" && c.NumPending == 0 && c.NumAckPending == 0
+	})
+	f.wait("charge:@a", "charge:@b", "charge:@c", "charge:@d")
+}
+
+// Interest retention keeps a message only while a consumer wants it.
+func TestAnEditOnAStreamThatKeepsWhatIsWantedLosesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{Retention: jetstream.InterestPolicy})
+	f.job(charge, nil)
+	stop := f.run()
+	f.eventually("the consumer", func() bool { return f.consumer("ORDERS", "charge") != nil })
+	stop()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("before"))
+	all := charge
+	all.On.Subject = "orders.*"
+	f.job(all, nil)
+	f.publish("orders.paid", "x", jetstream.WithMsgID("after"))
+	f.run()
+	f.wait("charge:@after", "charge:@before")
+	f.eventually("the new plan's consumer", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.Config.FilterSubject == "orders.*"
+	})
+	f.publish("orders.made", "x", jetstream.WithMsgID("made"))
+	f.wait("charge:@after", "charge:@before", "charge:@made")
+}
+
+func TestAnEditOnAWorkQueueIsFollowedThoughBothPlansWantASubject(t *testing.T) {
+	f := newFixture(t)
+	work := f.stream(jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	f.job(charge, nil)
+	stop := f.run()
+	f.eventually("the consumer", func() bool { return f.consumer("ORDERS", "charge") != nil })
+	stop()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("before"))
+	all := charge
+	all.On.Subject = "orders.*"
+	f.job(all, nil)
+	f.publish("orders.paid", "x", jetstream.WithMsgID("after"))
+	f.run()
+	f.wait("charge:@after", "charge:@before")
+	f.eventually("the queue to be empty", func() bool { i, err := work.Info(t.Context()); return err == nil && i.State.Msgs == 0 })
+}
+
+func TestADefinitionThatCannotBeReadKeepsItsConsumer(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	other := charge
+	other.Name, other.On.Subject = "other", "orders.made"
+	f.job(other, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	made := f.consumer("ORDERS", "charge").Created
+	f.eventually("the other's consumer", func() bool { return f.consumer("ORDERS", "other") != nil })
+	f.spoil("charge")
+	f.remove("other")
+	f.eventually("the other's consumer to go", func() bool { return f.consumer("ORDERS", "other") == nil })
+	if c := f.consumer("ORDERS", "charge"); c == nil || !c.Created.Equal(made) {
+		t.Errorf("its consumer is %+v", c)
+	}
+	f.job(charge, nil)
+	seq := f.publish("orders.paid", "x")
+	f.wait("charge:@a", f.id(s, seq))
+}
+
+// The stream is deleted and made anew: its sequences begin again.
+func TestAStreamThatIsMadeAnewHasNewRuns(t *testing.T) {
+	f := newFixture(t)
+	first := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.run()
+	one := f.id(first, f.publish("orders.paid", "x"))
+	f.wait(one)
+	if err := f.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	second := f.stream(jetstream.StreamConfig{})
+	two := f.id(second, f.publish("orders.paid", "x"))
+	f.wait(one, two)
 }
 
 func TestAStreamThatIsNotThereIsComplainedAboutAndTakenWhenItIs(t *testing.T) {
@@ -351,18 +517,23 @@ func TestAnEditOfTheSubjectOrTheStreamIsFollowed(t *testing.T) {
 	f.eventually("the consumer to go with the job", func() bool { return f.consumer("BILLS", "charge") == nil })
 }
 
-// The edit was made while no producer was there.
-func TestTheConsumerOfAPastPlanIsRemoved(t *testing.T) {
+// A program that kept one consumer for all plans made it. Its metadata is added, and its
+// place stays.
+func TestTheConsumerOfAnOlderProgramIsAdopted(t *testing.T) {
 	f := newFixture(t)
 	s := f.stream(jetstream.StreamConfig{})
-	if _, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: kv.OnConsumer("cronce", "charge")}); err != nil {
+	f.job(charge, nil)
+	if _, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
+		Durable: kv.OnConsumers("cronce", "charge")[0], FilterSubject: "orders.paid", AckPolicy: jetstream.AckExplicitPolicy,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	f.job(job.Job{Name: "charge", Schedule: "@daily"}, func(e *job.Entry) {
-		e.Past = []job.PastPlan{{Plan: charge.Plan(), From: e.Time.Add(-time.Hour), To: e.Time}}
-	})
+	seq := f.publish("orders.paid", "x")
 	f.run()
-	f.eventually("it to go", func() bool { return f.consumer("ORDERS", "charge") == nil })
+	f.wait(fmt.Sprintf("charge:@%d", seq))
+	if c := f.consumer("ORDERS", "charge"); c == nil || c.Config.DeliverPolicy != jetstream.DeliverAllPolicy {
+		t.Errorf("got %+v, want the consumer that was there", c)
+	}
 }
 
 // Somebody deletes the consumer: it is made again, from the job's beginning, and what
@@ -374,7 +545,7 @@ func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
 	f.run()
 	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
 	f.wait("charge:@a")
-	if err := s.DeleteConsumer(t.Context(), kv.OnConsumer("cronce", "charge")); err != nil {
+	if err := s.DeleteConsumer(t.Context(), f.consumer("ORDERS", "charge").Name); err != nil {
 		t.Fatal(err)
 	}
 	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
@@ -390,10 +561,11 @@ func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T
 	all := charge
 	all.On.Subject = "orders.*"
 	f.job(all, nil)
-	if _, err := f.store.On(t.Context(), f.view.Messaged()[0]); err != nil {
+	e := f.view.Messaged()[0]
+	if err := f.store.BeginOn(t.Context(), "charge", kv.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since()); err != nil {
 		t.Fatal(err)
 	}
-	taker, err := s.Consumer(t.Context(), kv.OnConsumer("cronce", "charge"))
+	taker, err := s.Consumer(t.Context(), f.consumer("ORDERS", "charge").Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +582,7 @@ func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T
 		c := f.consumer("ORDERS", "charge")
 		return c != nil && c.AckFloor.Stream > lost
 	})
-	if err := s.DeleteConsumer(t.Context(), kv.OnConsumer("cronce", "charge")); err != nil {
+	if err := s.DeleteConsumer(t.Context(), f.consumer("ORDERS", "charge").Name); err != nil {
 		t.Fatal(err)
 	}
 	f.wait("charge:@lost", "charge:@next")

@@ -70,6 +70,8 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 		"OfRacingSendersExactlyOneWins":         sent(racing),
 		"TheSameSentAgainIsTheSameSuccess":      sent(sameWriteAgain),
 		"SentAndOverwrittenIsLost":              sent(overwritten),
+		"AnOutcomeIsStoredAtItsFenceOnly":       outcomeAtItsFence,
+		"AnOutcomeIsSentAtItsFenceOnly":         sent(outcomeAtItsFence),
 		"SentWithoutANonceIsRefused":            sent(withoutNonce),
 		"UnknownFieldsThatAreSentAreKept":       sent(unknownFields),
 		"SentAtARevisionOfNothingIsAConflict":   sent(revisionOfNothing),
@@ -289,6 +291,22 @@ func overwritten(t *testing.T, m Memory) {
 	wantError(t, err, job.ErrConflict)
 }
 
+// outcomeAtItsFence: whoever lost its claim cannot record an outcome, whichever it is.
+func outcomeAtItsFence(t *testing.T, m Memory) {
+	ctx := limited(t)
+	for i, state := range []job.State{job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
+		fence := must[uint64](t)(m.Ledger.Write(ctx, Record(i, "claim"), 0))
+		taken := must[uint64](t)(m.Ledger.Write(ctx, Record(i, "taken over"), fence))
+		outcome := Record(i, "outcome")
+		outcome.State, outcome.Finished = state, at
+		_, err := m.Ledger.Write(ctx, outcome, fence)
+		wantError(t, err, job.ErrConflict)
+		if stands, revision, err := m.Ledger.Read(ctx, outcome.Slot); err != nil || revision != taken || stands.Nonce != "taken over" {
+			t.Errorf("%s: %q stands at %d, %v; want the claim that took over, at %d", state, stands.Nonce, revision, err, taken)
+		}
+	}
+}
+
 func withoutNonce(t *testing.T, m Memory) {
 	_, err := m.Ledger.Write(limited(t), Record(0, ""), 0)
 	wantError(t, err, job.ErrInvalid)
@@ -410,7 +428,13 @@ func jobsDeleted(t *testing.T, m Memory) {
 func jobsWatched(t *testing.T, m Memory) {
 	ctx, cancel := context.WithCancel(limited(t))
 	events, ended := make(chan job.RegistryEvent, 1000), make(chan error, 1)
-	go func() { ended <- m.Jobs.Watch(ctx, func(e job.RegistryEvent) { events <- e }) }()
+	go func() {
+		ended <- m.Jobs.Watch(ctx, func(e job.RegistryEvent) {
+			if !e.Settled { // it says nothing of a job, and comes whenever nothing is pending
+				events <- e
+			}
+		})
+	}()
 	if e := next(t, ctx, events); !e.Ready {
 		t.Fatalf("first event of an empty registry %+v, want Ready", e)
 	}

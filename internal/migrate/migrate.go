@@ -71,6 +71,7 @@ var (
 	unnamed    = regexp.MustCompile(`[^A-Za-z0-9_]+`)
 	extension  = regexp.MustCompile(`\.(sh|bash|py|rb|pl|php|js|ts|jar)$`)
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	redirected = regexp.MustCompile(`(&|[0-9]+)?(>>|>\||<<<|>|<)\s*(&[0-9-]+|&?("[^"]*"|'[^']*'|[^\s;|&<>()"']+))`)
 	separator  = regexp.MustCompile(`[\s;|&<>()"'` + "`" + `]+`)
 	wrapper    = map[string]bool{
 		"cd": true, "test": true, "exec": true, "nice": true, "ionice": true, "env": true, "sh": true, "bash": true, "root": true, "command": true,
@@ -78,8 +79,10 @@ var (
 	}
 )
 
-// slug makes a job's name of a command: "backup" of "/usr/bin/backup.sh --all".
+// slug makes a job's name of a command, without where its input and output go: "backup"
+// of "/usr/bin/backup.sh --all >>/var/log/backup.log 2>&1".
 func slug(command string) string {
+	command = redirected.ReplaceAllString(command, " ")
 	var words []string
 	for _, word := range separator.Split(command, -1) {
 		base := extension.ReplaceAllString(path.Base(word), "")

@@ -50,17 +50,12 @@ func New(c config.NATS, nc *nats.Conn) job.Handler {
 }
 
 func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) error {
-	// A request that waits in the client for a connection is sent when there is
-	// one, however late.
-	if !nc.IsConnected() {
-		return nats.ErrDisconnected
-	}
 	msg := nats.NewMsg(subject)
 	msg.Data = run.Payload
 	for _, h := range action.Headers(ctx, run) {
 		msg.Header.Set(h.Name, h.Value)
 	}
-	answer, err := nc.RequestMsgWithContext(ctx, msg)
+	answer, err := ask(ctx, nc, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("nobody listens there: %w", err)
@@ -72,6 +67,32 @@ func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) er
 		return err
 	}
 	return notStored(answer.Data)
+}
+
+// ask sends the request. It returns when ctx ends, also if the connection's socket takes
+// nothing: then the client waits for longer than that, and what ended is not sent.
+func ask(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
+	type answer struct {
+		msg *nats.Msg
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		// A request that waits in the client for a connection is sent when there is
+		// one, however late.
+		if !nc.IsConnected() {
+			answered <- answer{err: nats.ErrDisconnected}
+			return
+		}
+		m, err := nc.RequestMsgWithContext(ctx, msg)
+		answered <- answer{m, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.msg, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // refusal is the service's error; nil when it has none.

@@ -7,15 +7,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Proxy stands between a client and a server, and can lose what the server
-// says, or keep the two apart.
+// says, say it late, take nothing from the client, or keep the two apart.
 type Proxy struct {
 	listener net.Listener
 	target   string
 	deaf     atomic.Bool
 	apart    atomic.Bool
+	late     atomic.Int64 // in nanoseconds
+	stalled  gate
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -33,6 +36,7 @@ func NewProxy(t testing.TB, url string) *Proxy {
 	p.all.Go(p.accept)
 	t.Cleanup(func() {
 		_ = l.Close()
+		p.stalled.set(false)
 		p.cut()
 		p.all.Wait()
 	})
@@ -52,10 +56,19 @@ func (p *Proxy) Part() {
 	p.cut()
 }
 
-// Heal ends Deafen and Part. Connections that have lost bytes are cut, so that
+// Delay has everything that the server says arrive so much later, in its order.
+func (p *Proxy) Delay(late time.Duration) { p.late.Store(int64(late)) }
+
+// Stall takes nothing from the client until Heal: its socket fills up and does not
+// drain, while what the server says arrives.
+func (p *Proxy) Stall() { p.stalled.set(true) }
+
+// Heal ends Deafen, Delay, Stall and Part. Connections that have lost bytes are cut, so that
 // the client connects anew.
 func (p *Proxy) Heal() {
 	p.apart.Store(false)
+	p.late.Store(0)
+	p.stalled.set(false)
 	if p.deaf.Swap(false) {
 		p.cut()
 	}
@@ -78,18 +91,15 @@ func (p *Proxy) accept() {
 		p.mu.Lock()
 		p.conns[client], p.conns[server] = true, true
 		p.mu.Unlock()
-		p.all.Go(func() { p.pipe(server, client) })
-		p.all.Go(func() { p.pipe(client, hearing{server, &p.deaf}) })
+		p.all.Go(func() { p.pipe(server, draining{client, &p.stalled}) })
+		p.all.Go(func() { p.pipe(&delaying{to: client, by: &p.late}, hearing{server, &p.deaf}) })
 	}
 }
 
 // pipe copies until either side ends, and then ends both.
-func (p *Proxy) pipe(dst net.Conn, src io.Reader) {
-	_, _ = io.Copy(dst, src)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *Proxy) pipe(dst io.WriteCloser, src io.Reader) {
+	_, _ = io.Copy(struct{ io.Writer }{dst}, struct{ io.Reader }{src}) // not as sockets copy: past the reader
 	_ = dst.Close()
-	delete(p.conns, dst)
 }
 
 func (p *Proxy) cut() {
@@ -98,6 +108,94 @@ func (p *Proxy) cut() {
 	for c := range p.conns {
 		_ = c.Close()
 	}
+}
+
+// gate holds up those who pass while it is set.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // closed when it opens; nil: it is open
+}
+
+func (g *gate) set(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case shut && g.open == nil:
+		g.open = make(chan struct{})
+	case !shut && g.open != nil:
+		close(g.open)
+		g.open = nil
+	}
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open != nil {
+		<-open
+	}
+}
+
+// draining reads from the client, unless it is stalled.
+type draining struct {
+	client  net.Conn
+	stalled *gate
+}
+
+func (d draining) Read(b []byte) (int, error) {
+	d.stalled.pass()
+	n, err := d.client.Read(b)
+	d.stalled.pass() // what came meanwhile waits too
+	return n, err
+}
+
+// delaying writes to the client, late. Only one goroutine uses it.
+type delaying struct {
+	to    net.Conn
+	by    *atomic.Int64
+	queue chan chunk // nil: nothing was late yet
+	ended chan struct{}
+}
+
+// chunk is to be written at a time.
+type chunk struct {
+	data []byte
+	at   time.Time
+}
+
+func (d *delaying) Write(b []byte) (int, error) {
+	by := time.Duration(d.by.Load())
+	if by == 0 && d.queue == nil {
+		return d.to.Write(b)
+	}
+	if d.queue == nil {
+		d.queue, d.ended = make(chan chunk, 1<<16), make(chan struct{})
+		go d.run()
+	}
+	d.queue <- chunk{append([]byte(nil), b...), time.Now().Add(by)}
+	return len(b), nil
+}
+
+func (d *delaying) run() {
+	defer close(d.ended)
+	for c := range d.queue {
+		time.Sleep(time.Until(c.at))
+		if _, err := d.to.Write(c.data); err != nil {
+			for range d.queue { // so that nobody waits for room
+			}
+			return
+		}
+	}
+}
+
+func (d *delaying) Close() error {
+	err := d.to.Close()
+	if d.queue != nil {
+		close(d.queue)
+		<-d.ended
+	}
+	return err
 }
 
 // hearing reads from the server, or, while deaf, as if it said nothing.

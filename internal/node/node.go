@@ -145,20 +145,27 @@ func (n *Node) Run(ctx context.Context) error {
 	defer context.AfterFunc(n.ctx, func() { stop(context.Cause(n.ctx)) })()
 	go n.watchTrust()
 	for {
+		sent := n.cfg.Boot()
 		if err := n.beat(ctx); err != nil {
 			n.Lose(err)
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(n.pause()):
+		case <-time.After(n.pause(n.cfg.Boot() - sent)):
 		}
 	}
 }
 
-func (n *Node) pause() time.Duration {
+// pause is how long to wait after a heartbeat that took so long. One that took a tenth of
+// the lease is followed at once: with answers that take a third of it, a pause as well
+// would make the node's trust end between two of them.
+func (n *Node) pause(took time.Duration) time.Duration {
 	most := n.cfg.Lease / 10
-	if n.cfg.Pause == nil {
+	switch {
+	case took >= most:
+		return 0
+	case n.cfg.Pause == nil:
 		return most
 	}
 	return min(n.cfg.Pause(), most)
@@ -221,7 +228,9 @@ func (n *Node) record(state job.NodeState) job.Node {
 	return r
 }
 
-// renew lengthens the trust, counted from before the heartbeat was sent.
+// renew lengthens the trust, counted from before the first copy of the heartbeat was sent.
+// Which copy was stored is not known. But a challenger counts a whole lease from when it
+// saw the key move, which no copy did before it was sent, and none was before the first.
 func (n *Node) renew(revision uint64, sent time.Duration) error {
 	acked := n.cfg.Boot()
 	until := sent + n.cfg.Lease - Margin(n.cfg.Lease)

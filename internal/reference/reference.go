@@ -179,6 +179,8 @@ func actionField() Field {
 		Fields: []Field{
 			{Name: "exec", Kind: Texts, Example: `["/bin/sh", "-c", "make report"]`,
 				About: "A program and its arguments, without a shell. It gets the payload on its standard input. Exit status 0 is success, 65 fails for good, anything else is retried."},
+			{Name: "pass_env", Kind: Texts, Example: "[NATS_URL, NATS_CREDS]",
+				About: "With `exec`: variables of the worker's environment that the program gets although they may hold a login. It gets all others without being asked (see [below](#flags-and-environment))."},
 			{Name: "http", Kind: Mapping, Example: `{url: "http://127.0.0.1:8080/jobs/report"}`, About: "A request to a service, with the payload. 2xx is success, 400, 410 and 422 fail for good, anything else is retried.", Fields: []Field{
 				{Name: "url", Kind: Text, Required: true, Limit: "http or https", Example: `"http://127.0.0.1:8080/jobs/report"`, About: "Absolute."},
 				{Name: "method", Kind: Word, Default: http.MethodPost, Words: config.Methods(), Example: "PUT", About: "GET and HEAD carry no payload."},

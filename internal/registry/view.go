@@ -49,7 +49,7 @@ type View struct {
 	after  map[string][]string // the jobs that come after one
 	alerts int                 // jobs that have somebody told
 	on     map[string]bool     // jobs that messages start, or once did
-	upTo   uint64
+	upTo   uint64              // the last revision at which nothing was missing
 	ready  chan struct{}
 	done   bool // ready is closed
 	watch  int  // counts them
@@ -99,6 +99,7 @@ func (v *View) Restart() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.watch++
+	v.upTo = 0 // it may be another registry, whose revisions start over
 	if v.done {
 		v.done, v.ready = false, make(chan struct{})
 	}
@@ -108,9 +109,14 @@ func (v *View) Restart() {
 func (v *View) Apply(e job.RegistryEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.upTo = max(v.upTo, e.Revision)
-	if e.Ready {
+	if e.Ready || e.Settled {
+		v.upTo = max(v.upTo, e.Revision)
+	}
+	switch {
+	case e.Ready:
 		v.listed()
+		return
+	case e.Settled:
 		return
 	}
 	k := v.kept[e.Name]
@@ -189,7 +195,8 @@ func (v *View) Alerting() bool {
 }
 
 // Messaged returns the definitions of the jobs that messages start, or did by a past
-// plan. It asks nobody.
+// plan. A definition that cannot be read is not among them: that a job is missing does
+// not mean that it is deleted. It asks nobody.
 func (v *View) Messaged() []job.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -265,11 +272,11 @@ func (v *View) Known(name string, atLeast uint64) *job.Entry {
 	return nil
 }
 
-// asOf is the entry as of revision atLeast or later, the watch having come to upTo;
+// asOf is the entry as of revision atLeast or later, nothing up to upTo being missing;
 // nil if it is not known to be.
 func (k *kept) asOf(upTo, atLeast uint64) *job.Entry {
 	switch {
-	case k.told && k.err == nil && upTo >= atLeast:
+	case k.told && k.err == nil && max(upTo, k.entry.Revision) >= atLeast:
 		return k.entry
 	case !k.read.IsZero() && time.Since(k.read) < guestTime && k.entry.Revision >= atLeast:
 		return k.entry

@@ -44,12 +44,26 @@ func TestADefinitionIsNeverOlderThanTheSlotItIsWantedFor(t *testing.T) {
 	}
 }
 
+// A watch that catches up tells of job b at revision 7 before it tells of job a, which
+// was edited at 5 and again at 8.
+func TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp(t *testing.T) {
+	t.Parallel()
+	v := registry.NewView(leader{"a": entry("a", 8)}, all)
+	v.Apply(job.RegistryEvent{Name: "a", Revision: 3, Entry: entry("a", 3)})
+	v.Apply(job.RegistryEvent{Ready: true, Revision: 3})
+	v.Apply(job.RegistryEvent{Name: "b", Revision: 7, Entry: entry("b", 7)})
+	if e, err := v.Lookup(t.Context(), "a", 5); err != nil || e.Revision != 8 {
+		t.Errorf("as of 5: revision %d, %v; want the leader's", e.Revision, err)
+	}
+}
+
 // A slot is cancelled when its job is deleted, so a copy that lags must not say
 // so.
 func TestDeletedIsSaidByTheLeaderAndNotByALaggingCopy(t *testing.T) {
 	t.Parallel()
 	v := registry.NewView(leader{"new": entry("new", 7)}, all)
 	v.Apply(job.RegistryEvent{Name: "old", Revision: 6, Deleted: true})
+	v.Apply(job.RegistryEvent{Settled: true, Revision: 6})
 	if _, err := v.Lookup(t.Context(), "old", 6); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("deleted: %v, want not found", err)
 	}
@@ -66,6 +80,7 @@ func TestABrokenDefinitionDisablesItsJobOnly(t *testing.T) {
 	v := registry.NewView(leader{}, all)
 	v.Apply(job.RegistryEvent{Name: "good", Revision: 1, Entry: entry("good", 1)})
 	v.Apply(job.RegistryEvent{Name: "bad", Revision: 2, Err: job.ErrVersion})
+	v.Apply(job.RegistryEvent{Settled: true, Revision: 2})
 	if _, err := v.Lookup(t.Context(), "bad", 1); !errors.Is(err, job.ErrVersion) {
 		t.Errorf("bad: %v", err)
 	}
@@ -157,6 +172,7 @@ func TestAJobThatWasAskedForIsFollowed(t *testing.T) {
 	delete(l, "other")
 	lookup(7, 7) // nobody knows yet
 	v.Apply(job.RegistryEvent{Name: "other", Revision: 8, Deleted: true})
+	v.Apply(job.RegistryEvent{Settled: true, Revision: 8})
 	lookup(7, 0)
 }
 

@@ -26,6 +26,9 @@
 //     fences who falls silent; the others look up whom they have a question about,
 //     and their own stamps, so that what heartbeats cost grows with the nodes and
 //     not with their square.
+//   - A node does not end when its namespace is gone: it sets it up again by its own
+//     settings, or waits for a login that may, and brings its jobs in again. Rejected: to
+//     end, for a supervisor to start it again (each start then finds the same).
 //   - A replica is measured from outside: it tells an Observer what happens, and
 //     Stats what is, and knows no metrics. What only the broker knows (the stored
 //     watermark, what waits in the queues) is asked of it every few seconds, and

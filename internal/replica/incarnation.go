@@ -46,7 +46,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	defer r.current.lives(nil)
 	r.beats.follow(n.Name())
 	if len(r.cfg.Queues) > 0 { // else there is nothing to end, and no right to be asked
-		deaf, err := r.cfg.Store.ServeCancel(n.Name(), r.table.Cancel)
+		deaf, err := r.cfg.Store.ServeClaims(n.Name(), r.table)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 		r.log.Info("node is up", "node", n.Name())
 		quiet := r.serve(ctx, n)
 		err = r.roles(ctx, life, n)
-		quiet()
+		bounded(quiet)
 	}
 	stop()
 	ended.Wait()
@@ -70,6 +70,22 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	}
 	r.stop(life, n)
 	return err
+}
+
+// bounded calls f, which may wait for the connection, and waits for it for no longer than
+// for the last word: it ends by itself.
+func bounded(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	late := time.NewTimer(lastWord)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	}
 }
 
 // serve answers for the incarnation until the returned function is called. The fleet
@@ -169,16 +185,21 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	store, settings := r.cfg.Store, r.cfg.Store.Settings()
 	return sweep.New(sweep.Config{
 		Node: name, Ledger: store.Ledger(), Locks: store.Locks(), Slots: store.Slots(), Timers: store.Timers(),
-		Nodes: store.Nodes(), Registry: store.Jobs(), After: r.view.After,
-		Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
-		Offered: func(job.Slot) { r.observer.Offered() },
+		Nodes: store.Nodes(), Registry: store.Jobs(), Ends: store.SweepEnds(), Seen: &r.seen, After: r.view.After,
+		Now: r.clock.Now, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
+		Offered: func(job.Slot) { r.observer.Offered() }, Rewound: r.emit,
 	})
 }
 
 func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, job.Message)) error {
+	ctx, stop := context.WithCancel(ctx)
+	vouches := r.newVouches()
+	var ended sync.WaitGroup
+	ended.Go(func() { vouches.run(ctx) })
+	defer func() { stop(); ended.Wait() }()
 	cfg := producer.Config{
 		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
-		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Clock: r.clock, Stepped: r.clock.Stepped(),
+		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Vouched: vouches.of, Clock: r.clock, Stepped: r.clock.Stepped(),
 		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set, Nap: boot.Nap,
 	}
 	p, err := producer.New(cfg)
@@ -212,7 +233,8 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		Cancel: func(ctx context.Context, node string, req job.CancelRequest) {
 			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
 		},
-		Life: life, Emit: r.emit, Now: r.clock.Now, Lease: settings.Lease, Horizon: settings.Horizon,
+		Holds: r.cfg.Store.AskHolds,
+		Life:  life, Emit: r.emit, Now: r.clock.Now, ClockError: r.clock.Error, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon,
 		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
 	}
 	if r.cfg.Tracer != nil {
@@ -222,9 +244,16 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 }
 
 func (r *Replica) intake(name string) *intake.Intake {
+	store := r.cfg.Store
 	return intake.New(intake.Config{
-		Node: name, Registry: r.view, Slots: r.cfg.Store.Slots(), Off: r.cfg.Store.Off, Logger: r.log,
-		On: func(ctx context.Context, e job.Entry) (intake.Feed, error) { return r.cfg.Store.On(ctx, e) },
+		Node: name, Registry: r.view, Slots: store.Slots(), Broker: store, Logger: r.log,
+		Open:  func(ctx context.Context, c job.OnConsumer) (intake.Feed, error) { return store.OpenOn(ctx, c) },
+		Names: func(job string) []string { return kv.OnConsumers(store.Namespace(), job) },
+		Read: func(ctx context.Context, name string) (job.Entry, error) {
+			e, _, err := store.Jobs().Read(ctx, name)
+			return e, err
+		},
+		Now: r.clock.Now, Horizon: store.Settings().Horizon,
 	})
 }
 

@@ -49,32 +49,40 @@ func (nobody) HeartbeatFailed()                    {}
 func (nobody) LeaseLost()                          {}
 func (nobody) Offered()                            {}
 
-// observedLedger measures the requests of a consumer.
-type observedLedger struct {
+// ledger is the one that consumers work with: it remembers the newest write of this
+// process, and measures the requests.
+type ledger struct {
 	consumer.Ledger
-	o Observer
+	r *Replica
 }
 
-func (l observedLedger) Read(ctx context.Context, s job.Slot) (job.Record, uint64, error) {
+func (l ledger) Read(ctx context.Context, s job.Slot) (job.Record, uint64, error) {
 	began := time.Now()
 	r, revision, err := l.Ledger.Read(ctx, s)
-	l.o.Ledger("read", time.Since(began), failure(err))
+	l.r.observer.Ledger("read", time.Since(began), failure(err))
 	return r, revision, err
 }
 
-func (l observedLedger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
+func (l ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	began := time.Now()
 	revision, err := l.Ledger.Write(ctx, r, revision)
-	l.o.Ledger("write", time.Since(began), failure(err))
+	l.written(r.Slot, began, revision, err)
 	return revision, err
 }
 
-func (l observedLedger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
-	began := time.Now()
+func (l ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	began, slot := time.Now(), r.Slot
 	l.Ledger.Send(ctx, r, revision, func(revision uint64, err error) {
-		l.o.Ledger("write", time.Since(began), failure(err))
+		l.written(slot, began, revision, err)
 		answered(revision, err)
 	})
+}
+
+func (l ledger) written(slot job.Slot, began time.Time, revision uint64, err error) {
+	l.r.observer.Ledger("write", time.Since(began), failure(err))
+	if err == nil {
+		l.r.seen.Note(slot, revision, l.r.clock.Now())
+	}
 }
 
 // failure is err unless it is an answer.
@@ -85,10 +93,4 @@ func failure(err error) error {
 	return err
 }
 
-// ledger is the one that consumers work with.
-func (r *Replica) ledger() consumer.Ledger {
-	if r.cfg.Observer == nil {
-		return r.cfg.Store.Ledger()
-	}
-	return observedLedger{r.cfg.Store.Ledger(), r.cfg.Observer}
-}
+func (r *Replica) ledger() consumer.Ledger { return ledger{r.cfg.Store.Ledger(), r} }

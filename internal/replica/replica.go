@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/clock"
 	"github.com/cronce-io/cronce/internal/node"
 	"github.com/cronce-io/cronce/internal/registry"
+	"github.com/cronce-io/cronce/internal/sweep"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -122,6 +124,7 @@ type Replica struct {
 	peers *node.Peers
 	view  *registry.View
 	own   own
+	seen  sweep.Seen // of the ledger, by all incarnations
 	table *consumer.Table
 	beats *beats
 
@@ -129,6 +132,14 @@ type Replica struct {
 
 	// watches says that this replica watches the others' heartbeats.
 	watches *onOff
+
+	// settingUp has one place, for the goroutine that sets the namespace up again.
+	// registry is when the bucket of the registry was created that has our jobs.
+	settingUp chan struct{}
+	registry  time.Time
+
+	mu   sync.Mutex
+	jobs []job.Job // that were last to be applied
 }
 
 // New returns a replica; see Run.
@@ -145,6 +156,7 @@ func New(cfg Config) *Replica {
 	}
 	r.beats = &beats{clock: r.clock}
 	r.watches = newOnOff()
+	r.settingUp, r.registry = make(chan struct{}, 1), cfg.Store.Registry()
 	r.peers = node.NewPeers(node.PeersConfig{
 		Store: cfg.Store.Nodes(), Lease: cfg.Store.Settings().Lease, Now: r.clock.Now, Logger: r.log,
 		Fenced: func(dead, by string) {
@@ -165,8 +177,6 @@ func New(cfg Config) *Replica {
 // Config.EndOnStuck). Losing the broker, or the
 // lease, is none: it goes on when the broker is back.
 func (r *Replica) Run(ctx context.Context) error {
-	closed := r.cfg.Conn.StatusChanged(nats.CLOSED)
-	defer r.cfg.Conn.RemoveStatusListener(closed)
 	// Watches and heartbeats go on while handlers use their grace.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -174,9 +184,10 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer stuck(nil)
 	group, life := errgroup.WithContext(life)
 	if !r.cfg.Produce { // else the producer's watch tells the view too
-		group.Go(func() error { return r.cfg.Store.Jobs().Watch(life, r.watched) })
+		group.Go(func() error { return r.watchRegistry(life) })
 	}
-	group.Go(func() error { return r.watchNodes(life) })
+	group.Go(func() error { return r.lasting(life, r.watchNodes) })
+	group.Go(func() error { r.watchSettings(life); return nil })
 	if r.cfg.Loaded != nil {
 		ready := r.view.Ready()
 		group.Go(func() error {
@@ -188,6 +199,9 @@ func (r *Replica) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if most := r.cfg.Store.MaxPayload(); most > 0 && most < kv.EnoughPayload {
+		r.log.Warn("the server's max_payload is low: larger payloads are refused, outputs and errors are cut", "max_payload", most, "enough", kv.EnoughPayload)
+	}
 	group.Go(func() error { r.watchStuck(life, stuck); return nil })
 	if r.cfg.Observer != nil {
 		group.Go(func() error { r.sample(life); return nil })
@@ -198,20 +212,51 @@ func (r *Replica) Run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		select {
-		case <-closed:
+		case <-r.cfg.Store.Closed():
 			return errClosed
 		case <-life.Done():
 			return nil
 		}
 	})
-	err := group.Wait()
+	err := r.wait(ctx, group)
 	if cause := context.Cause(ctx); err == nil && errors.Is(cause, job.ErrStuck) {
 		return cause
 	}
-	if err != nil && r.cfg.Conn.IsClosed() {
+	if err != nil && isClosed(r.cfg.Store.Closed()) {
 		return errClosed // whatever noticed it first
 	}
 	return err
+}
+
+// farewell is how long, after its grace, a replica that is to end waits for what it still
+// has to say and to take back. The connection may be one whose socket does not drain, for
+// which the client waits up to a minute: then what is left ends by itself.
+const farewell = 10 * time.Second
+
+// wait waits for the group: after ctx has ended no longer than the grace and the farewell.
+func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := group.Wait()
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+		defer cancel()
+		_ = r.cfg.Store.Flush(flush) // the connection may be closed next
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(cmp.Or(r.cfg.Grace, consumer.DefaultGrace) + farewell)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-late.C:
+		r.log.Warn("ended before all was taken back: the connection takes nothing", "after", cmp.Or(r.cfg.Grace, consumer.DefaultGrace)+farewell)
+		return nil
+	}
 }
 
 var errClosed = errors.New("the connection to NATS was closed for good")
@@ -226,36 +271,42 @@ func (r *Replica) work(ctx, life context.Context) error {
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), end) })()
 	defer func() { cancel(); r.table.Finish(over) }()
-	if err := r.Apply(ctx, r.cfg.Jobs, false); err != nil {
-		if ctx.Err() != nil {
-			return nil // told to end before it began
-		}
-		return err
+	err := r.Apply(ctx, r.cfg.Jobs, false)
+	if err != nil && ctx.Err() != nil {
+		return nil // told to end before it began
 	}
 	for ctx.Err() == nil {
-		if err := r.reachable(ctx); err != nil {
-			return nil //nolint:nilerr // ctx ended while the broker was away
+		if err == nil {
+			if r.reachable(ctx) != nil {
+				return nil // ctx ended while the broker was away
+			}
+			err = r.incarnation(ctx, life)
 		}
-		err := r.incarnation(ctx, life)
-		if !errors.Is(err, job.ErrLeaseLost) {
+		switch {
+		case errors.Is(err, job.ErrLeaseLost):
+			r.observer.LeaseLost()
+			r.log.Warn("starting over under a new name", "reason", err)
+			r.setUpAgain(ctx) // heartbeats have no answer either where there is no bucket for them
+			err = nil
+		case isGone(err):
+			r.log.Error("starting over: what is on the broker is gone, or was made anew", "reason", err)
+			if r.setUpAgain(ctx) {
+				err = r.bringAgain(ctx)
+			}
+		default:
 			return err
 		}
-		r.observer.LeaseLost()
-		r.log.Warn("starting over under a new name", "reason", err)
 	}
 	return nil
 }
 
 // reachable waits until there is a broker to talk to.
 func (r *Replica) reachable(ctx context.Context) error {
-	changed := r.cfg.Conn.StatusChanged(nats.CONNECTED)
-	defer r.cfg.Conn.RemoveStatusListener(changed)
-	for !r.cfg.Conn.IsConnected() {
+	for !r.cfg.Store.Connected() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-changed:
-		case <-time.After(time.Second):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	return nil
@@ -280,15 +331,7 @@ func (r *Replica) emit(e job.Event) {
 	if e.Time.IsZero() {
 		e.Time = r.clock.Now().UTC()
 	}
-	name := e.Job
-	if name == "" {
-		name = job.NoJob
-	}
-	data, err := e.MarshalJSON()
-	if err == nil {
-		err = r.cfg.Store.Emit(string(e.Kind), name, data)
-	}
-	if err != nil {
+	if err := r.cfg.Store.EmitEvent(e); err != nil {
 		r.log.Debug("event not told", "kind", e.Kind, "slot", e.ID, "error", err)
 	}
 }

@@ -94,7 +94,7 @@ func (r *Replica) Stats() Stats {
 		s.Producer = p.Stats().Plus(s.Producer)
 	}
 	s.Version, s.Tzdata = r.cfg.Version, job.TzdataVersion()
-	s.Connected, s.Reconnects = r.cfg.Conn.IsConnected(), r.cfg.Conn.Stats().Reconnects
+	s.Connected, s.Reconnects = r.cfg.Store.Connected(), r.cfg.Store.Reconnects()
 	s.Registry, s.Clock = isClosed(r.view.Ready()), isClosed(r.clock.Known())
 	s.Now, s.ClockOffset, s.ClockError = r.clock.Now(), r.clock.Offset(), r.clock.Error()
 	s.Owed, s.Stuck = r.table.Size(), r.table.CountStuck()

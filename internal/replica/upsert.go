@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,9 +13,20 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// complainAfter is how long the registry may take to answer before it is said
-// what is waited for.
-const complainAfter = 10 * time.Second
+const (
+	// complainAfter is how long the registry may take to answer before "still
+	// waiting" is logged.
+	complainAfter = 10 * time.Second
+
+	// progressEvery is how often Apply logs how far it is.
+	progressEvery = 3 * time.Second
+
+	// readers is how many definitions are read at once at the registry's leader.
+	readers = 32
+
+	// writers is how many writes may be unanswered at once.
+	writers = 256
+)
 
 // Apply brings jobs into the registry: what is equal is not written, what an edit
 // superseded is not brought back (unless force says that a person asks for it),
@@ -21,57 +34,30 @@ const complainAfter = 10 * time.Second
 // that may not write the registry compares, and reports. From then on it reports
 // when somebody else's definition takes the place of one of these. It may be
 // called while Run runs, and waits for a broker that is away until ctx ends.
+//
+// It works in rounds. A round reads many jobs in one request, sends the writes that
+// are needed in their order without waiting for each answer, and leaves to the next
+// round the jobs whose write met a conflict: another replica wrote them meanwhile,
+// most likely the same.
 func (r *Replica) Apply(ctx context.Context, jobs []job.Job, force bool) error {
-	known, err := r.standing(ctx, jobs)
-	if err != nil {
-		return err
-	}
-	a := applying{r, force, true}
-	for i, j := range jobs {
-		standing, revision, err := a.apply(ctx, known[i], j)
-		if unreadable(err) {
-			r.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", j.Name, "error", err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("job %s: %w", j.Name, err)
-		}
-		r.own.put(j, standing, revision)
-		if e, ok := r.view.Entry(j.Name); ok { // the watch may have been faster
-			r.compare(e)
-		}
-	}
-	return nil
-}
-
-// readers is how many definitions are read at once.
-const readers = 32
-
-// standing is what the registry has of each of the jobs; nil: nothing that can be
-// read. The registry may be a million jobs larger than what is ours, so it is asked
-// by name.
-func (r *Replica) standing(ctx context.Context, jobs []job.Job) ([]*job.Entry, error) {
-	known := make([]*job.Entry, len(jobs))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(readers)
+	r.mu.Lock()
+	r.jobs = jobs
+	r.mu.Unlock()
+	a := &applying{Replica: r, force: force, mayWrite: true, all: len(jobs)}
+	defer a.reportProgress()()
+	left := make([]attempt, len(jobs))
 	for i, j := range jobs {
 		r.view.Keep(j.Name)
-		group.Go(func() error {
-			var entry job.Entry
-			err := r.answered(ctx, "read job "+j.Name, func(ctx context.Context) (err error) {
-				entry, _, err = r.cfg.Store.Jobs().Read(ctx, j.Name)
-				return err
-			})
-			switch {
-			case err == nil:
-				known[i] = &entry
-			case !errors.Is(err, job.ErrNotFound) && !unreadable(err):
-				return err
-			}
-			return nil
-		})
+		left[i].mine = j
 	}
-	return known, group.Wait()
+	err := a.readMany(ctx, left)
+	for err == nil && len(left) > 0 {
+		left, err = a.round(ctx, left)
+		if err == nil {
+			left, err = a.readLeader(ctx, left)
+		}
+	}
+	return err
 }
 
 // applying is one Apply.
@@ -81,6 +67,36 @@ type applying struct {
 
 	// mayWrite is true until the server says that it is not so.
 	mayWrite bool
+
+	all  int
+	done atomic.Int64
+}
+
+// attempt is a job to be brought in, and what the registry was last seen to have of it.
+type attempt struct {
+	mine     job.Job
+	old      *job.Entry // nil: nothing that can be read
+	revision uint64     // the last one of the job
+}
+
+// reportProgress logs now and then how far it is, until the returned function is
+// called.
+func (a *applying) reportProgress() (stop func()) {
+	over := make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		every := time.NewTicker(progressEvery)
+		defer every.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-every.C:
+				a.log.Info("bringing jobs into the registry", "done", a.done.Load(), "jobs", a.all)
+			}
+		}
+	})
+	return func() { close(over); ended.Wait() }
 }
 
 // unreadable errors are about one stored definition, not about the registry.
@@ -102,56 +118,151 @@ func (r *Replica) answered(ctx context.Context, what string, ask func(context.Co
 	}
 }
 
-// apply writes one definition, and returns what then stands in the registry, as
-// far as this replica knows. A conflict means that another replica wrote it meanwhile,
-// most likely the same: it looks again.
-func (a *applying) apply(ctx context.Context, old *job.Entry, j job.Job) (standing job.Job, revision uint64, _ error) {
-	jobs := a.cfg.Store.Jobs()
-	for {
-		if old != nil {
-			revision = old.Revision
+// readMany fills in what any replica of the registry has of the jobs: a hint, since a
+// write that goes by an old one meets a conflict. The registry may be a million jobs
+// larger than what is ours, so it is asked by name.
+func (a *applying) readMany(ctx context.Context, jobs []attempt) error {
+	names := make([]string, len(jobs))
+	for i := range jobs {
+		names[i] = jobs[i].mine.Name
+	}
+	return a.answered(ctx, "read the jobs", func(ctx context.Context) error {
+		known, err := a.cfg.Store.Jobs().Latest(ctx, names)
+		for i := range jobs {
+			if entry, ok := known[names[i]]; ok {
+				jobs[i].old, jobs[i].revision = &entry, entry.Revision
+			}
 		}
-		next, change, err := job.Upsert(old, j, a.cfg.Owner, a.identity, a.force)
+		return err
+	})
+}
+
+// readLeader fills in what the registry's leader has of the jobs, and leaves out those
+// of which it has something that cannot be read.
+func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []attempt, _ error) {
+	broken := make([]bool, len(jobs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readers)
+	for i := range jobs {
+		group.Go(func() error {
+			t := &jobs[i]
+			err := a.answered(ctx, "read job "+t.mine.Name, func(ctx context.Context) error {
+				entry, revision, err := a.cfg.Store.Jobs().Read(ctx, t.mine.Name)
+				t.old, t.revision = &entry, revision
+				return err
+			})
+			switch {
+			case errors.Is(err, job.ErrNotFound):
+				t.old = nil // deleted: the new entry goes over the marker at its revision
+			case unreadable(err):
+				broken[i] = true
+				a.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", t.mine.Name, "error", err)
+			case err != nil:
+				return fmt.Errorf("job %s: %w", t.mine.Name, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i := range jobs {
+		if !broken[i] {
+			readable = append(readable, jobs[i])
+		}
+	}
+	return readable, nil
+}
+
+// outcome is the answer to the write of one attempt.
+type outcome struct {
+	attempt
+	won uint64
+	err error
+}
+
+// round writes the jobs that differ from what was read, and returns those whose write
+// met a conflict. Until one write has succeeded it waits for each answer: a server that
+// permits none names only one of many in its complaint.
+func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attempt, failed error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	outcomes, open, most := make(chan outcome, writers), 0, 1
+	settle := func() {
+		o := <-outcomes
+		open--
+		if err := a.settle(o); errors.Is(err, job.ErrConflict) {
+			conflicts = append(conflicts, o.attempt)
+		} else if err != nil && failed == nil {
+			failed = fmt.Errorf("job %s: %w", o.mine.Name, err)
+			stop()
+		} else if o.err == nil {
+			most = writers
+		}
+	}
+	for _, t := range jobs {
+		for len(outcomes) > 0 || open >= most {
+			settle()
+		}
+		if failed != nil || ctx.Err() != nil {
+			break
+		}
+		next, change, err := job.Upsert(t.old, t.mine, a.cfg.Owner, a.identity, a.force)
 		if err != nil {
-			return j, 0, err
+			failed = fmt.Errorf("job %s: %w", t.mine.Name, err)
+			break
 		}
 		if change != job.Changed || !a.mayWrite {
-			a.report(change, old, j.Name)
-			if old != nil {
-				return old.Job, revision, nil
-			}
-			return j, revision, nil
+			a.leave(t, change)
+			continue
 		}
 		next.Nonce = a.nonce()
-		var won uint64
-		err = a.answered(ctx, "write job "+j.Name, func(ctx context.Context) (err error) {
-			won, err = jobs.Write(ctx, next, revision)
-			return err
-		})
-		switch {
-		case err == nil:
-			a.replaced(old, j.Name)
-			return j, won, nil
-		case errors.Is(err, job.ErrDenied):
-			a.log.Warn("this node may not write the job registry: it only compares its jobs with what is there", "error", err)
+		open++
+		a.cfg.Store.Jobs().Send(ctx, next, t.revision, func(won uint64, err error) { outcomes <- outcome{t, won, err} })
+	}
+	for open > 0 {
+		settle()
+	}
+	if failed == nil {
+		failed = ctx.Err()
+	}
+	return conflicts, failed
+}
+
+// settle takes in the answer to a write.
+func (a *applying) settle(o outcome) error {
+	switch {
+	case o.err == nil:
+		a.replaced(o.old, o.mine.Name)
+		a.keep(o.mine, o.mine, o.won)
+		return nil
+	case errors.Is(o.err, job.ErrDenied):
+		if a.mayWrite {
 			a.mayWrite = false
-			continue
-		case !errors.Is(err, job.ErrConflict):
-			return j, 0, err
+			a.log.Warn("this node may not write the job registry: it only compares its jobs with what is there", "error", o.err)
 		}
-		var entry job.Entry
-		err = a.answered(ctx, "read job "+j.Name, func(ctx context.Context) (err error) {
-			entry, revision, err = jobs.Read(ctx, j.Name)
-			return err
-		})
-		switch {
-		case errors.Is(err, job.ErrNotFound):
-			old = nil // deleted: the new entry goes over the marker at revision
-		case err != nil:
-			return j, 0, err
-		default:
-			old = &entry
-		}
+		a.leave(o.attempt, job.Changed)
+		return nil
+	}
+	return o.err
+}
+
+// leave reports why a job is not written, and keeps what stands there.
+func (a *applying) leave(t attempt, change job.Change) {
+	a.report(change, t.old, t.mine.Name)
+	standing := t.mine
+	if t.old != nil {
+		standing = t.old.Job
+	}
+	a.keep(t.mine, standing, t.revision)
+}
+
+// keep notes what stands in the registry beside a job of this replica.
+func (a *applying) keep(mine, standing job.Job, revision uint64) {
+	a.done.Add(1)
+	a.own.put(mine, standing, revision)
+	if e, ok := a.view.Entry(mine.Name); ok { // the watch may have been faster
+		a.compare(e)
 	}
 }
 

@@ -33,24 +33,28 @@ func (s *Sweeper) chain(c kv.Change) {
 	}
 }
 
-// followers looks at the slots that should have followed from others by now. The
-// message of one of those others is offered again: whoever gets it finds the
-// outcome, and sees to what follows from it.
-func (s *Sweeper) followers(ctx context.Context) error {
+// isDue reports whether the slot should have followed by now.
+func (s *Sweeper) isDue(f follower) bool { return s.age(f.since) > patience }
+
+// askFollowers asks for the slots that should have followed from others by now.
+func (s *Sweeper) askFollowers(asked map[job.Slot]bool) {
 	for next, f := range s.follow {
-		if s.cfg.Now().Sub(f.since) <= patience {
+		if s.isDue(f) {
+			asked[next] = false
+		}
+	}
+}
+
+// followers looks at the slots that should have followed from others by now and have
+// no message. The message of one of those others is offered again: the worker that
+// gets it finds the outcome, and does what is to be done after it.
+func (s *Sweeper) followers(ctx context.Context, waits map[job.Slot]bool) error {
+	for next, f := range s.follow {
+		if !s.isDue(f) {
 			continue
 		}
-		lost, err := s.lost(ctx, next, f)
-		if err != nil {
-			return err
-		}
-		if lost {
-			rec, revision, err := s.cfg.Ledger.Read(ctx, f.before)
-			if err != nil {
-				return err
-			}
-			if err := s.publish(ctx, rec, revision); err != nil {
+		if !waits[next] {
+			if err := s.skip(ctx, next, s.follows(ctx, next, f)); err != nil {
 				return err
 			}
 		}
@@ -59,24 +63,27 @@ func (s *Sweeper) followers(ctx context.Context) error {
 	return nil
 }
 
-// lost reports whether there is neither a record nor a message of the slot, though
-// all that it comes after have succeeded. If one of these has not, its own success
-// will tell of the slot again.
-func (s *Sweeper) lost(ctx context.Context, next job.Slot, f follower) (bool, error) {
+// follows offers again one of the slots that next comes after, if next has no record
+// though all of them have succeeded. If one has not, its own success will name next
+// again.
+func (s *Sweeper) follows(ctx context.Context, next job.Slot, f follower) error {
 	if _, _, err := s.cfg.Ledger.Read(ctx, next); !errors.Is(err, job.ErrNotFound) {
-		return false, err
+		return err
 	}
 	for _, name := range f.entry.Job.After {
 		before := next
 		before.Job = name
 		rec, _, err := s.cfg.Ledger.Read(ctx, before)
 		if err != nil && !errors.Is(err, job.ErrNotFound) {
-			return false, err
+			return err
 		}
 		if rec.State != job.Succeeded {
-			return false, nil
+			return nil
 		}
 	}
-	waiting, err := s.waiting(ctx, kv.WaitingFilter{Job: next.Job, Fired: true})
-	return err == nil && !waiting[next], err
+	rec, revision, err := s.cfg.Ledger.Read(ctx, f.before)
+	if err != nil {
+		return err
+	}
+	return s.publish(ctx, rec, revision)
 }

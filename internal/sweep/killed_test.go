@@ -94,6 +94,15 @@ func (timers) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlo
 	return func(func(kv.WaitingSlot, error) bool) {}
 }
 
+// noEnds is where no sweep may say that it came to its end.
+type noEnds struct{}
+
+func (noEnds) Read(context.Context) (kv.SweepEnd, error) { return kv.SweepEnd{}, job.ErrNotFound }
+
+func (noEnds) Write(context.Context, job.SweepEnd, uint64) (uint64, error) {
+	return 0, job.ErrDenied
+}
+
 func (registry) Read(context.Context, string) (job.Entry, uint64, error) {
 	return job.Entry{}, 0, job.ErrNotFound
 }
@@ -108,7 +117,7 @@ func (p *pair) run(handed *job.Message, younger time.Duration) {
 	defer under.Wait()
 	node := func(ctx context.Context, name string) {
 		s := sweep.New(sweep.Config{
-			Node: name, Ledger: ledger{p}, Locks: locks{}, Slots: p, Timers: timers{}, Nodes: p, Registry: registry{},
+			Node: name, Ledger: ledger{p}, Locks: locks{}, Slots: p, Timers: timers{}, Nodes: p, Registry: registry{}, Ends: noEnds{},
 			Now: time.Now, Lease: lease, Horizon: 24 * time.Hour, Offered: func(job.Slot) { end() },
 		})
 		if handed != nil {

@@ -58,78 +58,130 @@ func (s *Sweeper) turns(l job.Lock) (turns []job.LockSlot) {
 	return turns
 }
 
-// abandoned looks at the slots whose turn in their job's lock has come. One that
-// has neither a record nor a message keeps the others of its job waiting, and nobody
-// has it in hand: it would have been claimed.
-func (s *Sweeper) abandoned(ctx context.Context) error {
-	stays := map[job.Slot]stay{}
+// stoppedLock is a lock with slots whose turn came long ago and that have no record as
+// far as is known. They keep the others of their job waiting.
+type stoppedLock struct {
+	job.Lock
+	stand []job.Slot
+}
+
+// stopped are the locks in which slots have stood still for too long with their turn.
+func (s *Sweeper) stopped() []stoppedLock {
+	stays, now := map[job.Slot]stay{}, s.cfg.Now()
+	var found []stoppedLock
 	for _, l := range s.locks {
-		var lost []job.Slot
+		stopped := stoppedLock{Lock: l.Lock}
 		for _, in := range s.turns(l.Lock) {
 			seen, known := s.stays[in.Slot]
 			if !known {
 				seen.since = l.Time
 			}
-			stands, err := s.stands(ctx, in, &seen)
-			if err != nil {
-				return err
+			after := patience
+			if in.Slot.Token != "" {
+				after = certain
 			}
-			if stands {
-				lost = append(lost, in.Slot)
+			if !seen.recorded && now.Sub(seen.since) > after {
+				stopped.stand = append(stopped.stand, in.Slot)
 			}
 			stays[in.Slot] = seen
 		}
-		if err := s.goOn(ctx, l.Lock, lost); err != nil {
-			return err
+		if len(stopped.stand) > 0 {
+			found = append(found, stopped)
 		}
 	}
 	s.stays = stays
+	return found
+}
+
+// ask asks for the slots that stand still, and for those that wait behind them.
+func (l stoppedLock) ask(asked map[job.Slot]bool) {
+	for _, slot := range l.stand {
+		asked[slot] = false
+	}
+	for _, in := range l.Waiting {
+		asked[in.Slot] = false
+	}
+}
+
+// offerStopped gives the slots that stand still in their locks, and have neither a
+// record nor a message, a message.
+func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, waits map[job.Slot]bool) error {
+	for _, l := range stopped {
+		lost, err := s.lost(ctx, l, waits)
+		if err == nil && len(lost) > 0 {
+			err = s.goOn(ctx, l.Lock, lost, waits)
+		}
+		if err := s.skip(ctx, l.stand[0], err); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// stands reports whether a slot whose turn has come has stood still for too long,
-// without a record.
-func (s *Sweeper) stands(ctx context.Context, in job.LockSlot, seen *stay) (bool, error) {
-	after := patience
-	if in.Slot.Token != "" {
-		after = certain
+// lost are the slots that stand still in a lock and have neither a message nor a
+// record. No worker has them in hand: it would have claimed them. Since a triggered
+// run is ended for it, which cannot be taken back, the leader of the stream is asked
+// for the messages of its job, not any replica.
+func (s *Sweeper) lost(ctx context.Context, l stoppedLock, waits map[job.Slot]bool) (lost []job.Slot, err error) {
+	triggered := false
+	for _, slot := range l.stand {
+		if waits[slot] {
+			continue
+		}
+		_, _, err := s.cfg.Ledger.Read(ctx, slot)
+		switch {
+		case errors.Is(err, job.ErrNotFound):
+			lost = append(lost, slot)
+			triggered = triggered || slot.Token != ""
+		case err == nil, isUnreadable(err):
+			seen := s.stays[slot]
+			seen.recorded = true
+			s.stays[slot] = seen
+		default:
+			return nil, err
+		}
 	}
-	if seen.recorded || s.cfg.Now().Sub(seen.since) <= after {
-		return false, nil
+	if !triggered {
+		return lost, nil
 	}
-	_, _, err := s.cfg.Ledger.Read(ctx, in.Slot)
-	if errors.Is(err, job.ErrNotFound) {
-		return true, nil
+	waiting, err := s.waiting(ctx, l.Job)
+	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
+		return nil, nil // the next pass sees more
 	}
-	seen.recorded = err == nil
-	return false, err
+	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return waiting[slot] }), err
 }
 
-// goOn gives slots that stand still with their turn in the lock a message, if they
-// have none: and then those behind them too, or a line that was purged would go on
-// by one place in a pass. Of these some may be in a worker's hand, which costs a
-// delivery. But a triggered run is not given up before its turn.
-func (s *Sweeper) goOn(ctx context.Context, l job.Lock, stand []job.Slot) error {
-	if len(stand) == 0 {
-		return nil
+// waiting are the slots of a job that have a message which a worker will get, and those
+// of which a part has one. None is missing.
+func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, error) {
+	waiting := map[job.Slot]bool{}
+	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
+		for w, err := range messages.Waiting(ctx, kv.WaitingFilter{Job: name, Fired: true, Whole: true}) {
+			if err != nil && !errors.Is(err, job.ErrInvalid) {
+				return nil, err
+			}
+			if err == nil && !w.Stranded {
+				waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
+			}
+		}
 	}
-	waiting, err := s.waiting(ctx, kv.WaitingFilter{Job: l.Job, Fired: true, Whole: true})
-	if errors.Is(err, job.ErrUnknown) {
-		return nil // the next pass sees more
-	}
-	lost := slices.DeleteFunc(stand, func(slot job.Slot) bool { return waiting[slot] })
-	if err != nil || len(lost) == 0 {
-		return err
-	}
+	return waiting, nil
+}
+
+// goOn gives lost slots of a lock a message, and with them those that wait behind them:
+// or a purged queue would go on by one slot in a pass. Of these some may be in a
+// worker's hand, which costs a delivery. But a triggered run is not given up before its
+// turn.
+func (s *Sweeper) goOn(ctx context.Context, l job.Lock, lost []job.Slot, waits map[job.Slot]bool) error {
 	entry, _, err := s.cfg.Registry.Read(ctx, l.Job)
 	switch {
-	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
-		return nil // nobody knows its queue
+	case errors.Is(err, job.ErrNotFound), isUnreadable(err):
+		return nil // its queue is not known
 	case err != nil:
 		return err
 	}
 	for _, in := range l.Waiting {
-		if _, open := s.open[in.Slot]; !open && !waiting[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
+		if _, open := s.open[in.Slot]; !open && !waits[in.Slot] && in.Slot.Token == "" && !slices.Contains(lost, in.Slot) {
 			lost = append(lost, in.Slot)
 		}
 	}

@@ -135,8 +135,8 @@ func TestASlotThatWasLeftInItsLockCostsTheSweepNothing(t *testing.T) {
 	s.shift = 5 * time.Minute
 	s.pass()
 	s.want()
-	if s.reads > 0 {
-		t.Errorf("%d records were read", s.reads)
+	if s.reads.Load() > 0 {
+		t.Errorf("%d records were read", s.reads.Load())
 	}
 }
 

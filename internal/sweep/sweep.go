@@ -3,11 +3,8 @@ package sweep
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +47,13 @@ type Registry interface {
 	Read(ctx context.Context, name string) (job.Entry, uint64, error)
 }
 
-// Config of a Sweeper. All fields are required but the last.
+// Ends is where sweeps say that they came to their end. kv.SweepEnds satisfies it.
+type Ends interface {
+	Read(ctx context.Context) (kv.SweepEnd, error)
+	Write(ctx context.Context, end job.SweepEnd, revision uint64) (uint64, error)
+}
+
+// Config of a Sweeper. The fields with a default are optional.
 type Config struct {
 	// Node is the incarnation that sweeps.
 	Node string
@@ -61,19 +64,31 @@ type Config struct {
 	Timers   Messages
 	Nodes    Nodes
 	Registry Registry
+	Ends     Ends
+
+	// Seen is the newest write of the ledger that this process knows of. It outlives
+	// the incarnation. Default: an empty one.
+	Seen *Seen
 
 	// After returns the jobs that come after one, as far as is known, without asking
 	// anybody. Default: none.
 	After func(name string) []job.Entry
 
-	// Now is the broker's clock.
-	Now func() time.Time
+	// Now is the broker's clock. Plausible returns an error while it cannot be believed:
+	// then no pass is made, since all that a pass finds it finds by age. Default of the
+	// latter: it always can.
+	Now       func() time.Time
+	Plausible func() error
 
 	Lease, Horizon time.Duration
 
-	// Offered is told of each slot that was offered again. It must not block.
-	// Default: nobody is told.
+	// Offered is called with each slot that was offered again, one call at a time.
+	// It must not block. Default: nothing is called.
 	Offered func(job.Slot)
+
+	// Rewound is called when the ledger has lost writes that were seen, with an event
+	// that says so. It must not block. Default: nothing is called.
+	Rewound func(job.Event)
 
 	// Logger: default none.
 	Logger *slog.Logger
@@ -87,8 +102,14 @@ const (
 	every    = 30 * time.Second
 	patience = 30 * time.Second
 
-	// limit bounds one pass.
-	limit = time.Minute
+	// limit bounds one pass, atOnce how many slots it offers at the same time.
+	limit  = time.Minute
+	atOnce = 32
+
+	// overdue is how long no sweep may have come to its end before any producer makes
+	// one. The oldest producer may be unable to, or not exist: anybody who may write
+	// the nodes bucket can invent one.
+	overdue = 3 * every
 
 	// maxHanded bounds the slots that are remembered without a record, and
 	// remembered is how long a node that does not sweep keeps them, in case that
@@ -117,11 +138,18 @@ type Sweeper struct {
 	handed            map[job.Slot]handed
 	ledgerAt, locksAt kv.Cursor
 	open              map[job.Slot]kv.Change
-	locks             map[string]kv.LockChange // in which there is anybody
+	locks             map[string]kv.LockChange // in which there is a slot
 	stays             map[job.Slot]stay
 	remains           map[remains]bool // stranded messages of slots that have ended
 	// follow are the slots that are to follow from others.
 	follow map[job.Slot]follower
+
+	// unreadable are the records that this program cannot read, and why.
+	unreadable map[job.Slot]error
+	// end is what this pass says of itself; began, when the first turn was made.
+	end    job.SweepEnd
+	began  time.Time
+	denied bool // this login may not write Ends
 }
 
 // handed is a slot that the producer of this node handed out, and that has no
@@ -141,6 +169,15 @@ func New(cfg Config) *Sweeper {
 	}
 	if cfg.Offered == nil {
 		cfg.Offered = func(job.Slot) {}
+	}
+	if cfg.Plausible == nil {
+		cfg.Plausible = func() error { return nil }
+	}
+	if cfg.Rewound == nil {
+		cfg.Rewound = func(job.Event) {}
+	}
+	if cfg.Seen == nil {
+		cfg.Seen = &Seen{}
 	}
 	if cfg.After == nil {
 		cfg.After = func(string) []job.Entry { return nil }
@@ -202,25 +239,41 @@ func (s *Sweeper) Run(ctx context.Context) {
 
 // turn makes a pass if it is this node's to make.
 func (s *Sweeper) turn(ctx context.Context) error {
+	if err := s.cfg.Plausible(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	if s.began.IsZero() {
+		s.began = s.cfg.Now()
+	}
 	nodes, err := s.cfg.Nodes.List(ctx)
 	if err != nil {
 		return err
 	}
+	last, err := s.lastEnd(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.compare(ctx, &last); err != nil {
+		return err
+	}
 	alive, first := s.look(nodes)
-	if !first {
+	if !first && !s.standsIn(last) {
 		s.rest()
 		return nil
 	}
-	return s.Pass(ctx, alive)
+	if err := s.Pass(ctx, alive); err != nil {
+		return err
+	}
+	return s.tellEnd(ctx, last)
 }
 
-// rest forgets what only who sweeps needs.
+// rest forgets what only the sweeping node needs.
 func (s *Sweeper) rest() {
 	s.ledgerAt, s.open, s.follow = kv.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
 	s.locksAt, s.locks, s.stays = kv.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
-	s.remains = map[remains]bool{}
+	s.remains, s.unreadable = map[remains]bool{}, map[job.Slot]error{}
 	s.takeFresh()
 	now := s.cfg.Now()
 	for slot, h := range s.handed {
@@ -230,16 +283,17 @@ func (s *Sweeper) rest() {
 	}
 }
 
-// look says which nodes are alive, and whether this one is the oldest of the
-// producers among them: it remembers most. The broker's timestamps tell how long a node has been
-// silent; that is good enough for a guess, and no more is needed here.
+// look returns the nodes that are alive, and whether this one is the oldest of the
+// producers among them: the oldest remembers most. The broker's timestamps say how
+// long a node has been silent. That is good enough for a guess, and no more is needed
+// here. A record that cannot be read counts as a node for as long as it is written.
 func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool) {
 	alive = map[string]bool{}
 	now := s.cfg.Now()
 	var oldest job.Node
 	for _, n := range nodes {
 		lease := max(s.cfg.Lease, n.Node.Lease)
-		if n.Err == nil && (n.Node.State != job.NodeAlive || now.Sub(n.Time) >= lease) {
+		if now.Sub(n.Time) >= lease || n.Err == nil && n.Node.State != job.NodeAlive {
 			continue
 		}
 		alive[n.Name] = true
@@ -250,24 +304,41 @@ func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool
 	return alive, oldest.Name == s.cfg.Node
 }
 
-// Pass looks once, and offers what it finds lost. alive has the nodes that are.
+// Pass looks once, and offers what it finds lost. alive has the nodes that are. What
+// cannot be read is passed over and noted; an error says that the pass did not come to
+// its end.
+//
+// All that should have moved is collected first. Then one listing of the messages says
+// which of it waits, and only the rest is looked up and offered.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	s.takeFresh()
+	s.end = job.SweepEnd{}
 	if err := s.changes(ctx); err != nil {
 		return err
 	}
-	for where, suspects := range s.suspects(alive) {
-		if err := s.search(ctx, where, suspects); err != nil {
-			return err
-		}
+	suspects, stopped := s.suspects(alive), s.stopped()
+	asked := map[job.Slot]bool{}
+	for _, p := range suspects {
+		asked[p.slot] = false
 	}
-	if err := s.stranded(ctx); err != nil {
+	for _, l := range stopped {
+		l.ask(asked)
+	}
+	s.askFollowers(asked)
+	stranded, err := s.list(ctx, asked)
+	if err != nil {
 		return err
 	}
-	if err := s.abandoned(ctx); err != nil {
+	if err := s.offerSuspects(ctx, suspects, asked); err != nil {
 		return err
 	}
-	return s.followers(ctx)
+	if err := s.offerStranded(ctx, stranded, asked); err != nil {
+		return err
+	}
+	if err := s.offerStopped(ctx, stopped, asked); err != nil {
+		return err
+	}
+	return s.followers(ctx, asked)
 }
 
 // changes takes in what was written to the ledger and the locks since the last pass. The
@@ -283,6 +354,8 @@ func (s *Sweeper) changes(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.cfg.Seen.Note(c.Slot, c.Revision, c.Time)
+		delete(s.unreadable, c.Slot)
 		if c.Gone || c.State.Final() {
 			delete(s.open, c.Slot)
 			s.ended(c.Slot)
@@ -293,184 +366,4 @@ func (s *Sweeper) changes(ctx context.Context) error {
 		s.chain(c)
 	}
 	return nil
-}
-
-// where is where a job's messages stand.
-type where struct{ queue, job string }
-
-// suspect is a slot that should have moved.
-type suspect struct {
-	slot   job.Slot
-	handed handed // of one without a record
-}
-
-// suspects are grouped by job: their messages are looked for together. The queue
-// of one with a record is not known here, so all are looked through.
-func (s *Sweeper) suspects(alive map[string]bool) map[where][]suspect {
-	found := map[where][]suspect{}
-	now := s.cfg.Now()
-	for slot, c := range s.open {
-		moves := c.RetryAt
-		switch {
-		case c.State == job.Running && alive[c.Node]:
-			continue
-		case c.State == job.Running:
-			moves = c.Time.Add(s.cfg.Lease)
-		case moves.IsZero():
-			moves = c.Time
-		}
-		if now.Sub(moves) > patience {
-			found[where{"", slot.Job}] = append(found[where{"", slot.Job}], suspect{slot: slot})
-		}
-	}
-	for slot, h := range s.handed {
-		switch age := now.Sub(h.due); {
-		case age > s.cfg.Horizon:
-			delete(s.handed, slot)
-		case age > patience:
-			found[where{h.queue, slot.Job}] = append(found[where{h.queue, slot.Job}], suspect{slot, h})
-		}
-	}
-	return found
-}
-
-// search looks for the messages of a job's suspects, and offers those that have
-// none.
-func (s *Sweeper) search(ctx context.Context, at where, suspects []suspect) error {
-	waiting, err := s.waiting(ctx, kv.WaitingFilter{Queue: at.queue, Job: at.job, Fired: true})
-	if err != nil {
-		return err
-	}
-	suspects = slices.DeleteFunc(suspects, func(p suspect) bool { return waiting[p.slot] })
-	for _, p := range suspects {
-		if err := s.offer(ctx, p); err != nil {
-			return fmt.Errorf("offer %s again: %w", p.slot, err)
-		}
-	}
-	return nil
-}
-
-// waiting are the slots that have a message which somebody will get, and those of
-// which a part has one.
-func (s *Sweeper) waiting(ctx context.Context, f kv.WaitingFilter) (map[job.Slot]bool, error) {
-	waiting := map[job.Slot]bool{}
-	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
-		for w, err := range messages.Waiting(ctx, f) {
-			if err != nil && !errors.Is(err, job.ErrInvalid) {
-				return nil, err
-			}
-			if err == nil && !w.Stranded {
-				waiting[w.Slot], waiting[w.Slot.Whole()] = true, true
-			}
-		}
-	}
-	return waiting, nil
-}
-
-// offer gives a suspect a message, unless the ledger's leader says that it needs
-// none.
-func (s *Sweeper) offer(ctx context.Context, p suspect) error {
-	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
-	recorded := err == nil
-	switch {
-	case errors.Is(err, job.ErrNotFound) && p.handed.queue != "":
-		revision = 0
-	case errors.Is(err, job.ErrNotFound):
-		delete(s.open, p.slot)
-		return nil
-	case err != nil:
-		return err
-	case p.handed.queue != "":
-		delete(s.handed, p.slot)
-		return nil
-	case rec.State.Final() || revision != s.open[p.slot].Revision:
-		return nil // it has moved; the next pass sees how
-	case rec.Shards > 0:
-		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
-			return err
-		}
-	}
-	if recorded {
-		return s.publish(ctx, rec, revision)
-	}
-	h := p.handed
-	return s.send(ctx, h.queue, job.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
-}
-
-// publish offers the slot of a record that stands at revision.
-func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) error {
-	return s.send(ctx, rec.Queue, job.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due}, rec, revision)
-}
-
-func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job.Record, revision uint64) error {
-	payload, err := s.payload(ctx, rec)
-	if err != nil {
-		return err
-	}
-	return s.sendAs(ctx, queue, m, payload, rec.State, offerOf(revision))
-}
-
-// sendAs publishes the slot's message as the n-th offer.
-func (s *Sweeper) sendAs(ctx context.Context, queue string, m job.Message, payload []byte, state job.State, n int) error {
-	m.Node, m.Offer = s.cfg.Node, n
-	wait, err := s.cfg.Slots.Publish(queue, m, payload)
-	if err == nil {
-		_, err = wait(ctx)
-	}
-	if err == nil {
-		s.cfg.Offered(m.Slot)
-		what := "a slot had lost its message and is offered again"
-		switch {
-		case m.Refused != "":
-			what = "a triggered run had lost its message and payload before its first claim, and is ended"
-		case state.Final():
-			what = "what follows from a slot is not there: the slot is offered again, to see to it"
-		}
-		s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", state)
-	}
-	return err
-}
-
-// offerParts offers those parts of a whole slot that have no outcome, and reports
-// whether there are none: then the whole is offered, to be concluded.
-func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
-	done = true
-	for i := range whole.Shards {
-		part := whole.Slot.Part(i+1, whole.Shards)
-		rec, at, err := s.cfg.Ledger.Read(ctx, part)
-		switch {
-		case errors.Is(err, job.ErrNotFound):
-			at = revision
-			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Payload: whole.Payload}
-		case err != nil:
-			return false, err
-		case rec.State.Final() || rec.State == job.Retrying && rec.RetryAt.After(s.cfg.Now()):
-			continue
-		}
-		done = false
-		if err := s.publish(ctx, rec, at); err != nil {
-			return false, err
-		}
-	}
-	return done, nil
-}
-
-// offerOf numbers the offer of a slot whose record stands at revision: the same for
-// all who find it so, and none is verify's, which is 1.
-func offerOf(revision uint64) int { return int(revision) + 2 }
-
-// payload is what the record's slot's message carried: a triggered run's own, else the
-// definition's as it is now.
-func (s *Sweeper) payload(ctx context.Context, rec job.Record) ([]byte, error) {
-	if rec.Slot.Token != "" {
-		return rec.Payload, nil
-	}
-	entry, _, err := s.cfg.Registry.Read(ctx, rec.Slot.Job)
-	switch {
-	case errors.Is(err, job.ErrNotFound), errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
-		return nil, nil // the worker decides what becomes of it
-	case err != nil:
-		return nil, err
-	}
-	return entry.Job.Payload, nil
 }

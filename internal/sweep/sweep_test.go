@@ -2,8 +2,12 @@ package sweep_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,20 +28,23 @@ type site struct {
 	*kv.Store
 	js      jetstream.JetStream
 	shift   time.Duration
+	doubt   bool // the clock is not believed
 	sweeper *sweep.Sweeper
 	offered []job.Slot
-	after   []job.Entry // the jobs that come after report and check
-	reads   int         // of records
+	rewound []job.Event
+	log     strings.Builder
+	after   []job.Entry  // the jobs that come after report and check
+	reads   atomic.Int64 // of records
 }
 
 // countedLedger counts what is read.
 type countedLedger struct {
 	*kv.Ledger
-	reads *int
+	reads *atomic.Int64
 }
 
 func (l countedLedger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
-	*l.reads++
+	l.reads.Add(1)
 	return l.Ledger.Read(ctx, slot)
 }
 
@@ -68,15 +75,23 @@ func (s *site) node(n job.Node) {
 
 func (s *site) at(node string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
-		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(),
+		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: s.SweepEnds(),
 		After: func(name string) []job.Entry {
 			if name == "report" || name == "check" {
 				return s.after
 			}
 			return nil
 		},
+		Plausible: func() error {
+			if s.doubt {
+				return errors.New("too far apart")
+			}
+			return nil
+		},
 		Now: func() time.Time { return time.Now().Add(s.shift) }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
 		Offered: func(offered job.Slot) { s.offered = append(s.offered, offered) },
+		Rewound: func(e job.Event) { s.rewound = append(s.rewound, e) },
+		Logger:  slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
 }
 

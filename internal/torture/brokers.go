@@ -23,6 +23,9 @@ type ServerSpec struct {
 	Listen string `json:"listen"`
 	Store  string `json:"store"`
 
+	// MaxPayload is the largest message that it takes.
+	MaxPayload int `json:"max_payload"`
+
 	// Route is where it listens for the others, Routes where they do. Empty: it
 	// is alone.
 	Route  string   `json:"route,omitempty"`
@@ -47,7 +50,7 @@ func (t *torture) startBrokers() error {
 	}
 	listens, routes := addresses[:n], addresses[n:]
 	for i := range n {
-		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.dir, fmt.Sprintf("s%d", i+1))}}
+		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.shape.maxPayload()}}
 		if n > 1 {
 			b.spec.Route, b.spec.Routes = routes[i], routes
 		}

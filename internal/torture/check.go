@@ -19,9 +19,9 @@ func Check(h History) ([]Violation, Tally) {
 		first: map[job.Slot]time.Time{},
 	}
 	for _, step := range []func(){
-		c.index, c.readRuns,
-		c.checkOutcomes, c.checkLedger, c.checkClaims, c.checkRuns, c.checkNodes, c.checkOverlaps, c.checkLocks, c.checkPolicies,
-		c.checkMessages, c.checkWatermark, c.checkAcks, c.count,
+		c.index, c.readRuns, c.findStalls,
+		c.checkOutcomes, c.checkLedger, c.checkClaims, c.checkRuns, c.checkNodes, c.checkOverlaps, c.checkLocks, c.checkPlaces, c.checkReplaced, c.checkPolicies,
+		c.checkMessages, c.checkPublished, c.checkWatermark, c.checkAcks, c.checkSlowness, c.count,
 	} {
 		step()
 	}
@@ -35,7 +35,9 @@ type checker struct {
 	expected map[job.Slot]bool
 	runs     map[job.Slot][]*run
 	all      []*run
-	pauses   map[string][]Line
+	pauses   map[string][]Line // by process
+	faults   []Line
+	ups      []Line // a line for each life
 
 	writes map[job.Slot][]LedgerWrite
 	bySeq  map[uint64]LedgerWrite
@@ -204,8 +206,13 @@ func (c *checker) checkWhole(s job.Slot, r job.Record) {
 		c.bad("whole", s, evidence(c.runs[s]...), "it has %d parts and was run %d times as a whole; want %d, and none", r.Shards, len(c.runs[s]), n)
 	}
 	for i := range n {
-		if part := s.Part(i+1, n); r.State == job.Succeeded && c.h.Records[part].Record.State != job.Succeeded {
+		part := s.Part(i+1, n)
+		if r.State == job.Succeeded && c.h.Records[part].Record.State != job.Succeeded {
 			c.bad("whole", s, c.trace(part), "it is recorded as succeeded, and its part %s is not", part)
+		}
+		whole, _ := c.finalOf(s)
+		if end, ok := c.finalOf(part); ok && end.Seq > whole.Seq {
+			c.bad("whole", s, append(c.trace(s), c.trace(part)...), "it was given its outcome before its part %s had one", part)
 		}
 	}
 }

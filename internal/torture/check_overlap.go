@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
@@ -46,6 +47,10 @@ func (c *checker) checkLocks() {
 		last, seen := before[w.Lock.Job]
 		before[w.Lock.Job] = w
 		k := c.cases[w.Lock.Job].Job
+		newest := k.Overlap == job.OverlapLatest || k.Overlap == job.OverlapReplace
+		if newest {
+			c.checkNewest(w)
+		}
 		if !seen || w.Last != last.Seq || k.Overlap != job.OverlapQueue && k.Concurrency == 0 {
 			continue
 		}
@@ -60,6 +65,82 @@ func (c *checker) checkLocks() {
 			if free := k.Places() - len(w.Lock.Holders); len(older) > max(free, 0) && !c.begun(h.Slot, w) {
 				c.bad("out of order", h.Slot, c.trace(h.Slot), "it was given a place while the older %s waited for one", older[0].Slot)
 			}
+		}
+	}
+}
+
+// checkNewest: where only the newest slot counts, no two wait that were published on
+// time.
+func (c *checker) checkNewest(w LockWrite) {
+	var waits *job.LockSlot
+	for i := range w.Lock.Waiting {
+		switch s := &w.Lock.Waiting[i]; {
+		case !s.OnTime:
+		case waits == nil:
+			waits = s
+		default:
+			c.bad("not only the newest", s.Slot, append(c.trace(s.Slot), c.trace(waits.Slot)...), "it waits for its job's lock beside %s; by its policy only the newest may", waits.Slot)
+		}
+	}
+}
+
+// checkPlaces: a slot keeps its place from its first claim until its outcome, its
+// retries included, so no more slots than there are places are between the two.
+func (c *checker) checkPlaces() {
+	begun := map[string][]LedgerWrite{} // by job, the first claims of its slots
+	for s, writes := range c.writes {
+		for _, w := range writes {
+			if w.Record.State == job.Running && w.Record.Shards == 0 && !w.Alone && c.cases[s.Job].Job.Guarded() {
+				begun[s.Job] = append(begun[s.Job], w)
+				break
+			}
+		}
+	}
+	for name, claims := range begun {
+		for _, claim := range claims {
+			var others []LedgerWrite
+			for _, other := range claims {
+				end, ended := c.finalOf(other.Slot)
+				if other.Seq < claim.Seq && ended && end.Seq > claim.Seq {
+					others = append(others, other)
+				}
+			}
+			if most := c.cases[name].atMost(); len(others) >= most {
+				lines := c.trace(claim.Slot)
+				for _, o := range others {
+					lines = append(lines, c.trace(o.Slot)...)
+				}
+				c.bad("place", claim.Slot, lines, "it was claimed while %d other slots of its job had begun and had no outcome; its policy allows %d", len(others), most)
+			}
+		}
+	}
+}
+
+// checkReplaced: under replace, a newer slot has an older one cancelled that runs. A
+// single one may end in the instant before, or its owner may die; but if no context
+// ever ends for it, the newer ones only wait.
+func (c *checker) checkReplaced() {
+	const goOn, enough = 2 * time.Second, 3
+	outlived := map[string][]*run{} // by job
+	for _, r := range c.all {
+		k := c.cases[r.slot.Job]
+		if k.Job.Overlap != job.OverlapReplace {
+			continue
+		}
+		newer := job.NewSlot(r.slot.Job, r.slot.At.Add(k.Every))
+		stored, ok := c.first[newer]
+		if at, _ := c.h.Broker.boot(stored); ok && r.stop > max(at, r.start)+goOn {
+			outlived[r.slot.Job] = append(outlived[r.slot.Job], r)
+		}
+	}
+	for _, r := range c.all {
+		if r.cause == job.ErrReplaced.Error() {
+			delete(outlived, r.slot.Job)
+		}
+	}
+	for name, runs := range outlived {
+		if len(runs) >= enough {
+			c.bad("never replaced", runs[0].slot, evidence(runs...), "job %s replaces slots by newer ones; %d went on for more than %v beside a newer one, and none ever ended for it", name, len(runs), goOn)
 		}
 	}
 }

@@ -101,6 +101,9 @@ func (c *checker) checkMessages() {
 		if age := w.Time.Sub(latest(w.Message.Slot.At, c.first[w.Message.Slot])); w.ID != id && age < soonest && w.Message.Slot.Token == "" {
 			c.bad("offered too soon", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q, by %s", w.Seq, stamp(w.Time), w.ID, w.Message.Node)}, "it was offered again %v after it had fallen due or been published", age)
 		}
+		if k := c.cases[w.Message.Slot.Job].Job; k.CatchUp.Policy == job.CatchUpNone && w.Message.CaughtUp {
+			c.bad("caught up", w.Message.Slot, c.trace(w.Message.Slot), "message %d has it run although it was late; its policy is to leave late slots out", w.Seq)
+		}
 		if s := w.Message.Slot; !c.expected[s] && !s.Range && !c.cases[s.Job].Triggered {
 			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan has")
 		}

@@ -80,12 +80,43 @@ func (c *checker) checkPunctual(r *run) {
 	}
 	end, err := c.h.Broker.boot(dead)
 	slack := err + c.h.Skew
+	c.checkMargin(r)
 	switch {
 	case r.start > end+slack && !c.excused(r):
 		c.bad("started after death", r.slot, append(evidence(r), c.nodeTrace(r.node)...), "%s started %v after its node was proved dead", r, r.start-end)
 	case r.start <= end && r.stop > end+slack && !c.finishes(r):
 		c.bad("outlived the lease", r.slot, append(evidence(r), c.nodeTrace(r.node)...), "%s could act for %v after its node was proved dead", r, r.stop-end)
 	}
+}
+
+// checkMargin: a context ends well before the lease does, so that its handler has time
+// to act on it. A quarter of the lease is left for that; the first half of it is for a
+// look at the clock that comes late.
+func (c *checker) checkMargin(r *run) {
+	if r.cause != job.ErrLeaseLost.Error() || c.finishes(r) {
+		return
+	}
+	last, ok := c.lastHeartbeat(r.node)
+	if !ok {
+		return
+	}
+	end, err := c.h.Broker.boot(last.Time.Add(c.h.Lease - c.h.Lease/8))
+	if _, frozen := c.frozenSince(r.process, r.stop); !frozen && r.stop > end+err+c.h.Skew {
+		c.bad("no margin", r.slot, append(evidence(r), c.nodeTrace(r.node)...), "the context of %s ended %v before its lease did; want at least %v", r, end+c.h.Lease/8-r.stop, c.h.Lease/8)
+	}
+}
+
+// lastHeartbeat is the last one that the servers stored, known as such by the write of
+// the node's end that replaced it: of what a server stores just before it is killed,
+// it tells nothing.
+func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
+	for i, w := range c.nodes[node] {
+		if i > 0 && w.Node.State != job.NodeAlive {
+			last := c.nodes[node][i-1]
+			return last, last.Seq == w.Last && last.Node.State == job.NodeAlive
+		}
+	}
+	return NodeWrite{}, false
 }
 
 // excused reports whether a start after death is one of the very few that a freeze

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,34 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.line(lineEnd, first, 11, resultOK)
 			s.end(first, job.Succeeded, "", 11.1)
 		},
+		"answers that come later than a third of the lease": func(s *story) { s.lagging(2 * time.Second) },
+		"slow answers, and servers that store nothing for a while": func(s *story) {
+			s.h.Nodes = slices.DeleteFunc(s.h.Nodes, func(w NodeWrite) bool { return w.Time.After(at(5)) && w.Time.Before(at(6)) })
+			s.lagging(time.Second)
+		},
+		"slow answers, and servers that are killed": func(s *story) {
+			s.fault(Broker, "", 5, 7, 0)
+			s.lagging(time.Second)
+		},
+		"a lease that was lost before the answers came late": func(s *story) {
+			s.fault(Cut, "w1.1", 0, 3, 0)
+			s.fault(Lag, "w1.1", 3.5, 12, time.Second)
+			s.beat("w1-42-7", 0)
+			s.node("w1-42-7", job.NodeFenced, 8)
+		},
+		"a context ends late in a process that was starved": func(s *story) {
+			s.late(3.9)
+			s.pause("x.1", 2, 3.85)
+		},
+		"published late by a producer that had only just begun": func(s *story) {
+			s.producer("p1.1", -2)
+			s.runs(a0, 7)
+		},
+		"published late since the stream was full": func(s *story) {
+			s.producer("p1.1", -60)
+			s.fault(Full, "", -1, 6, 0)
+			s.runs(a0, 7)
+		},
 		"writes that were not heard of": func(s *story) {
 			s.runs(a0, 0)
 			s.h.Ledger = nil
@@ -121,6 +150,35 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			violations, _ := Check(s.rest())
 			for _, v := range violations {
 				t.Errorf("%s %s: %s\n\t%s", v.Rule, v.Slot, v.Detail, strings.Join(v.Evidence, "\n\t"))
+			}
+		})
+	}
+}
+
+// A process that is killed as soon as it wakes writes nothing down: what the torture
+// did, and when it did not run itself, tells whether the process could have acted.
+func TestAProcessThatIsKilledOutlivesItsLeaseUnlessItWasStarved(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seen     func(*story)
+		outlived bool
+	}{
+		"nothing was starved":                       {func(*story) {}, true},
+		"the torture had it stopped":                {func(s *story) { s.fault(Sleep, "x.1", 0.5, 5.9, 0) }, false},
+		"the torture had it stopped, for less long": {func(s *story) { s.fault(Sleep, "x.1", 0.5, 5, 0) }, true},
+		"the torture had another one stopped":       {func(s *story) { s.fault(Sleep, "y.1", 0.5, 5.9, 0) }, true},
+		"the torture was starved itself":            {func(s *story) { s.pause(tortureProcess, 0.5, 5.9) }, false},
+		"another process was starved":               {func(s *story) { s.pause("y.1", 0.5, 5.9) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStory()
+			c.seen(s)
+			s.fenced(6)
+			violations, _ := Check(s.rest())
+			outlived := slices.ContainsFunc(violations, func(v Violation) bool { return v.Rule == "outlived the lease" })
+			if outlived != c.outlived || !c.outlived && len(violations) > 0 {
+				t.Errorf("it outlived its lease: %v, want %v: %+v", outlived, c.outlived, violations)
 			}
 		})
 	}
@@ -194,11 +252,11 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"a takeover without a fence": {"ledger", func(s *story) {
 			s.taken(a0, 20)
-			s.h.Nodes = s.h.Nodes[:3]
+			s.h.Nodes = s.h.Nodes[:len(s.h.Nodes)-1]
 		}},
 		"a takeover before the fence": {"ledger", func(s *story) {
 			s.taken(a0, 20)
-			s.h.Nodes[3].Time = at(4.2)
+			s.h.Nodes[len(s.h.Nodes)-1].Time = at(4.2)
 		}},
 		"a record is deleted": {"ledger", func(s *story) {
 			s.runs(a0, 0)
@@ -296,6 +354,49 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.end(a0, job.Retrying, "failed", 0.11)
 			s.claim(a0, "y", 0.3)
 			s.line(lineStart, a0, 0.31)
+		}},
+		"slow answers lose a lease": {"slowness", func(s *story) { s.lagging(time.Second) }},
+		"slow answers end a handler": {"slowness", func(s *story) {
+			s.fault(Lag, "x.1", -4, 6, time.Second)
+			s.late(2.5)
+		}},
+		"a context ends with its lease":               {"no margin", func(s *story) { s.late(2.9) }},
+		"a slot waits although a producer is healthy": {"published late", func(s *story) { s.producer("p1.1", -60); s.runs(a0, 7) }},
+		"two wait where only the newest may":          {"not only the newest", func(s *story) { s.waits(slotOf("newer", 0), slotOf("newer", 10)) }},
+		"a slot that waits for its retry gives its place away": {"place", func(s *story) {
+			first, second := slotOf("skip", 0), slotOf("skip", 10)
+			s.publish(first, 0)
+			s.claim(first, "x", 0.01)
+			s.line(lineStart, first, 0.02)
+			s.line(lineEnd, first, 0.1, resultError)
+			s.end(first, job.Retrying, "failed", 0.11)
+			s.runs(second, 10)
+			s.claim(first, "x", 11)
+			s.line(lineStart, first, 11.1)
+			s.line(lineEnd, first, 11.2, resultOK)
+			s.end(first, job.Succeeded, "", 11.3)
+		}},
+		"slots under replace wait for each other": {"never replaced", func(s *story) {
+			for i := range 4 {
+				slot := slotOf("newer", 10*i)
+				s.publish(slot, float64(10*i))
+				s.claim(slot, "x", float64(13*i)+1)
+				s.line(lineStart, slot, float64(13*i)+1)
+				s.line(lineEnd, slot, float64(13*i)+13.5, resultOK)
+				s.end(slot, job.Succeeded, "", float64(13*i)+13.6)
+			}
+		}},
+		"a late slot of a job that catches nothing up": {"caught up", func(s *story) {
+			never := slotOf("never", 0)
+			s.runs(never, 70)
+			s.h.Slots[len(s.h.Slots)-1].Message.CaughtUp = true
+		}},
+		"a whole has its outcome before its last part": {"whole", func(s *story) {
+			s.splits()
+			whole, n := slotOf("split", 0), len(s.h.Ledger)
+			early := &s.h.Ledger[n-1]
+			early.Seq, s.h.Ledger[n-2].Seq = s.h.Ledger[n-2].Seq, early.Seq
+			s.h.Records[whole] = *early
 		}},
 		"too early": {"early", func(s *story) { s.runs(a0, -2) }},
 		"a retry too early": {"retry too early", func(s *story) {

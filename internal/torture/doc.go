@@ -11,6 +11,7 @@
 //	proxy    between each process and the servers, to cut, slow, lose, hold back
 //	faults   carries the plan out
 //	record   what handlers write down: every start, every end
+//	evidence what the torture itself writes down: every fault, from when to when
 //	witness  every write that the broker stores, as it tells of it
 //	check    the promise, held against all of that: pure
 //
@@ -31,6 +32,14 @@
 // writes down when it did not run, and a run that ends in the moment after its
 // process woke counts as ended when it was frozen. The same holds for a process
 // that a busy machine has starved.
+//
+// A process that is killed as soon as it wakes writes nothing down. So the torture
+// also writes down from when to when it froze a process, and when it did not run
+// itself: for a process that was killed, both count as its own pauses. Rules about
+// processes that nothing disturbs (slow answers lose no lease, a healthy producer
+// publishes in time) look at all of these lines, and at how fast the servers
+// answered the torture. On a machine with too much to do they judge less, and never
+// wrongly.
 //
 // # Decisions
 //
@@ -57,6 +66,11 @@
 // promised. They are never frozen: a leader that wakes may answer from its past,
 // and that would be a test of the engine.
 //
+// What a producer does beside others that come and go shows as slots that are late.
+// Between two faults of its own no producer is healthy for long enough to be blamed
+// for that. So the plan leaves one of them, and the servers, alone for a stretch,
+// while the faults of all others go on.
+//
 // A run must have seen a takeover, a completion that was refused, and a message
 // that came again for a slot that somebody had. One worker sleeps through its lease
 // in the middle of a handler first of all, so that short runs have, too.
@@ -66,9 +80,11 @@
 // What a broker does that loses acknowledged writes together with their witnesses.
 // Mistakes that only cost another delivery, which is allowed: a nonce that is
 // ignored after a timeout, an unanswered claim that is forgotten or not adopted.
-// Mistakes that need what no plan brings about: a full bucket, a freeze in the
+// Mistakes that need what no plan brings about: a freeze in the
 // instant between two lines (a start that does not look at the lease again, a lock
-// that is freed over another's), an edit of a definition. Trust that is counted
+// that is freed over another's), a producer that leaves in the milliseconds in which
+// slots of its share fall due (its copies, which others hold, are then published by
+// none of them), an edit of a definition. Trust that is counted
 // from the answer shows with leases of some 10 s, not with 3 s: there a heartbeat's
 // attempt lasts longer than the margin. A rule that is broken by less than the
 // clocks are certain of: what a node judges by its own clock, by the bound that it

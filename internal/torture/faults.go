@@ -2,7 +2,13 @@ package torture
 
 import (
 	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/boot"
 )
 
 // suffer lets the faults of one lane happen, one after the other, and leaves
@@ -12,10 +18,21 @@ func (t *torture) suffer(ctx context.Context, lane []Fault) {
 		if !sleep(ctx, time.Until(t.began.Add(f.At))) {
 			return
 		}
-		if f.Kind == Broker {
+		since := boot.Now()
+		switch f.Kind {
+		case Broker:
 			t.killBroker(ctx, f)
-		} else {
+			t.noteFault(f, "", since)
+		case Full:
+			t.fill(ctx, f)
+			t.noteFault(f, "", since)
+		case Freeze, Sleep: // written down with the instants of STOP and CONT
 			t.happen(ctx, t.members[f.Target], f)
+		default:
+			m := t.members[f.Target]
+			of := m.current()
+			t.happen(ctx, m, f)
+			t.noteFault(f, of, since)
 		}
 	}
 }
@@ -44,7 +61,7 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		sleep(ctx, f.For)
 		m.again()
 	case Freeze:
-		goOn := m.hold()
+		goOn := m.hold(f)
 		sleep(ctx, f.For)
 		goOn()
 	case Sleep:
@@ -53,7 +70,7 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 			// The write lands, and its answer finds a sleeper.
 			when(f.Write, &link{hold: true}, 3*time.Second)
 		}
-		goOn := m.hold()
+		goOn := m.hold(f)
 		m.proxy.set(link{})
 		sleep(ctx, f.For)
 		goOn()
@@ -66,6 +83,27 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 	case Deaf:
 		through(link{deaf: true}, f.For)
 		m.proxy.set(link{})
+	case Lag:
+		through(link{late: f.Delay}, f.For)
+		m.proxy.set(link{})
+	case Clog:
+		if !f.Ends {
+			through(link{clogged: true}, f.For)
+			m.proxy.set(link{})
+			break
+		}
+		through(link{clogged: true}, f.For/2)
+		m.term()
+		m.proxy.set(link{})
+		m.again()
+	case Hangup:
+		t.hangUp(ctx, m, f)
+	case Lose:
+		m.untilBusy(ctx)
+		t.lose(ctx, m)
+		m.kill()
+		sleep(ctx, f.For)
+		m.again()
 	case Hold:
 		until := time.Now().Add(f.For)
 		// A heartbeat lands, and its answer is lost; so is what follows.
@@ -87,6 +125,80 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		}
 		m.proxy.set(link{})
 	}
+}
+
+// hangUp has jobs come and go in the file of a process, which reads it again at each
+// HUP. In the end all of them are there.
+func (t *torture) hangUp(ctx context.Context, m *member, f Fault) {
+	r := rand.New(rand.NewPCG(t.cfg.Seed, uint64(f.At)))
+	write := func(names []string) {
+		fresh := m.jobFile() + ".new" // no process ever reads half a file
+		err := os.WriteFile(fresh, []byte(strings.Join(names, "\n")), 0o600)
+		if err == nil {
+			err = os.Rename(fresh, m.jobFile())
+		}
+		if err != nil {
+			t.fail(err)
+		}
+		m.hangUp()
+	}
+	all := caseNames(t.cases)
+	for until := time.Now().Add(f.For); time.Now().Before(until); {
+		write(slices.DeleteFunc(slices.Clone(all), func(string) bool { return r.IntN(2) == 0 }))
+		if !sleep(ctx, between(r, 20*time.Millisecond, 500*time.Millisecond)) {
+			break
+		}
+	}
+	write(all)
+}
+
+// lose deletes the messages of the slots that a process runs. The stream delivers
+// them to no other worker then: only a search for open records finds them.
+func (t *torture) lose(ctx context.Context, m *member) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	stream, err := t.js.Stream(ctx, t.cfg.Namespace+"_slots")
+	for _, sequence := range t.witness.messagesOf(m.name + "-") {
+		if err != nil {
+			return // the servers have no time for it
+		}
+		err = stream.DeleteMsg(ctx, sequence)
+	}
+}
+
+// fill has a stream refuse what it is sent for a while, as one that is full does.
+func (t *torture) fill(ctx context.Context, f Fault) {
+	t.count(string(Full))
+	name := "KV_" + t.cfg.Namespace + "_" + f.Write
+	if f.Write == writeSlots {
+		name = t.cfg.Namespace + "_" + f.Write
+	}
+	t.limitBytes(ctx, name, 1)
+	sleep(ctx, f.For)
+	t.limitBytes(t.fleetCtx, name, -1) // whatever happened, and however long it takes
+}
+
+// limitBytes changes how many bytes a stream may have, until that is known to be done.
+func (t *torture) limitBytes(ctx context.Context, name string, most int64) {
+	for {
+		err := t.limitBytesOnce(ctx, name, most)
+		if err == nil || !sleep(ctx, 200*time.Millisecond) {
+			return
+		}
+	}
+}
+
+func (t *torture) limitBytesOnce(ctx context.Context, name string, most int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stream, err := t.js.Stream(ctx, name)
+	if err != nil {
+		return err
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.MaxBytes = most
+	_, err = t.js.UpdateStream(ctx, cfg)
+	return err
 }
 
 // subjectOf begins the subjects of writes of a kind.

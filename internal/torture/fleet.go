@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/boot"
 )
 
 // member is one process of the fleet, over all its lives.
@@ -20,9 +22,10 @@ type member struct {
 	life int
 	now  *process // nil: it is meant to be away
 
-	// Of its file of the record: how far it was read, and how many handlers of
-	// the current life have started and not ended.
+	// Of its file of the record: how far it was read, whether the current life is up,
+	// and how many of its handlers have started and not ended.
 	read    int64
+	up      bool
 	running int
 }
 
@@ -40,6 +43,19 @@ func (t *torture) newMember(i int) (*member, error) {
 
 func (m *member) record() string { return filepath.Join(m.t.dir, m.name+".jsonl") }
 
+// jobFile names the jobs that it has a handler for.
+func (m *member) jobFile() string { return filepath.Join(m.t.dir, m.name+".jobs") }
+
+// current names the current life; empty: it is away.
+func (m *member) current() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now == nil {
+		return ""
+	}
+	return m.now.name
+}
+
 // begin starts its next life.
 func (m *member) begin() error {
 	m.mu.Lock()
@@ -51,7 +67,7 @@ func (m *member) begin() error {
 		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
 		From: t.from, Boot: t.fromBoot, Duration: t.cfg.Duration,
 		Produce: t.shape.publishes(m.index), Work: m.index < t.shape.Workers,
-		Record: m.record(), Proxy: m.proxy.address(), ClockOffset: t.shape.offset(m.index, m.life),
+		Record: m.record(), Jobs: m.jobFile(), Proxy: m.proxy.address(), ClockOffset: t.shape.offset(m.index, m.life),
 		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,
 	}
 	data, err := json.Marshal(spec)
@@ -62,7 +78,7 @@ func (m *member) begin() error {
 	if err != nil {
 		return err
 	}
-	m.now, m.running = p, 0
+	m.now, m.up, m.running = p, false, 0
 	go m.watch(p)
 	return nil
 }
@@ -145,37 +161,62 @@ func (m *member) term() {
 	}
 }
 
-// hold stops it; the returned function lets it go on.
-func (m *member) hold() func() {
+// hold stops it for a fault; the returned function lets it go on, and writes down for
+// how long it was stopped. It cannot be left to the process to say that: it may be
+// killed as soon as it wakes.
+func (m *member) hold(f Fault) func() {
 	m.mu.Lock()
 	p := m.now
 	m.mu.Unlock()
 	if p == nil {
 		return func() {}
 	}
+	since := boot.Now()
 	p.signal(stopSignal)
-	return func() { p.signal(contSignal) }
+	return func() {
+		p.signal(contSignal)
+		m.t.noteFault(f, p.name, since)
+	}
 }
 
-// busy reports whether a handler of it runs that has a while to go.
+// hangUp sends it a HUP; not before it is up, since one that comes earlier ends it.
+func (m *member) hangUp() {
+	m.readRecord()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now != nil && m.up {
+		m.now.signal(hangupSignal)
+	}
+}
+
+// busy reports whether a handler of it runs.
 func (m *member) busy() bool {
+	m.readRecord()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running > 0
+}
+
+// readRecord takes in what its current life has written down since the last time.
+func (m *member) readRecord() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lines, read, err := readLines(m.record(), m.read)
 	if err != nil {
-		return false // the check will say so
+		return // the check will say so
 	}
 	m.read = read
 	for _, l := range lines {
 		switch {
 		case m.now == nil || l.Process != m.now.name:
+		case l.What == lineUp:
+			m.up = true
 		case l.What == lineStart:
 			m.running++
 		case l.What == lineEnd:
 			m.running--
 		}
 	}
-	return m.running > 0
 }
 
 // untilBusy waits for the middle of a handler, not for ever.

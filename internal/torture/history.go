@@ -24,6 +24,10 @@ type History struct {
 	Lines  []Line
 	Deaths map[string]time.Duration
 
+	// Publishers are the processes that publish slots, those left out whose clock may be
+	// so wrong that they refuse to.
+	Publishers map[string]bool
+
 	// Broker tells the broker's time of a boot time.
 	Broker Clock
 

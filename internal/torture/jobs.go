@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -42,7 +43,13 @@ func (c Case) atMost() int {
 type Act struct {
 	Work   time.Duration
 	Result string
+
+	// Words is how many bytes it writes as its output, and says in its error.
+	Words int
 }
+
+// jobOwner is in whose name the jobs stand in the registry, and in the nodes' files.
+const jobOwner = "code"
 
 const (
 	// ample attempts are never spent by faults.
@@ -51,11 +58,31 @@ const (
 	soon = 200 * time.Millisecond // a backoff
 )
 
+// bounded is the table of jobs for a run, which has slots from from on and before
+// until. Which slots there have to be is then known exactly.
+func bounded(lease time.Duration, from, until time.Time) []Case {
+	cases := slices.DeleteFunc(Cases(lease), func(c Case) bool { return !c.Triggered && len(c.slots(from, until)) == 0 })
+	for i := range cases {
+		if j := &cases[i].Job; !cases[i].Triggered {
+			j.From, j.Until = from, until
+		}
+	}
+	return cases
+}
+
+func caseNames(cases []Case) []string {
+	var names []string
+	for _, c := range cases {
+		names = append(names, c.Job.Name)
+	}
+	return names
+}
+
 // Cases is the table of jobs. lease scales what has to be longer or shorter than
 // it.
 func Cases(lease time.Duration) []Case {
 	works := func(least, most time.Duration) func(*rand.Rand, int) Act {
-		return func(r *rand.Rand, _ int) Act { return Act{between(r, least, most), resultOK} }
+		return func(r *rand.Rand, _ int) Act { return Act{Work: between(r, least, most), Result: resultOK} }
 	}
 	short := works(0, 300*time.Millisecond)
 	long := works(lease/4, max(2*lease, min(4*lease, 15*time.Second))) // to be taken over, often twice
@@ -75,7 +102,7 @@ func Cases(lease time.Duration) []Case {
 			Every: 2 * time.Second, Outcomes: succeeds,
 			Act: func(r *rand.Rand, _ int) Act {
 				results := []string{resultOK, resultOK, resultOK, resultError, resultLater, resultPanic}
-				return Act{between(r, 0, 200*time.Millisecond), results[r.IntN(len(results))]}
+				return Act{Work: between(r, 0, 200*time.Millisecond), Result: results[r.IntN(len(results))]}
 			},
 		}, {
 			Job:   job.Job{Name: "once", Queue: slow, Retry: job.Retry{Attempts: 1}, CatchUp: all},
@@ -85,26 +112,26 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "thrice", Retry: job.Retry{Attempts: 3, Backoff: soon}, CatchUp: all},
 			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Failed},
 			Act: func(r *rand.Rand, _ int) Act {
-				return Act{between(r, 0, lease/2), []string{resultOK, resultError, resultLater}[r.IntN(3)]}
+				return Act{Work: between(r, 0, lease/2), Result: []string{resultOK, resultError, resultLater}[r.IntN(3)]}
 			},
 		}, {
 			Job:   job.Job{Name: "permanent", Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: fails,
 			Act: func(r *rand.Rand, _ int) Act {
-				return Act{between(r, 0, 200*time.Millisecond), []string{resultPermanent, resultError}[r.IntN(2)]}
+				return Act{Work: between(r, 0, 200*time.Millisecond), Result: []string{resultPermanent, resultError}[r.IntN(2)]}
 			},
 		}, {
 			Job:   job.Job{Name: "panics", Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: fails,
-			Act: func(*rand.Rand, int) Act { return Act{0, resultPanic} },
+			Act: func(*rand.Rand, int) Act { return Act{Result: resultPanic} },
 		}, {
 			Job:   job.Job{Name: "dies", Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
 			Every: 47 * time.Second, Outcomes: fails,
-			Act: func(r *rand.Rand, _ int) Act { return Act{between(r, 0, time.Second), resultDie} },
+			Act: func(r *rand.Rand, _ int) Act { return Act{Work: between(r, 0, time.Second), Result: resultDie} },
 		}, {
 			Job:   job.Job{Name: "timeout", Timeout: time.Second, Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: fails,
-			Act: func(*rand.Rand, int) Act { return Act{time.Hour, resultOK} },
+			Act: func(*rand.Rand, int) Act { return Act{Work: time.Hour, Result: resultOK} },
 		}, {
 			Job:   job.Job{Name: "deadline", Deadline: 2 * time.Second, Retry: patient, CatchUp: all},
 			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Expired}, Act: short,
@@ -128,13 +155,26 @@ func Cases(lease time.Duration) []Case {
 			Every: 2 * time.Second, Act: works(0, 4*time.Second), Outcomes: []job.State{job.Succeeded, job.Skipped},
 		}, {
 			Job:   job.Job{Name: "replace", Overlap: job.OverlapReplace, Retry: patient, CatchUp: all},
-			Every: 3 * time.Second, Act: works(0, 6*time.Second), Outcomes: []job.State{job.Succeeded, job.Skipped, job.Cancelled},
+			Every: 3 * time.Second, Act: works(0, 12*time.Second), Outcomes: []job.State{job.Succeeded, job.Skipped, job.Cancelled},
 		}, {
 			Job:   job.Job{Name: "pair", Overlap: job.OverlapAllow, Concurrency: 2, Retry: patient, CatchUp: all},
 			Every: 4 * time.Second, Act: works(0, 6*time.Second), Outcomes: succeeds,
 		}, {
 			Job:   job.Job{Name: "finish", Queue: slow, OnLeaseLost: job.LeaseLostFinish, Retry: patient, CatchUp: all},
 			Every: wholeSeconds(lease / 3), Act: works(lease/4, lease*3/2), Outcomes: succeeds,
+		}, {
+			Job:   job.Job{Name: "again", Overlap: job.OverlapSkip, Retry: patient, CatchUp: all},
+			Every: 2 * time.Second, Outcomes: []job.State{job.Succeeded, job.Skipped},
+			Act: func(r *rand.Rand, attempt int) Act {
+				return Act{Work: between(r, 0, 200*time.Millisecond), Result: []string{resultOK, resultLater}[min(attempt%4, 1)]}
+			},
+		}, {
+			// Of what it says, no record of a server with a small limit can hold all.
+			Job:   job.Job{Name: "wordy", Output: job.MaxOutput, Retry: patient, CatchUp: all},
+			Every: 5 * time.Second, Outcomes: succeeds,
+			Act: func(_ *rand.Rand, attempt int) Act {
+				return Act{Result: []string{resultOK, resultError}[min(attempt%3, 1)], Words: job.MaxOutput}
+			},
 		}, {
 			Job:   job.Job{Name: "split", Shards: 3, Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Act: works(0, time.Second), Outcomes: succeeds,

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,9 +44,11 @@ type NodeSpec struct {
 	Produce bool `json:"produce"`
 	Work    bool `json:"work"`
 
-	// Record is its file of the record. Proxy is through which it reaches the
-	// servers, whichever.
+	// Record is its file of the record. Jobs is the file that names the jobs it has
+	// handlers for, all if there is none; it is read again at each HUP. Proxy is
+	// through which it reaches the servers, whichever.
 	Record string `json:"record"`
+	Jobs   string `json:"jobs"`
 	Proxy  string `json:"proxy"`
 
 	ClockOffset time.Duration `json:"clock_offset"`
@@ -63,6 +70,19 @@ const (
 // RunNode is one process of the fleet, until ctx ends: a producer, a worker or
 // both, as "cronce run" is, but with handlers that write down what they do.
 func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), log *slog.Logger) error {
+	rec, err := newRecorder(spec.Record, spec.Process)
+	if err != nil {
+		return err
+	}
+	defer rec.close()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, hangupSignal)
+	defer signal.Stop(hangups)
+	// Before the file of jobs is read: the torture changes it, and then sends a HUP
+	// only to a process that is up.
+	if err := rec.add(Line{What: lineUp}); err != nil {
+		return err
+	}
 	nc, err := connected(ctx, connect, proxyDialer(spec.Proxy), log)
 	if err != nil {
 		return err
@@ -76,19 +96,17 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	if err != nil {
 		return err
 	}
-	rec, err := newRecorder(spec.Record, spec.Process)
-	if err != nil {
-		return err
-	}
-	defer rec.close()
 	ended := make(chan struct{})
 	defer close(ended)
 	go rec.watch(ended)
 
 	h := newHandlers(spec, rec)
+	if err := h.read(); err != nil {
+		return err
+	}
 	cfg := replica.Config{
 		Conn: nc, Store: store, Produce: spec.Produce, Grace: grace, Host: spec.Host, ClockShift: spec.ClockOffset,
-		Handler: h.handler, Handlers: h.names, Logger: log, Version: "torture",
+		Owner: jobOwner, Handler: h.handler, Handlers: h.names, Logger: log, Version: "torture",
 	}
 	if spec.Work {
 		cfg.Queues = h.queues()
@@ -96,9 +114,11 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	ctx, cancel := context.WithCancel(ctx)
 	var ordering sync.WaitGroup
 	ordering.Go(func() { h.order(ctx, spec, store, log) })
+	r := replica.New(cfg)
+	ordering.Go(func() { h.reload(ctx, hangups, r, log) })
 	defer ordering.Wait()
 	defer cancel()
-	return replica.New(cfg).Run(ctx)
+	return r.Run(ctx)
 }
 
 // connected connects as soon as somebody lets it.
@@ -123,19 +143,69 @@ type handlers struct {
 	seed  uint64
 	cases map[string]Case
 	works bool
+	file  string
+
+	mu    sync.Mutex
+	there map[string]bool // by job: the file names it
 }
 
 func newHandlers(spec NodeSpec, rec *recorder) *handlers {
-	h := &handlers{rec, spec.Seed, map[string]Case{}, spec.Work}
-	for _, c := range Cases(spec.Lease) {
+	h := &handlers{rec: rec, seed: spec.Seed, cases: map[string]Case{}, works: spec.Work, file: spec.Jobs}
+	for _, c := range bounded(spec.Lease, spec.From, spec.From.Add(spec.Duration).Truncate(time.Second)) {
 		h.cases[c.Job.Name] = c
 	}
 	return h
 }
 
+// read takes over the file of jobs.
+func (h *handlers) read() error {
+	names := slices.Collect(maps.Keys(h.cases))
+	data, err := os.ReadFile(h.file)
+	switch {
+	case err == nil:
+		names = strings.Fields(string(data))
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("read jobs: %w", err)
+	}
+	there := map[string]bool{}
+	for _, name := range names {
+		there[name] = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.there = there
+	return nil
+}
+
+// reload reads the file again at each HUP, and brings its jobs into the registry, as
+// "cronce run" does.
+func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *replica.Replica, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		if err := h.read(); err != nil {
+			log.Error("the file of jobs was not taken over", "error", err)
+			continue
+		}
+		var jobs []job.Job
+		for _, name := range h.names() {
+			jobs = append(jobs, h.cases[name].Job)
+		}
+		if err := r.Apply(ctx, jobs, true); err != nil {
+			log.Error("the file's jobs were not brought into the registry", "error", err)
+		}
+	}
+}
+
+// names are the jobs that it has handlers for.
 func (h *handlers) names() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var names []string
-	for name := range h.cases {
+	for name := range h.there {
 		if h.works {
 			names = append(names, name)
 		}
@@ -156,8 +226,11 @@ func (h *handlers) queues() []string {
 }
 
 func (h *handlers) handler(name string) job.Handler {
+	h.mu.Lock()
+	there := h.there[name]
+	h.mu.Unlock()
 	c, ok := h.cases[name]
-	if !ok || !h.works {
+	if !ok || !there || !h.works {
 		return nil
 	}
 	return func(ctx context.Context, run job.Run) error { return h.run(ctx, c, run) }
@@ -196,11 +269,14 @@ func (h *handlers) run(ctx context.Context, c Case, run job.Run) error {
 		<-noted // in this order
 	}
 	tell(lineEnd, result, "")
-	return finish(result)
+	// Markup grows most where a program writes it down as JSON.
+	words := strings.Repeat("<", act.Words)
+	_, _ = io.WriteString(run.Output, words)
+	return finish(result, words)
 }
 
-func finish(result string) error {
-	failed := errors.New("as the torture wants it")
+func finish(result, words string) error {
+	failed := errors.New("as the torture wants it" + words)
 	switch result {
 	case resultOK:
 		return nil

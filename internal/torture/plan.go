@@ -23,6 +23,11 @@ const (
 	Sever   Kind = "sever"   // the connection is cut at a write of a kind, before or after it goes out
 	Broker  Kind = "broker"  // KILL of a server, which comes back after For
 	Silence Kind = "silence" // KILL of every process that publishes, for longer than a slot may be simply late
+	Lag     Kind = "lag"     // each answer of the servers comes later by Delay
+	Clog    Kind = "clog"    // nothing is read from a socket that stays open, in either direction
+	Hangup  Kind = "hangup"  // HUP again and again, with jobs that come and go in the process's file
+	Lose    Kind = "lose"    // the messages of a worker's running slots are deleted, and the worker is killed
+	Full    Kind = "full"    // a stream takes no more bytes
 )
 
 // Fault is one thing that is to go wrong.
@@ -38,11 +43,13 @@ type Fault struct {
 	// For is how long it lasts.
 	For time.Duration `json:"for"`
 
-	// Delay is of Slow, and how late the answer is of Hold. Write is which writes Sever
-	// and Sleep wait for, Landed whether those of Sever go out.
+	// Delay is of Slow and of Lag, and how late the answer is of Hold. Write is which
+	// writes Sever and Sleep wait for, and Full refuses. Landed says whether those of
+	// Sever go out. Ends says that the process gets a TERM in the middle of a Clog.
 	Delay  time.Duration `json:"delay,omitempty"`
 	Write  string        `json:"write,omitempty"`
 	Landed bool          `json:"landed,omitempty"`
+	Ends   bool          `json:"ends,omitempty"`
 }
 
 // heard is how long an answer may take to arrive before the cut: less than there
@@ -89,11 +96,16 @@ func NewPlan(s Shape) Plan {
 	if s.Servers > 0 {
 		p.Lanes = append(p.Lanes, s.brokers())
 	}
-	if s.Duration >= 4*time.Minute {
+	p.Lanes = append(p.Lanes, s.limits())
+	if s.Duration >= silenceFrom {
 		s.silence(&p)
 	}
+	s.calm(&p)
 	return p
 }
+
+// silenceFrom is how long a run has to be for a Silence in it.
+const silenceFrom = 4 * time.Minute
 
 // All returns every fault, in order of time.
 func (p Plan) All() []Fault {
@@ -137,13 +149,16 @@ func (s Shape) lane(i int) []Fault {
 // fault draws what goes wrong with a process.
 func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 	L := s.Lease
-	kinds := []Kind{Kill, Kill, Kill, Term, Term, Freeze, Cut, Cut, Slow, Deaf, Hold, Sever, Sever, Sever, Sever}
+	kinds := []Kind{Kill, Kill, Kill, Term, Term, Freeze, Cut, Cut, Slow, Deaf, Hold, Sever, Sever, Sever, Sever, Lag, Lag, Clog, Clog}
 	if worker {
-		kinds = append(kinds, Sleep, Sleep, Freeze)
+		kinds = append(kinds, Sleep, Sleep, Freeze, Hangup, Hangup)
+		if s.Duration >= loseFrom {
+			kinds = append(kinds, Lose)
+		}
 	}
 	f := Fault{Kind: kinds[r.IntN(len(kinds))]}
 	switch f.Kind {
-	case Kill, Term:
+	case Kill, Term, Lose:
 		f.For = between(r, 0, 3*time.Second)
 	case Freeze:
 		f.For = between(r, L/10, L*3/4)
@@ -156,6 +171,16 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 		f.For = between(r, L/10, L*3/2)
 	case Slow:
 		f.For, f.Delay = between(r, time.Second, L), between(r, 5*time.Millisecond, 200*time.Millisecond)
+	case Lag:
+		// For longer than a lease: what came before it is not to blame any more.
+		f.For, f.Delay = between(r, L*3/2, L*2+2*time.Second), between(r, slowest/10, max(slowest/10, min(slowest, L/4)))
+		if r.IntN(4) == 0 {
+			f.Delay = between(r, slowest/10, slowest)
+		}
+	case Clog:
+		f.For, f.Ends = between(r, 2*time.Second, max(L*3/2, 8*time.Second)), r.IntN(3) == 0
+	case Hangup:
+		f.For = between(r, 2*time.Second, 6*time.Second)
 	case Hold:
 		f.Delay = between(r, L*35/100, L*6/10)
 		f.For = f.Delay + heard(L) + L*9/5
@@ -188,6 +213,60 @@ func (s Shape) brokers() []Fault {
 		}
 		lane = append(lane, f)
 		at += f.For + between(r, 12*time.Second, 24*time.Second)
+	}
+}
+
+// slowest is the largest delay of a Lag; a tenth of it is the smallest.
+const slowest = 5 * time.Second
+
+// loseFrom is how long a run has to be for a Lose in it. The fleet finds a lost slot
+// within two minutes, and a short run should not take so long to settle.
+const loseFrom = 45 * time.Second
+
+// limits is the faults of the streams, on servers of our own or not: one of them is
+// full for a while.
+func (s Shape) limits() []Fault {
+	r := s.rand("limits")
+	var lane []Fault
+	for at := between(r, 5*time.Second, 15*time.Second); ; {
+		f := Fault{At: at, Kind: Full, For: between(r, time.Second, 5*time.Second), Write: []string{writeLedger, writeSlots}[r.IntN(2)]}
+		if f.At+f.For > s.Duration {
+			return lane
+		}
+		lane = append(lane, f)
+		at += f.For + between(r, 10*time.Second, 30*time.Second)
+	}
+}
+
+// maxPayload is the limit of servers of our own: so small that some records must be
+// cut.
+func (s Shape) maxPayload() int {
+	return []int{16 << 10, 32 << 10, 64 << 10}[s.rand("payload").IntN(3)]
+}
+
+// calm takes away the faults of one process that publishes, and those of the servers,
+// for long enough that whatever the others do, no slot may be late.
+func (s Shape) calm(p *Plan) {
+	i := s.Workers + s.Makers - 1
+	for i > 0 && !s.publishes(i) {
+		i--
+	}
+	until := s.Duration
+	if s.Duration >= silenceFrom {
+		until = s.Duration * 4 / 10 // the silence may begin there
+	}
+	length := settled(s.Lease) + promptly + 10*time.Second
+	const soonest, recovered = 5 * time.Second, 10 * time.Second
+	if i == 0 || soonest+length > until {
+		return
+	}
+	from := between(s.rand("calm"), soonest, until-length)
+	for lane := range p.Lanes {
+		if lane == i || lane >= s.Workers+s.Makers {
+			p.Lanes[lane] = slices.DeleteFunc(p.Lanes[lane], func(f Fault) bool {
+				return f.At < from+length && f.At+f.For+recovered > from
+			})
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package torture
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,6 +61,10 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 				switch {
 				case f.Kind == Broker && (f.Target >= s.Servers || i != s.Workers+s.Makers):
 					t.Fatalf("lane %d: %+v: there are %d servers", i, f, s.Servers)
+				case f.Kind == Full:
+					if i != len(NewPlan(s).Lanes)-1 {
+						t.Fatalf("lane %d: %+v is of no process", i, f)
+					}
 				case f.Kind != Broker && f.Target != i:
 					t.Fatalf("lane %d: %+v is of another process", i, f)
 				case f.Kind == Sleep && f.Target >= s.Workers:
@@ -70,6 +76,29 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 		}
 		if sleeps == 0 {
 			t.Fatalf("nobody sleeps through a lease of %v in %v", s.Lease, s.Duration)
+		}
+	})
+}
+
+func TestAPlanLeavesAProducerCalmForLongEnough(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawShape(t)
+		s.Duration = max(s.Duration, 5*settled(s.Lease), silenceFrom)
+		s.Makers = max(s.Makers, 1)
+		lanes := NewPlan(s).Lanes
+		var hit []Fault // the last process, the servers, the streams
+		for _, lane := range lanes[s.Workers+s.Makers-1:] {
+			hit = append(hit, lane...)
+		}
+		slices.SortFunc(hit, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+		end, longest := time.Duration(0), time.Duration(0)
+		for _, f := range hit {
+			longest = max(longest, f.At-end)
+			end = max(end, f.At+f.For)
+		}
+		if longest < settled(s.Lease)+promptly {
+			t.Fatalf("no producer has nothing wrong with it for more than %v", longest)
 		}
 	})
 }

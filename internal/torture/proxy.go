@@ -34,6 +34,12 @@ type link struct {
 	// delay is added to every byte, in either direction.
 	delay time.Duration
 
+	// late is added to what the servers say only.
+	late time.Duration
+
+	// clogged: nothing is read, from either side, while the connections stand.
+	clogged bool
+
 	// hold keeps back what the servers say, until it is over.
 	hold bool
 
@@ -105,6 +111,9 @@ func (p *proxy) accept() {
 
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
+	if tcp, ok := client.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(socketBuffer)
+	}
 	from := bufio.NewReader(client)
 	_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
 	target, err := from.ReadString('\n')
@@ -131,14 +140,22 @@ func (p *proxy) serve(client net.Conn) {
 		delete(p.conns, server)
 	}()
 	var both sync.WaitGroup
-	both.Go(func() { p.pipe(server, from, p.asked); server.Close(); client.Close() })
-	both.Go(func() { p.pipe(client, server, p.answered); server.Close(); client.Close() })
+	both.Go(func() {
+		p.pipe(server, from, func(l link) time.Duration { return l.delay }, p.asked)
+		server.Close()
+		client.Close()
+	})
+	both.Go(func() {
+		p.pipe(client, server, func(l link) time.Duration { return l.delay + l.late }, p.answered)
+		server.Close()
+		client.Close()
+	})
 	both.Wait()
 }
 
 // pipe copies from one side to the other, late where there is a delay, until
 // either ends. pass says what goes on of what was read.
-func (p *proxy) pipe(to io.Writer, from io.Reader, pass func([]byte) ([]byte, bool)) {
+func (p *proxy) pipe(to io.Writer, from io.Reader, delay func(link) time.Duration, pass func([]byte) ([]byte, bool)) {
 	type chunk struct {
 		data []byte
 		at   time.Time
@@ -161,12 +178,14 @@ func (p *proxy) pipe(to io.Writer, from io.Reader, pass func([]byte) ([]byte, bo
 	defer sender.Wait()
 	defer close(chunks)
 	for {
+		p.untilClear()
 		buffer := make([]byte, 32<<10)
 		n, err := from.Read(buffer)
+		p.untilClear() // it may have been clogged while this waited for something to read
 		if n > 0 {
 			fault, _ := p.now()
 			select {
-			case chunks <- chunk{buffer[:n], time.Now().Add(fault.delay)}:
+			case chunks <- chunk{buffer[:n], time.Now().Add(delay(fault))}:
 			case <-broken:
 				return
 			}
@@ -174,6 +193,15 @@ func (p *proxy) pipe(to io.Writer, from io.Reader, pass func([]byte) ([]byte, bo
 		if err != nil {
 			return
 		}
+	}
+}
+
+// untilClear waits until the sockets are read again.
+func (p *proxy) untilClear() {
+	fault, changed := p.now()
+	for fault.clogged {
+		<-changed
+		fault, changed = p.now()
 	}
 }
 
@@ -218,6 +246,10 @@ func (p *proxy) severed() bool {
 	return p.fault.sever == nil
 }
 
+// socketBuffer is for what a process writes: so small that a clogged socket blocks
+// its writer within a second or two.
+const socketBuffer = 16 << 10
+
 // proxyDialer connects through the proxy on this address.
 type proxyDialer string
 
@@ -226,6 +258,9 @@ func (d proxyDialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(context.Background(), network, string(d))
 	if err != nil {
 		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(socketBuffer)
 	}
 	if _, err := fmt.Fprintf(conn, "%s\n", address); err != nil {
 		conn.Close()

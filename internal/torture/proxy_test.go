@@ -2,7 +2,10 @@ package torture
 
 import (
 	"bufio"
+	"errors"
 	"net"
+	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -140,6 +143,51 @@ func TestAProxyIsSlow(t *testing.T) {
 	c.wantAnswer("one")
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("there and back took %v, want 200ms at least", took)
+	}
+}
+
+func TestAProxyIsSlowToAnswerOnly(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	const late = 300 * time.Millisecond
+	c.proxy.set(link{late: late})
+	began := time.Now()
+	c.say("one")
+	c.wantHeard("one")
+	c.wantAnswer("one")
+	if took := time.Since(began); took < late {
+		t.Errorf("the answer took %v, want %v at least", took, late)
+	}
+}
+
+func TestAProxyThatIsCloggedBlocksItsWriterAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	c := newThrough(t)
+	c.proxy.set(link{clogged: true})
+	const lines = 1000
+	text := strings.Repeat("x", 1000)
+	all := strings.Repeat(text+"\r\n", lines)
+	_ = c.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	n, err := c.conn.Write([]byte(all))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("a socket that nothing reads took %d bytes: %v", n, err)
+	}
+	if len(c.heard) > 0 {
+		t.Fatal("the server has heard something")
+	}
+	c.proxy.set(link{})
+	_ = c.conn.SetWriteDeadline(time.Time{})
+	rest := make(chan error, 1)
+	go func() {
+		_, err := c.conn.Write([]byte(all[n:]))
+		rest <- err
+	}()
+	for range lines {
+		c.wantHeard(text)
+		c.wantAnswer(text)
+	}
+	if err := <-rest; err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -15,11 +15,19 @@ import (
 
 // What a line of the record tells.
 const (
+	lineUp     = "up"     // the process is ready for a SIGHUP
 	lineStart  = "start"  // a handler was called
 	lineCancel = "cancel" // its context has ended, for Cause
 	lineEnd    = "end"    // it is about to return, with Result
 	linePause  = "pause"  // the process did not run from From to Boot
 	lineOrder  = "order"  // a trigger of the slot was acknowledged
+	lineFault  = "fault"  // the torture did Kind to Of from From to Boot
+)
+
+// Names that stand where a line names a process.
+const (
+	tortureProcess = "torture" // the torture itself
+	serverProcess  = "servers" // the servers, whichever
 )
 
 // Results of a handler.
@@ -46,6 +54,12 @@ type Line struct {
 	Node    string        `json:"node,omitempty"`
 	Result  string        `json:"result,omitempty"`
 	Cause   string        `json:"cause,omitempty"`
+
+	// Of a fault: its kind, the life of the process or the stream that it hit, and
+	// the delay of a Lag. A fault of the servers has no Of.
+	Kind  Kind          `json:"kind,omitempty"`
+	Of    string        `json:"of,omitempty"`
+	Delay time.Duration `json:"delay,omitempty"`
 }
 
 // recorder appends the lines of one process to its file. A line is one write, so
@@ -67,7 +81,10 @@ func newRecorder(path, process string) (*recorder, error) {
 // add appends a line, stamped now. A worker that cannot write down what it does
 // must not do it.
 func (r *recorder) add(l Line) error {
-	l.Process, l.Boot = r.process, boot.Now()
+	if l.Process == "" {
+		l.Process = r.process
+	}
+	l.Boot = boot.Now()
 	data, err := json.Marshal(l)
 	if err != nil {
 		return err

@@ -73,7 +73,10 @@ func (t *torture) skew() time.Duration {
 func (t *torture) history(ctx context.Context) (History, error) {
 	h := History{
 		Lease: t.cfg.Lease, Cases: t.cases, From: t.from, Until: t.until, Broker: t.clock, Skew: t.skew(),
-		Deaths: map[string]time.Duration{}, Records: map[job.Slot]LedgerWrite{},
+		Deaths: map[string]time.Duration{}, Records: map[job.Slot]LedgerWrite{}, Publishers: map[string]bool{},
+	}
+	for i, m := range t.members {
+		h.Publishers[m.name] = i > 0 && t.shape.publishes(i)
 	}
 	var err error
 	if h.Lines, err = readRecord(t.dir); err != nil {
@@ -170,7 +173,7 @@ func (t *torture) verify(ctx context.Context) ([]Violation, error) {
 	}
 	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
 		if err == nil {
-			check.Record(e.Record)
+			check.Record(e.Record, e.Time)
 		}
 	}
 	var found []Violation

@@ -47,8 +47,11 @@ func evidence(runs ...*run) []string {
 // String shows a line to people.
 func (l Line) String() string {
 	text := fmt.Sprintf("record: %.3fs %s %s", l.Boot.Seconds(), l.Process, l.What)
-	if l.What == linePause {
+	switch l.What {
+	case linePause:
 		return text + fmt.Sprintf(" since %.3fs", l.From.Seconds())
+	case lineFault:
+		return text + fmt.Sprintf(" %s of %s since %.3fs, delay %v", l.Kind, l.Of, l.From.Seconds(), l.Delay)
 	}
 	text += fmt.Sprintf(" %s attempt %d fence %d node %s", l.Slot, l.Attempt, l.Fence, l.Node)
 	if l.Result != "" {
@@ -84,6 +87,16 @@ func (c *checker) readRuns() {
 		case linePause:
 			c.pauses[l.Process] = append(c.pauses[l.Process], l)
 			continue
+		case lineFault:
+			c.faults = append(c.faults, l)
+			if l.Kind == Freeze || l.Kind == Sleep {
+				// The process may die before it writes down that it did not run.
+				c.pauses[l.Of] = append(c.pauses[l.Of], l)
+			}
+			continue
+		case lineUp:
+			c.ups = append(c.ups, l)
+			continue
 		case lineOrder:
 			continue
 		}
@@ -117,17 +130,27 @@ func (c *checker) readRuns() {
 		r.lines = append(r.lines, l)
 	}
 	for _, r := range c.all {
+		pauses := c.pauses[r.process]
 		if r.stop == 0 {
+			r.stop = last
 			if died, ok := c.h.Deaths[r.process]; ok {
 				r.stop = died
-			} else {
-				r.stop = last
+				pauses = c.witnesses(r.process)
 			}
 		}
-		for _, p := range slices.Backward(c.pauses[r.process]) {
+		for _, p := range slices.Backward(pauses) {
 			r.forgive(p)
 		}
 	}
+}
+
+// witnesses are the pauses that speak for a process that was killed. It could not
+// write down its last one, so those of the torture itself count beside its own: if
+// the machine starves this process, it may have starved that one.
+func (c *checker) witnesses(process string) []Line {
+	all := slices.Concat(c.pauses[process], c.pauses[tortureProcess])
+	slices.SortFunc(all, func(a, b Line) int { return cmp.Compare(a.Boot, b.Boot) })
+	return all
 }
 
 // forgive shortens a run that ended in the moment after its process woke: it could

@@ -13,6 +13,6 @@ func Supported() error {
 	return errors.New("torture stops and continues processes, which this system cannot: run it on Linux, macOS or a BSD, it may torture servers anywhere")
 }
 
-var stopSignal, contSignal, termSignal = os.Kill, os.Kill, os.Kill
+var stopSignal, contSignal, termSignal, hangupSignal = os.Kill, os.Kill, os.Kill, os.Kill
 
 func ownGroup(*exec.Cmd) {}

@@ -15,6 +15,8 @@ const (
 	stopSignal = syscall.SIGSTOP
 	contSignal = syscall.SIGCONT
 	termSignal = syscall.SIGTERM
+
+	hangupSignal = syscall.SIGHUP
 )
 
 var _ os.Signal = stopSignal

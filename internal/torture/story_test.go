@@ -55,11 +55,15 @@ func newStory() *story {
 	add(job.Job{Name: "quick", Timeout: time.Second, Deadline: 2 * time.Second, CatchUp: all}, job.Succeeded, job.Failed, job.Expired)
 	add(job.Job{Name: "finish", OnLeaseLost: job.LeaseLostFinish, Retry: patient, CatchUp: all}, job.Succeeded)
 	add(job.Job{Name: "late", Retry: patient}, job.Succeeded, job.Missed)
+	add(job.Job{Name: "never", Retry: patient, CatchUp: job.CatchUp{Policy: job.CatchUpNone}}, job.Succeeded, job.Missed)
 	s.h.Cases = append(s.h.Cases, Case{Job: job.Job{Name: "asked", Retry: patient}, Triggered: true, Outcomes: []job.State{job.Succeeded}})
 	s.h.Lease, s.h.From, s.h.Until = storyLease, storyBegan, at(20)
 	s.h.Skew = time.Millisecond
-	s.h.Deaths, s.h.Records = map[string]time.Duration{}, map[job.Slot]LedgerWrite{}
+	s.h.Deaths, s.h.Records, s.h.Publishers = map[string]time.Duration{}, map[job.Slot]LedgerWrite{}, map[string]bool{}
 	s.h.Broker.add(storyBoot, storyBoot, storyBegan)
+	for i := range 400 { // the servers have something to store all the time
+		s.beat("w", -60+0.2*float64(i))
+	}
 	s.beat("x", -1)
 	s.beat("y", -1)
 	s.beat("z", -1)
@@ -154,6 +158,64 @@ func (s *story) again(i int, what, result string, when float64) {
 
 func (s *story) pause(process string, from, to float64) {
 	s.h.Lines = append(s.h.Lines, Line{What: linePause, Process: process, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to)})
+}
+
+// fault is one of the torture's own lines.
+func (s *story) fault(kind Kind, of string, from, to float64, delay time.Duration) {
+	s.h.Lines = append(s.h.Lines, Line{What: lineFault, Process: tortureProcess, Kind: kind, Of: of, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to), Delay: delay})
+}
+
+// producer is a process that publishes, up since then.
+func (s *story) producer(life string, since float64) {
+	s.h.Publishers[hostOf(life)] = true
+	s.h.Lines = append(s.h.Lines, Line{What: lineUp, Process: life, Boot: storyBoot + seconds(since)})
+}
+
+// fenced is a slot whose owner x is fenced at 4, and killed at died without a word of
+// its own, after the torture had stopped it and let it go on.
+func (s *story) fenced(died float64) {
+	s.publish(a0, 0)
+	s.claim(a0, "x", 0.01)
+	s.line(lineStart, a0, 0.02)
+	s.node("x", job.NodeFenced, 4)
+	s.claim(a0, "y", died+0.1)
+	s.line(lineStart, a0, died+0.11)
+	s.line(lineEnd, a0, died+1, resultOK)
+	s.end(a0, job.Succeeded, "", died+1.1)
+	s.h.Deaths["x.1"] = storyBoot + seconds(died)
+}
+
+// late is a slot whose owner x has had its last heartbeat at 0, and whose context ends
+// when it is too late: a lease is 3 s.
+func (s *story) late(when float64) {
+	s.beat("x", 0)
+	s.publish(a0, 0)
+	s.claim(a0, "x", 0.01)
+	s.line(lineStart, a0, 0.02)
+	s.again(len(s.h.Lines)-1, lineCancel, "", when)
+	s.again(len(s.h.Lines)-2, lineEnd, resultError, when+0.01)
+	s.node("x", job.NodeFenced, 4)
+	s.claim(a0, "y", 4.1)
+	s.line(lineStart, a0, 4.11)
+	s.line(lineEnd, a0, 5, resultOK)
+	s.end(a0, job.Succeeded, "", 5.1)
+}
+
+// lagging is a producer w1 whose answers come late from 0 on, and whose node is fenced
+// at 8.
+func (s *story) lagging(delay time.Duration) {
+	s.fault(Lag, "w1.1", 0, 12, delay)
+	s.beat("w1-42-7", 4.5)
+	s.node("w1-42-7", job.NodeFenced, 8)
+}
+
+// waits is a lock of the job newer in which slots wait, all published on time.
+func (s *story) waits(slots ...job.Slot) {
+	s.lock("newer", 10, nil, slots)
+	w := &s.h.Locks[len(s.h.Locks)-1]
+	for i := range w.Lock.Waiting {
+		w.Lock.Waiting[i].OnTime = true
+	}
 }
 
 func (s *story) ack(slot job.Slot, when float64) {

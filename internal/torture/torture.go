@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
-	"slices"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -88,6 +88,7 @@ type torture struct {
 	members []*member
 	brokers []*broker
 	deaths  deaths
+	notes   *recorder // what this process did, and when it did not run
 
 	cases       []Case
 	from, until time.Time     // of the slots, by the broker's clock
@@ -121,6 +122,15 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	}
 	t.fleetCtx, t.fleetDown = context.WithCancel(ctx)
 	defer t.fleetDown()
+	notes, err := newRecorder(filepath.Join(cfg.Dir, "torture.jsonl"), tortureProcess)
+	if err != nil {
+		return Report{}, err
+	}
+	t.notes = notes
+	defer notes.close()
+	starved := make(chan struct{})
+	defer close(starved)
+	go notes.watch(starved)
 	defer t.end()
 	if cfg.Progress != nil {
 		ended := make(chan struct{})
@@ -254,13 +264,10 @@ func (t *torture) define(ctx context.Context) error {
 	t.from = now.Add(early).Truncate(time.Second)
 	t.fromBoot, _ = t.clock.boot(t.from)
 	t.until = t.from.Add(t.cfg.Duration).Truncate(time.Second)
-	t.cases = slices.DeleteFunc(Cases(t.cfg.Lease), func(c Case) bool { return !c.Triggered && len(c.slots(t.from, t.until)) == 0 })
+	t.cases = bounded(t.cfg.Lease, t.from, t.until)
 	for i := range t.cases {
 		j := &t.cases[i].Job
-		if !t.cases[i].Triggered {
-			j.From, j.Until = t.from, t.until
-		}
-		d, _, err := job.Upsert(nil, *j, "code", "torture", false)
+		d, _, err := job.Upsert(nil, *j, jobOwner, "torture", false)
 		if err != nil {
 			return err
 		}
@@ -301,9 +308,11 @@ func (t *torture) rage(ctx context.Context) error {
 func (t *torture) watchClock(ctx context.Context) {
 	for sleep(ctx, time.Second) {
 		var c Clock
+		sent := boot.Now()
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
 		err := askTime(attempt, t.nc, t.cfg.Namespace+"_slots", &c)
 		cancel()
+		t.noteAnswer(sent, err)
 		if err == nil {
 			t.mu.Lock()
 			t.clock.samples = append(t.clock.samples, c.samples...)

@@ -200,6 +200,27 @@ func (w *witness) acked(m *nats.Msg) {
 	}
 }
 
+// messagesOf are the messages of the slots that run on nodes with this prefix, as far
+// as they were not answered.
+func (w *witness) messagesOf(prefix string) []uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	owner := map[job.Slot]string{}
+	for _, l := range w.ledger {
+		delete(owner, l.Slot)
+		if l.Record.State == job.Running {
+			owner[l.Slot] = l.Record.Node
+		}
+	}
+	var all []uint64
+	for _, s := range w.slots {
+		if _, acked := w.acks[s.Seq]; !acked && strings.HasPrefix(owner[s.Message.Slot], prefix) {
+			all = append(all, s.Seq)
+		}
+	}
+	return all
+}
+
 // outcomes counts the slots that are known to have one, and redeliveries.
 func (w *witness) outcomes() (outcomes, redelivered, late int) {
 	w.mu.Lock()

@@ -104,7 +104,7 @@ func TestSlotsThatFollowAreCountedAmongThoseThatShouldExist(t *testing.T) {
 	if r.Slots != 18 || r.Beside != 0 || r.Missing != 1 || r.Outcomes[job.Succeeded] != 17 || r.InProgress != 0 {
 		t.Errorf("%+v", r)
 	}
-	check.Record(ended("load", 12)) // looked up again, at the leader
+	check.Record(ended("load", 12), time.Time{}) // looked up again, at the leader
 	if r := check.Report(); r.Slots != 18 || r.Beside != 0 || r.Missing != 0 || r.Outcomes[job.Succeeded] != 18 {
 		t.Errorf("when its record is found: %+v", r)
 	}

@@ -29,6 +29,11 @@
 //     had succeeded, and an outcome in the stream of events beside another one in
 //     the ledger. Events are told, not promised: they convict, their absence
 //     acquits nobody.
+//   - Early: its handler started before it was due. The start that its worker wrote down
+//     may be by the very clock that was wrong, so the broker's timestamps count too: a
+//     record that was stored before the slot was due, or so soon after that its run
+//     cannot have begun later. A slot whose message was stored when it was due was not
+//     early.
 //
 // None of these: a message that waits although its slot has its outcome (the ack
 // was lost; it will be acked without a run), a record of its own for a slot inside

@@ -44,6 +44,7 @@ type line struct {
 
 	unsettled map[job.Slot]unsettled
 	doubled   map[job.Slot]string
+	early     map[job.Slot]string
 }
 
 // stretch is the slots of one schedule, both bounds inclusive.
@@ -81,7 +82,7 @@ func newLine(name string, entry *job.Entry) *line {
 	return &line{
 		name: name, entry: entry, next: never,
 		open: instants{}, waiting: instants{}, fresh: instants{}, overdue: instants{}, told: instants{},
-		parts: map[job.Slot]bool{}, tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
+		parts: map[job.Slot]bool{}, tokens: map[string]bool{}, unsettled: map[job.Slot]unsettled{}, doubled: map[job.Slot]string{}, early: map[job.Slot]string{}, reopened: map[job.Slot]bool{},
 	}
 }
 

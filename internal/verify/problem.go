@@ -17,6 +17,7 @@ const (
 	Missing   Kind = "missing"    // it should exist, and there is no trace of it
 	NoOutcome Kind = "no_outcome" // nothing will move it, or should have long ago
 	Doubled   Kind = "doubled"    // it has more than one end
+	Early     Kind = "early"      // it was started before its instant
 )
 
 // Problem is a slot with which something is wrong.
@@ -152,6 +153,9 @@ func (c *Check) standing(l *line) []Problem {
 	}
 	for s, why := range l.doubled {
 		found = append(found, Problem{Kind: Doubled, Slot: s, Detail: why, Beyond: "what was done twice cannot be undone"})
+	}
+	for s, why := range l.early {
+		found = append(found, Problem{Kind: Early, Slot: s, Detail: why, Beyond: "a start cannot be taken back"})
 	}
 	slices.SortFunc(found, func(x, y Problem) int {
 		return cmp.Or(x.Slot.At.Compare(y.Slot.At), cmp.Compare(x.Slot.Token, y.Slot.Token), cmp.Compare(x.Kind, y.Kind))

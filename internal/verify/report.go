@@ -28,18 +28,24 @@ type Report struct {
 	// and backfilled runs, and those of jobs whose plans are not judged.
 	Beside int
 
-	Missing, NoOutcome, Doubled int
+	Missing, NoOutcome, Doubled, Early int
 
 	Lateness  Lateness
 	NotJudged []NotJudged
 }
 
+// Problems is how many slots there are with which something is wrong.
+func (r Report) Problems() int { return r.Missing + r.NoOutcome + r.Doubled + r.Early }
+
 // OK reports whether nothing is wrong.
-func (r Report) OK() bool { return r.Missing+r.NoOutcome+r.Doubled == 0 }
+func (r Report) OK() bool { return r.Problems() == 0 }
 
 // NotJudged says what was left out, and why.
 type NotJudged struct {
 	Reason string
+
+	// Expected says that there is nothing to judge, and not that it could not be.
+	Expected bool
 
 	// Jobs is how many jobs it is about, Names the first of them.
 	Jobs  int
@@ -64,6 +70,16 @@ func (c *Check) leaveOut(name, reason string, slots int) {
 		n = &leftOut{NotJudged: NotJudged{Reason: reason}}
 		c.notJudged[reason] = n
 	}
+	n.count(name, slots)
+}
+
+// nothingDue is leaveOut where no slot was to be expected.
+func (c *Check) nothingDue(name, reason string) {
+	c.leaveOut(name, reason, 0)
+	c.notJudged[reason].Expected = true
+}
+
+func (n *leftOut) count(name string, slots int) {
 	n.Slots += slots
 	if n.last == name {
 		return
@@ -87,6 +103,8 @@ func (c *Check) Report() Report {
 			r.Missing++
 		case Doubled:
 			r.Doubled++
+		case Early:
+			r.Early++
 		case NoOutcome:
 			r.NoOutcome++
 			// A message that waits for a slot of no plan was never counted below.

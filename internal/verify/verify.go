@@ -92,7 +92,7 @@ func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
 	plans := e.Plans()
 	first, last := ceil(c.cfg.From), ceil(c.cfg.To)-1
 	if known := plans[0].From.Unix() + 1; first < known {
-		c.leaveOut(l.name, "before its oldest known plan came into force", 0)
+		c.nothingDue(l.name, "before the job had a plan that is known")
 		first = known
 	}
 	if kept := ceil(c.cfg.Now.Add(forgetting - c.cfg.Settings.Retention)); first < kept {
@@ -100,7 +100,7 @@ func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
 		first = kept
 	}
 	if c.cfg.To.After(c.cfg.Now) {
-		c.leaveOut(l.name, "not due yet", 0)
+		c.nothingDue(l.name, "after now")
 	}
 	for _, p := range plans {
 		s, err := job.ParseSchedule(l.name, p.Plan)
@@ -204,9 +204,9 @@ func (c *Check) Waiting(m job.Message, published time.Time) {
 	}
 }
 
-// Record takes in a record of the ledger. Of two that are seen of one slot the
-// later one counts.
-func (c *Check) Record(r job.Record) {
+// Record takes in a record of the ledger, which the broker stored at written (zero: not
+// known). Of two that are seen of one slot the later one counts.
+func (c *Check) Record(r job.Record, written time.Time) {
 	s := r.Slot
 	c.follow(r)
 	judged := c.lines[s.Job] != nil && c.lines[s.Job].chain.seen(s)
@@ -238,6 +238,9 @@ func (c *Check) Record(r job.Record) {
 	}
 	if why := l.ends(r); why != "" {
 		l.doubled[s] = why
+	}
+	if by := l.earlyBy(r, written); by > 0 {
+		l.early[s] = fmt.Sprintf("it was started %v before it was due", by.Round(time.Millisecond))
 	}
 	started := time.Time{}
 	if n := len(r.Attempts); n > 0 {

@@ -75,6 +75,7 @@ type facts struct {
 	waiting []job.Message
 	late    map[job.Slot]time.Time // when a message was published; else when it was due
 	records []job.Record
+	written map[job.Slot]time.Time // when the broker stored them; else that is not known
 }
 
 func (f facts) check() *verify.Check {
@@ -90,7 +91,7 @@ func (f facts) check() *verify.Check {
 		c.Waiting(m, published)
 	}
 	for _, r := range f.records {
-		c.Record(r)
+		c.Record(r, f.written[r.Slot])
 	}
 	return c
 }
@@ -197,11 +198,11 @@ func TestNotJudged(t *testing.T) {
 	}{
 		"paused":               {func(f *facts) { pause(&f.entries[0], slot(9).At, time.Time{}) }, "while it is paused", 3, 0},
 		"just resumed":         {func(f *facts) { pause(&f.entries[0], slot(9).At, noon.Add(56*time.Second)) }, "due less than 5s ago", 3, 3},
-		"created in the range": {func(f *facts) { f.entries[0].Time = slot(9).At }, "oldest known plan", 3, 0},
-		"created after it":     {func(f *facts) { f.entries[0].Time = noon.Add(30 * time.Second) }, "oldest known plan", 0, 0},
+		"created in the range": {func(f *facts) { f.entries[0].Time = slot(9).At }, "a plan that is known", 3, 0},
+		"created after it":     {func(f *facts) { f.entries[0].Time = noon.Add(30 * time.Second) }, "a plan that is known", 0, 0},
 		"forgotten":            {func(f *facts) { f.cfg.Settings.Retention = 2 * time.Hour }, "before 2026-11-21T10:02:00Z: the ledger forgets after 2h0m0s", 2, 0},
 		"just due":             {func(f *facts) { f.cfg.Now = noon.Add(verify.Settle - time.Second) }, "due less than 5s ago", 5, 1},
-		"not due yet":          {func(f *facts) { f.cfg.To = noon.Add(time.Hour) }, "not due yet", 6, 0},
+		"not due yet":          {func(f *facts) { f.cfg.To = noon.Add(time.Hour) }, "after now", 6, 0},
 		"no plan":              {func(f *facts) { f.entries[0].Job.Schedule = "nonsense" }, "cannot be computed", 0, 0},
 		"deleted": {func(f *facts) {
 			f.entries = nil
@@ -297,9 +298,9 @@ func TestSecondLook(t *testing.T) {
 		t.Fatalf("%q, want four", got)
 	}
 	c.Waiting(job.Message{Slot: slot(8), Due: slot(8).At}, noon)
-	c.Record(done(slot(9)))
+	c.Record(done(slot(9)), time.Time{})
 	c.Unreadable(slot(10))
-	c.Record(done(slot(11)))
+	c.Record(done(slot(11)), time.Time{})
 	if got := found(c); len(got) != 0 {
 		t.Errorf("after the second look: %q", got)
 	}
@@ -368,7 +369,7 @@ func TestAWeekOfSeconds(t *testing.T) {
 		t.Errorf("%d missing, want %d", n, want)
 	}
 	for at := cfg.From; at.Before(cfg.To); at = at.Add(time.Second) {
-		c.Record(job.Record{Slot: job.NewSlot("report", at), State: job.Succeeded})
+		c.Record(job.Record{Slot: job.NewSlot("report", at), State: job.Succeeded}, time.Time{})
 	}
 	if r := c.Report(); !r.OK() || r.Outcomes[job.Succeeded] != int(week/time.Second) {
 		t.Errorf("%+v", r)
@@ -378,7 +379,7 @@ func TestAWeekOfSeconds(t *testing.T) {
 func ExampleCheck() {
 	c := verify.New(hours(), []job.Entry{hourly()})
 	for hour := 7; hour < 12; hour++ {
-		c.Record(done(slot(hour)))
+		c.Record(done(slot(hour)), time.Time{})
 	}
 	for p := range c.Problems() {
 		fmt.Println(p.Kind, p.Slot, p.Detail)

@@ -19,8 +19,8 @@ export function decide(d, v) {
   if (isFinal(record)) return { do: "ack" };
   if (record.shards) return unhandled(d); // the whole of a split slot: not our business
   if (record.state === "retrying") return retry(d, v);
-  if (record.node === v.self) return v.handles ? claim(d, v, record.attempt) : unhandled(d);
-  return v.ownerDead ? takeOver(d, v) : { do: "prove" };
+  if (record.node === v.self) return adopt(d, v);
+  return v.ownerDead || v.disowned ? takeOver(d, v) : { do: "prove" };
 }
 
 function first(d, v) {
@@ -39,31 +39,46 @@ function first(d, v) {
   return v.handles ? claim(d, v, 1) : unhandled(d);
 }
 
+// adopt decides about a claim of this node that is not in hand: it never started a handler.
+function adopt(d, v) {
+  const released = release(v.record, v.now);
+  if (tooOld(d, v) || startsTooLate(released, v)) return retry(d, { ...v, record: released });
+  return v.handles ? claim(d, v, v.record.attempt) : unhandled(d);
+}
+
+const startsTooLate = (r, v) => r.attempt === 0 && r.start_by !== undefined && v.now > parseInstant(r.start_by);
+
 function retry(d, v) {
   const wait = parseInstant(v.record.retry_at) - v.now;
   if (tooOld(d, v)) return end(d, v, "failed", `retries end at the horizon; last error: ${v.record.error}`);
+  if (startsTooLate(v.record, v)) return end(d, v, "expired", "not started within its deadline");
   if (wait > 0n) return { do: "later", delay: toMs(wait) };
   return v.handles ? claim(d, v, v.record.attempt + 1) : unhandled(d);
 }
 
 function takeOver(d, v) {
-  const record = died(v.record, v.revision, v.now);
+  const record = died(v);
   v = { ...v, record };
   if (record.attempt >= (record.max_attempts ?? 3)) return end(d, v, "failed", record.error + spent(record));
   if (tooOld(d, v)) return end(d, v, "failed", `${record.error}; retries end at the horizon`);
   return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
 }
 
-function died(record, revision, now) {
-  const error = `worker ${record.node} died`;
+function died({ record, revision, now, disowned }) {
+  const error = `worker ${record.node} ${disowned ? "does not hold its claim" : "died"}`;
   return { ...closed(record, revision, now, error), error };
 }
 
 const spent = (r) => (r.max_attempts === 1 ? " (its one attempt is spent)" : ` (all ${r.max_attempts} attempts are spent)`);
 
-const startOf = (slot, published) => (slot.at === undefined ? published : fromSeconds(slot.at));
+// begun is from when a slot's age counts: a run that a stream's message started is as
+// old as that message.
+function begun({ message: m, published }) {
+  if (m.slot.at !== undefined) return fromSeconds(m.slot.at);
+  return m.event && m.due < published ? m.due : published;
+}
 
-const tooOld = (d, v) => toMs(v.now - startOf(d.message.slot, d.published)) > v.horizon;
+const tooOld = (d, v) => toMs(v.now - begun(d)) > v.horizon;
 
 // early is for how many milliseconds a slot has to wait that the broker stored before
 // its time.
@@ -98,10 +113,14 @@ function ofPause(m, entry) {
 }
 
 function pastDeadline(d, v) {
-  if (!v.entry.job.deadline) return false;
-  const { message: m } = d;
-  const from = m.caughtUp || m.backfill || m.chained || m.due === undefined ? d.published : m.due;
-  return toMs(v.now - from) > parseDuration(v.entry.job.deadline);
+  const by = startBy(d, v.entry);
+  return by !== undefined && v.now > by;
+}
+
+function startBy({ message: m, published }, { job }) {
+  if (!job.deadline) return undefined;
+  const from = m.caughtUp || m.backfill || m.chained || m.due === undefined ? published : m.due;
+  return from + fromMs(parseDuration(job.deadline));
 }
 
 const unhandled = (d) => ({ do: "later", delay: Math.min(100 * 2 ** Math.min(d.count, 10), 60_000) });
@@ -112,6 +131,8 @@ function claim(d, v, attempt) {
   if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
   const { retry_at, error, output, ...record } = recordOf(d, v);
   record.max_attempts ??= v.entry.job.attempts;
+  const by = v.record ? undefined : startBy(d, v.entry);
+  if (by !== undefined) record.start_by = formatInstant(by);
   let attempts = record.attempts ?? [];
   if (attempt === record.attempt) attempts = attempts.slice(0, -1); // its answer was lost: the same one again
   record.attempts = [...attempts, { attempt, node: v.self, started: formatInstant(v.now) }].slice(-200);

@@ -1,7 +1,8 @@
 // A job's definition and its hash (docs/protocol.md, section 5).
 import { createHash } from "node:crypto";
 import { checkName } from "./names.js";
-import { decode, formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
+import { decodeAs } from "./bounds.js";
+import { formatDuration, formatInstant, optional, parseDuration, parseInstant, rawMember } from "./values.js";
 import { parseSchedule } from "./schedule.js";
 
 const planDefaults = { schedule: "", timezone: "UTC", dst_gap: "after", dst_overlap: "first" };
@@ -20,7 +21,7 @@ export function withDefaults(job) {
 // parseEntry reads an entry of the registry: time is the broker's timestamp of its
 // message. payload keeps its spelling.
 export function parseEntry(text, revision, time) {
-  const value = decode(text);
+  const value = decodeAs("definition", text);
   const job = withDefaults(value.job ?? {});
   checkName("job", job.name);
   checkName("queue", job.queue);

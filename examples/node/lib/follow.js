@@ -5,7 +5,8 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { planAt } from "./definition.js";
 import { formatMessage } from "./message.js";
 import { parseSlot, slotID, slotKey } from "./names.js";
-import { decode, parseInstant } from "./values.js";
+import { decodeAs } from "./bounds.js";
+import { parseInstant } from "./values.js";
 import { pause } from "./store.js";
 
 // follow sends what follows from the record that stands at revision; message is the
@@ -36,7 +37,8 @@ export function alertOf(record, revision, entry, node, namespace) {
   const wanted = failed.has(state) ? "on_failure" : state === "missed" ? "on_missed" : undefined;
   if (!wanted || (entry && !entry.job[wanted])) return undefined;
   const job = record.id.split(":")[0];
-  const body = { v: 1, kind: "alert", time: record.finished, node, id: record.id, job, alert: state };
+  const fence = record.attempts?.at(-1)?.fence || revision; // of the last attempt
+  const body = { v: 1, kind: "alert", time: record.finished, node, id: record.id, job, fence, alert: state };
   for (const name of ["attempt", "error", "job_revision", "count", "last"]) if (record[name]) body[name] = record[name];
   const headers = { "Nats-Msg-Id": `${record.id}/alert/${state}/${revision}` };
   return { subject: `${namespace}.event.alert.${job}`, headers, body: JSON.stringify(body) };
@@ -70,7 +72,7 @@ async function beside(store, own, revision, others) {
     const messages = await manager.direct.getLastMessagesFor(`KV_${bucket}`, { multi_last: [own, ...others].map(subject) });
     for await (const m of messages) {
       if (m.subject === subject(own)) seen = m.seq >= revision;
-      else if (m.data.length) found.push(decode(m.string()));
+      else if (m.data.length) found.push(decodeAs("record", m.string()));
     }
     if (seen) return found;
   }

@@ -51,7 +51,10 @@ export function enter(lock, e, ended) {
   if (ahead.length < free) return answer({ kind: "held" }, { ...remembered, holders: [...lock.holders, slot] });
   const ask = (free > 0 ? ahead : lock.holders).map((s) => s.id).filter((id) => !ended.has(id));
   if (ask.length) return { ask };
-  if (overlap === "skip" && slot.on_time) return answer({ kind: "skipped", inWay: [...lock.holders, ...ahead][0].id });
+  // A slot is skipped only for one that came before it.
+  const older = overlap === "skip" && slot.on_time && [...lock.holders, ...ahead].find((s) => order(s, slot) <= 0);
+  if (older && !ended.has(older.id)) return { ask: [older.id] };
+  if (older) return answer({ kind: "skipped", inWay: older.id });
   const place = { kind: "waits" };
   if (overlap === "replace" && slot.on_time && free <= 0) {
     const oldest = lock.holders.filter((s) => s.on_time && order(s, slot) < 0).sort(order)[0];

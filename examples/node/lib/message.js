@@ -16,8 +16,8 @@ export function parseMessage(get, subject) {
   if (of !== slot.job) throw new Contradiction(`slot ${slotID(slot)} was published on ${subject}`);
   const message = {
     slot, revision: natural(get, "Cronce-Job-Revision"), node: get("Cronce-Node"), offer: Number(offer ?? 0),
-    caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", backfill: get("Cronce-Backfill") !== "",
-    refused: get("Cronce-Refused"), missed: natural(get, "Cronce-Missed"), missedLast: optional(get("Cronce-Missed-Last") || undefined),
+    caughtUp: get("Cronce-Caught-Up") !== "", chained: get("Cronce-Chained") !== "", event: get("Cronce-Event") !== "", backfill: get("Cronce-Backfill") !== "",
+    refused: get("Cronce-Refused"), missed: Math.min(natural(get, "Cronce-Missed"), 2 ** 31 - 1), missedLast: optional(get("Cronce-Missed-Last") || undefined),
   };
   message.due = get("Cronce-Due") ? parseInstant(get("Cronce-Due")) : slot.at === undefined ? undefined : fromSeconds(slot.at);
   if (slot.at !== undefined && !message.chained && message.due < fromSeconds(slot.at)) message.due = fromSeconds(slot.at);
@@ -26,7 +26,7 @@ export function parseMessage(get, subject) {
 
 function natural(get, name) {
   const text = get(name);
-  if (!/^\d{0,16}$/.test(text)) throw new Invalid(`${name}: ${JSON.stringify(text)} is no number`);
+  if (!/^\d{0,20}$/.test(text)) throw new Invalid(`${name}: ${JSON.stringify(text)} is no number`);
   return Number(text);
 }
 

@@ -3,7 +3,8 @@
 import { randomBytes } from "node:crypto";
 import { hostname, uptime } from "node:os";
 import { BrokerClock } from "./clock.js";
-import { decode, formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
+import { decodeAs } from "./bounds.js";
+import { formatDuration, formatInstant, fromMs, parseDuration, parseInstant } from "./values.js";
 import { pause } from "./store.js";
 import { watch } from "./watch.js";
 
@@ -128,7 +129,7 @@ export class Node {
 // challenge is what follows from having seen a node's key stand still for a while:
 // {dead}, {wait}, or {value} to be written at the revision that was seen. Pure.
 export function challenge(name, by, text, lease, still, now) {
-  const value = text === undefined ? undefined : decode(text);
+  const value = text === undefined ? undefined : decodeAs("node", text);
   if (value && value.state !== "alive") return { dead: true };
   const limit = Math.max(lease, value ? parseDuration(value.lease) : 0);
   if (still < limit) return { wait: limit - still };

@@ -27,7 +27,7 @@ const macros = {
 // parseSchedule makes of a job's name and plan {next(after), includes(at), delay}:
 // next is undefined when there is no further slot, delay is in seconds.
 export function parseSchedule(job, plan) {
-  if (!plan.schedule && plan.after?.length) return { next: () => undefined, includes: () => false, delay: 0 };
+  if (!plan.schedule && (plan.after?.length || plan.on)) return { next: () => undefined, includes: () => false, delay: 0 };
   const zone = checkZone(plan.timezone ?? "UTC");
   const source = parseSource(job, plan, zone);
   const excluded = parseExclusions(plan.exclude ?? []);

@@ -1,6 +1,6 @@
 // Reading and writing the keys of buckets (docs/protocol.md, section 4).
 import { headers as newHeaders } from "@nats-io/transport-node";
-import { decode } from "./values.js";
+import { decodeAs } from "./bounds.js";
 
 export const pause = (ms, signal) => new Promise((done) => {
   if (signal?.aborted) return done();
@@ -16,6 +16,9 @@ export const pause = (ms, signal) => new Promise((done) => {
 const unanswered = new Set([10004, 10008, 10009, 10075, 10118, 10158, 10163, 10194]);
 const attempt = 1000; // ms
 
+const kinds = { ledger: "record", jobs: "definition", nodes: "node" };
+const kindOf = (bucket, key) => kinds[bucket] ?? (key.startsWith("lock.") ? "lock" : key);
+
 export class Store {
   constructor(nc, namespace) {
     Object.assign(this, { nc, namespace });
@@ -24,7 +27,7 @@ export class Store {
 
   // read asks the stream's leader: {text, value, revision, time}. Without a value, the
   // revision is what to write over. It throws when it is not answered in time, and for
-  // a value of an unknown format.
+  // a value that cannot be read.
   async read(bucket, key) {
     const stream = `KV_${this.namespace}_${bucket}`, subject = `$KV.${this.namespace}_${bucket}.${key}`;
     const answer = await this.nc.request(`$JS.API.STREAM.MSG.GET.${stream}`, JSON.stringify({ last_by_subj: subject }), { timeout: 2 * attempt });
@@ -36,7 +39,7 @@ export class Store {
     const nonce = /^Cronce-Nonce: *(.*?)\r?$/m.exec(head)?.[1];
     if (/^(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)/m.test(head)) return { ...found, nonce };
     const text = Buffer.from(message.data ?? "", "base64").toString();
-    const value = decode(text);
+    const value = decodeAs(kindOf(bucket, key), text);
     return { ...found, text, value, nonce: value.nonce };
   }
 

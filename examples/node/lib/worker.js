@@ -1,5 +1,6 @@
 // A worker (docs/protocol.md, sections 11 and 12): it takes slots from queues, claims,
 // runs, completes, and settles each message once.
+import { randomUUID } from "node:crypto";
 import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { cancelled, complete, decide, isFinal, release } from "./claim.js";
 import { emitter } from "./event.js";
@@ -8,7 +9,7 @@ import { Locks } from "./locks.js";
 import { Contradiction, parseMessage } from "./message.js";
 import { Invalid, parseSlot, slotID, slotKey } from "./names.js";
 import { pause } from "./store.js";
-import { parseDuration, parseInstant, toMs } from "./values.js";
+import { fromSeconds, parseDuration, parseInstant, toMs } from "./values.js";
 
 const asking = 1000; // ms that a request for messages stands
 
@@ -141,10 +142,10 @@ export class Worker {
   // nothing.
   async work(d, key, hand) {
     const { slot } = d.message;
-    let place, since, ownerDead;
+    let place, since, ownerDead, disowned;
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
-      const v = { now: this.node.now(), self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead, handles: Boolean(this.handlers[slot.job]) };
+      const v = { now: this.node.now(), self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Boolean(this.handlers[slot.job]) };
       if (!record || !isFinal(record)) v.entry = await this.registry.entry(slot.job, d.message.revision);
       const step = decide(d, v);
       switch (step.do) {
@@ -156,8 +157,13 @@ export class Worker {
           return { nak: step.delay };
         case "prove": {
           const { dead, wait } = await this.node.dead(record.node);
-          if (!dead) return { nak: wait };
-          ownerDead = true;
+          if (!dead) {
+            const old = toMs(v.now - (parseSlotStart(record) ?? d.published)) > this.horizon;
+            if (!(await this.disowns(record, revision, old))) return { nak: wait };
+            disowned = revision; // what was said of it holds of this claim only
+            continue;
+          }
+          ownerDead = record.node;
           this.tell("fenced", { peer: record.node });
           continue;
         }
@@ -169,8 +175,8 @@ export class Worker {
       }
       const wrote = await this.put(key, step.record, revision);
       if (wrote.unknown) return undefined;
-      if (wrote.lost) { [place, ownerDead] = []; continue; }
-      if (ownerDead) this.tell("takeover", { ...about(step.record), peer: record.node });
+      if (wrote.lost) { [place, ownerDead, disowned] = []; continue; }
+      if (v.ownerDead) this.tell("takeover", { ...about(step.record), peer: record.node });
       if (step.do === "end") return this.ended(step.record, wrote.won, d.message, v.entry, since);
       return this.attempt(d, key, hand, { record: step.record, fence: wrote.won, entry: v.entry, since });
     }
@@ -231,7 +237,7 @@ export class Worker {
   async end(record, revision, by) {
     if (record.state === "running") {
       const request = JSON.stringify({ v: 1, id: record.id, fence: revision, replaced: true, by });
-      const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 2000 }).catch(() => undefined);
+      const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 2000, noMux: true, reply: `${this.store.namespace}.reply.${randomUUID()}` }).catch(() => undefined);
       if (answer || !(await this.node.dead(record.node)).dead) return;
     }
     const slot = parseSlot(record.id), v = { record, revision, now: this.node.now(), self: this.node.name };
@@ -239,11 +245,26 @@ export class Worker {
     if ((await this.put(slotKey(slot), outcome, revision)).won) this.tell("cancelled", { ...about(outcome), error: outcome.error });
   }
 
-  // cancel ends the very attempt that is asked about, and no later one.
+  // disowns asks the owner of a record whether it holds the claim. No answer is no "no",
+  // unless the slot is old.
+  async disowns(record, revision, old) {
+    const request = JSON.stringify({ v: 1, id: record.id, claim: revision });
+    const answer = await this.store.nc.request(`${this.store.namespace}.node.${record.node}.cancel`, request, { timeout: 1000 }).then((m) => m.json()).catch(() => undefined);
+    if (!answer || answer.error || typeof answer.holds !== "boolean") return old;
+    return !answer.holds || (old && Boolean(answer.ended));
+  }
+
+  // cancel ends the very attempt that is asked about, and no later one; or it answers
+  // whether this process has the slot in hand.
   cancel(m) {
     let answer = { v: 1, ending: false };
     try {
-      const { v, id, fence, by, replaced } = m.json();
+      const { v, id, claim, fence, by, replaced } = m.json();
+      if (v === 1 && claim) {
+        const hand = hands.get(slotKey(parseSlot(id)));
+        answer = { v: 1, holds: hand !== undefined, ...(hand?.controller.signal.aborted && !hand.returned && { ended: true }) };
+        return m.respond(JSON.stringify(answer));
+      }
       if (v !== 1 || !fence) throw new Invalid("want v 1, a slot's id and its fence");
       const hand = [...hands.values()].find((h) => h.id === id && h.fence === fence && h.node === this.node.name);
       if (hand && !hand.returned && (hand.ending !== undefined || !hand.controller.signal.aborted)) {
@@ -258,6 +279,12 @@ export class Worker {
     m.respond(JSON.stringify(answer));
   }
 }
+
+// parseSlotStart is the instant of a planned slot, undefined of a triggered run.
+const parseSlotStart = (record) => {
+  const { at } = parseSlot(record.id);
+  return at === undefined ? undefined : fromSeconds(at);
+};
 
 // clean leaves out what cannot be printed, and what is too long.
 const clean = (name) => Buffer.from(name.replace(/\p{C}/gu, "")).subarray(0, 256).toString().replace(/\uFFFD+$/, "");

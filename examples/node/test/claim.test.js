@@ -18,10 +18,10 @@ for (const c of vectors("claims")) {
     const ledger = { revision: 0 };
     const claims = {};
     c.steps.forEach((s, i) => {
-      const now = parseInstant(s.now), d = { message, queue: c.queue, published: parseInstant(c.published), count: s.delivered };
+      const now = parseInstant(s.now), d = { message, queue: c.queue, published: parseInstant(c.published), payload: Buffer.from(c.body ?? ""), count: s.delivered };
       const known = s.unread ? { revision: 0 } : { ...ledger };
       const place = s.place && { kind: s.place.place, inWay: s.place.in_way };
-      const v = { now, self: s.node, horizon, entry: s.deleted ? undefined : entry, place, ownerDead: s.owner_dead, handles: !s.no_handler, ...known };
+      const v = { now, self: s.node, horizon, entry: s.deleted ? undefined : entry, place, ownerDead: s.owner_dead, disowned: s.disowned, handles: !s.no_handler, ...known };
       const claim = claims[s.node];
       let record, at;
       if (s.do === "decide") {

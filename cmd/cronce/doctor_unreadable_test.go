@@ -1,0 +1,68 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// A watermark of a newer version stops neither producers nor workers, and is put back
+// only by force. One that is garbled is written anew by a producer that runs.
+func TestUnreadableWatermarkStopsNothingAndIsResetByForce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	js, err := jetstream.New(natstest.Connect(t, f.url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := js.KeyValue(t.Context(), "cronce_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(value string) {
+		if _, err := state.PutString(t.Context(), "watermark", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	succeeded := func() (n int) {
+		for e, err := range f.store.Ledger().List(t.Context(), kv.ListFilter{}) {
+			if err == nil && e.State == job.Succeeded {
+				n++
+			}
+		}
+		return n
+	}
+	readable := func() bool { _, _, err := f.store.Watermark().Read(t.Context()); return err == nil }
+	runsOn := func(when string) {
+		t.Helper()
+		before := succeeded()
+		natstest.Eventually(t, time.Minute, "slots to run "+when, func() bool { return succeeded() >= before+3 })
+	}
+	put(`{"v":99}`)
+	f.replica(t)
+	runsOn("with a watermark of a newer version")
+	f.finds(t, "watermark watermark")
+	if readable() {
+		t.Error("a watermark of a newer version was written over")
+	}
+	if r := f.run(t, "doctor", "--reset-watermark"); r.code != exitFailed || !strings.Contains(r.stderr, "--force") {
+		t.Errorf("reset without force: %+v", r)
+	}
+	if r := f.run(t, "doctor", "--force"); r.code != exitUsage {
+		t.Errorf("force without a reset: %+v", r)
+	}
+	if r := f.run(t, "doctor", "--reset-watermark", "--force"); !strings.HasPrefix(r.stdout, "the watermark was put back") {
+		t.Errorf("reset by force: %+v", r)
+	}
+	runsOn("after the reset")
+	put("what is this")
+	natstest.Eventually(t, time.Minute, "the watermark to be written anew", readable)
+	runsOn("with a watermark that was garbled")
+	f.finds(t)
+}

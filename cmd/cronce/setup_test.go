@@ -1,0 +1,47 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func TestSetupOfALoginThatMayNotIsToldSoForEverySetting(t *testing.T) {
+	t.Parallel()
+	grants, err := kv.Access{Roles: []kv.Role{kv.RoleViewer}}.Grants()
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
+	for _, g := range grants {
+		may.Publish.Allow = append(may.Publish.Allow, g.Publish...)
+		may.Subscribe.Allow = append(may.Subscribe.Allow, g.Subscribe...)
+	}
+	// One that may ask everything, and write nothing of the namespace's state.
+	reader := server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$KV.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.CREATE.>", "$JS.API.CONSUMER.CREATE.>"}}}
+	s := natstest.Run(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "all", Password: "p"}, {Username: "viewer", Password: "p", Permissions: &may}, {Username: "reader", Password: "p", Permissions: &reader},
+		}
+	})
+	if _, err := kv.Setup(t.Context(), s.JetStream(nats.UserInfo("all", "p")), kv.Options{Queues: []string{"default"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"viewer", "reader"} {
+		c := cli{env: map[string]string{"CRONCE_SERVER": strings.Replace(s.ClientURL(), "://", "://"+user+":p@", 1)}}
+		for _, setting := range []string{"--lease=5s", "--horizon=48h", "--retention=200h", "--duplicates=3m", "--queue=reports"} {
+			t.Run(user+setting, func(t *testing.T) {
+				t.Parallel()
+				r := c.run(t, "setup", setting)
+				if r.code != exitFailed || !strings.Contains(r.stderr, "not permitted") || strings.Contains(r.stderr, "not answered") || r.stdout != "" {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package consumer
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// maxAhead bounds the messages in hand that have no place yet, per place.
+	maxAhead = 64
+
+	// maxUnrecorded bounds the slots whose handlers have returned and whose outcomes
+	// are not stored yet, per place.
+	maxUnrecorded = 64
+
+	// patience is how long a slot waits here for a place before the worker gives it
+	// back: another worker may have one.
+	patience = 500 * time.Millisecond
+)
+
+// limiter bounds the handlers of one queue that run at once in this process, in
+// whichever incarnation they started. A handler has a place from before its start
+// until it has returned.
+//
+// Invariants:
+//   - At most size places are taken, and no slot waits while one is free.
+//   - The messages that were asked for or have no place yet are no more than the free
+//     places and those that will soon be free (see pace). Only a source without an open
+//     request may always ask for one message while a place is free.
+//
+// It is safe for concurrent use.
+type limiter struct {
+	size int
+
+	// unrecorded holds one token for each slot whose handler has returned and whose
+	// outcome is not stored yet.
+	unrecorded chan struct{}
+
+	mu       sync.Mutex
+	taken    int
+	asked    int      // messages, by all sources
+	unplaced int      // messages in hand without a place: in line, or claimed ahead
+	line     []waiter // those that have nothing left to do before they get a place
+	expiry   *time.Timer
+	pace     pace
+	pullers  map[*puller]struct{} // those that may ask for more when a place is free
+}
+
+// waiter is a task in the line. told is nil for a task without a goroutine, which is
+// resumed when its wait is over.
+type waiter struct {
+	t     *task
+	since time.Time
+	told  chan struct{}
+}
+
+func newLimiter(size int) *limiter {
+	l := &limiter{size: size, unrecorded: make(chan struct{}, maxUnrecorded*size), pullers: map[*puller]struct{}{}}
+	l.expiry = time.AfterFunc(time.Hour, l.expire)
+	l.expiry.Stop()
+	return l
+}
+
+// follow has the puller kicked whenever it may ask for more, until unfollow.
+func (l *limiter) follow(p *puller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pullers[p] = struct{}{}
+}
+
+func (l *limiter) unfollow(p *puller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pullers, p)
+}
+
+// reserve allots up to most messages to a source that has asked for own already, and
+// counts them as asked for. It allots nothing until half of the window is unused, so
+// that a steady trickle of slots costs one request for several of them.
+func (l *limiter) reserve(own, most int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	window := l.size - l.taken + l.ahead() - l.unplaced
+	n := min(window-l.asked, most)
+	switch {
+	case own == 0 && n <= 0 && l.taken < l.size:
+		n = 1 // the requests of other sources must not keep this one from its messages
+	case n <= 0 || own > 0 && n < window/2:
+		return 0
+	}
+	l.asked += n
+	return n
+}
+
+// ahead is how many messages may be in hand without a place: as many as short handlers
+// returned of late, if each place was released once. Else it is none, so that no slot
+// waits here while another worker has a place for it. l.mu is held.
+func (l *limiter) ahead() int {
+	n := min(l.pace.count(time.Now()), maxAhead*l.size)
+	if n < l.size {
+		return 0
+	}
+	return n
+}
+
+// forget takes back n messages that were asked for: they have come, or will not.
+func (l *limiter) forget(n int) {
+	l.mu.Lock()
+	l.asked -= n
+	l.mu.Unlock()
+}
+
+// admit lets the task of a new message begin, with a place or ahead of one. If it
+// returns false, the task waits in the line and is resumed.
+func (l *limiter) admit(t *task) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.taken < l.size {
+		l.taken++
+		t.placed = true
+		return true
+	}
+	l.unplaced++
+	t.ahead = true
+	if l.unplaced > l.ahead() {
+		l.queue(waiter{t: t})
+		return false
+	}
+	return true
+}
+
+// place gives the task a place. If it returns false, none is free: the task waits in
+// the line and is resumed, and the caller must not touch it any more.
+func (l *limiter) place(t *task) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tryPlace(t) {
+		return true
+	}
+	l.queue(waiter{t: t})
+	return false
+}
+
+// wait is place for a goroutine, which blocks. It returns false if no place was free in
+// time.
+func (l *limiter) wait(t *task) bool {
+	l.mu.Lock()
+	if l.tryPlace(t) {
+		l.mu.Unlock()
+		return true
+	}
+	told := make(chan struct{})
+	l.queue(waiter{t: t, told: told})
+	l.mu.Unlock()
+	<-told
+	return t.placed
+}
+
+// tryPlace gives the task a place if one is free. l.mu is held.
+func (l *limiter) tryPlace(t *task) bool {
+	if !t.ahead {
+		l.unplaced++
+		t.ahead = true
+	}
+	if l.taken == l.size {
+		return false
+	}
+	l.taken++
+	l.leaveLine(t, true)
+	return true
+}
+
+// queue appends to the line. l.mu is held.
+func (l *limiter) queue(w waiter) {
+	w.since = time.Now()
+	if l.line = append(l.line, w); len(l.line) == 1 {
+		l.expiry.Reset(patience)
+	}
+}
+
+// leaveLine notes that the task waits no longer. l.mu is held.
+func (l *limiter) leaveLine(t *task, placed bool) {
+	l.unplaced--
+	t.ahead, t.placed = false, placed
+}
+
+// giveUpWaiting takes back that the task would need a place.
+func (l *limiter) giveUpWaiting(t *task) {
+	l.mu.Lock()
+	l.leaveLine(t, false)
+	l.mu.Unlock()
+	l.kick()
+}
+
+// returned releases the place of a handler that took so long; see release.
+func (l *limiter) returned(took time.Duration) (next *task) {
+	if took < paceInterval {
+		l.mu.Lock()
+		l.pace.add(time.Now())
+		l.mu.Unlock()
+	}
+	return l.release()
+}
+
+// release passes a place on to the first in the line, or frees it. It returns the
+// first if that is claimed: the caller runs it, on the goroutine that it has.
+func (l *limiter) release() (next *task) {
+	l.mu.Lock()
+	if len(l.line) == 0 {
+		l.taken--
+		l.mu.Unlock()
+		l.kick()
+		return nil
+	}
+	first := l.line[0]
+	l.cut(1)
+	l.leaveLine(first.t, true)
+	l.mu.Unlock()
+	l.kick()
+	if first.told == nil && first.t.fence != 0 {
+		return first.t
+	}
+	first.resume()
+	return nil
+}
+
+// cut removes the first n of the line. l.mu is held.
+func (l *limiter) cut(n int) {
+	if l.line = l.line[n:]; len(l.line) == 0 {
+		l.line = nil
+		l.expiry.Stop()
+		return
+	}
+	l.expiry.Reset(max(time.Until(l.line[0].since.Add(patience)), 0))
+}
+
+// kick tells the pullers that there may be more to ask for.
+func (l *limiter) kick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p := range l.pullers {
+		p.kick()
+	}
+}
+
+// expire refuses a place to those that have waited for patience: handlers have become
+// slow. What pace said before does not hold any more.
+func (l *limiter) expire() {
+	now := time.Now()
+	l.mu.Lock()
+	n := 0
+	for n < len(l.line) && now.Sub(l.line[n].since) >= patience {
+		n++
+	}
+	if n > 0 {
+		l.pace = pace{}
+	}
+	late := l.line[:n:n]
+	l.cut(n)
+	l.refuse(late)
+}
+
+// close refuses a place to all that wait for the consumer, which has ended.
+func (l *limiter) close(c *Consumer) {
+	l.mu.Lock()
+	var refused, others []waiter
+	for _, w := range l.line {
+		if w.t.Consumer == c {
+			refused = append(refused, w)
+		} else {
+			others = append(others, w)
+		}
+	}
+	l.line = others
+	l.cut(0)
+	l.refuse(refused)
+}
+
+// refuse is called with l.mu held, and unlocks it.
+func (l *limiter) refuse(waiters []waiter) {
+	for _, w := range waiters {
+		l.leaveLine(w.t, false)
+	}
+	l.mu.Unlock()
+	for _, w := range waiters {
+		w.resume()
+	}
+}
+
+// resume goes on with a task whose wait is over. It does not block.
+func (w waiter) resume() {
+	if w.told != nil {
+		close(w.told)
+		return
+	}
+	w.t.resume()
+}
+
+// pace counts how many short handlers return in an interval.
+type pace struct {
+	since     time.Time
+	now, last int // in the interval that began at since, and in the one before
+}
+
+const paceInterval = 50 * time.Millisecond
+
+func (p *pace) add(now time.Time) {
+	p.turn(now)
+	p.now++
+}
+
+// count is how many returned in the last interval, or in this one if that is more.
+func (p *pace) count(now time.Time) int {
+	p.turn(now)
+	return max(p.last, p.now)
+}
+
+// turn begins a new interval when the last one is over.
+func (p *pace) turn(now time.Time) {
+	switch over := now.Sub(p.since); {
+	case over < paceInterval:
+		return
+	case over < 2*paceInterval:
+		p.last = p.now
+	default:
+		p.last = 0
+	}
+	p.since, p.now = now, 0
+}

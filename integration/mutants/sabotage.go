@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sabotage is a mutant that "cronce torture" has to find by itself, as a user runs it.
+type sabotage struct {
+	mutant
+
+	// seed and duration are those of a run that finds it. rules are the violations
+	// that it may be found by.
+	seed     int
+	duration time.Duration
+	rules    []string
+}
+
+var sabotages = []sabotage{
+	{
+		mutant: mutant{
+			name: "no-margin", breaks: "a node trusts itself to the very end of its lease",
+			file: "internal/node/node.go",
+			old:  "func Margin(lease time.Duration) time.Duration { return lease / 4 }",
+			new:  "func Margin(lease time.Duration) time.Duration { return lease / 100 }",
+		},
+		seed: 3, duration: time.Minute, rules: []string{"no margin", "outlived the lease"},
+	},
+	{
+		mutant: mutant{
+			name: "retry-leaves-its-lock", breaks: "a slot that waits for its retry gives its place away",
+			file: "consumer/task.go",
+			old:  "if t.final && t.entered {",
+			new:  "if (t.final || t.rec.State == job.Retrying) && t.entered {",
+		},
+		seed: 3, duration: time.Minute, rules: []string{"place"},
+	},
+	{
+		mutant: mutant{
+			name: "no-sweep", breaks: "nothing looks for slots whose message is lost",
+			file: "internal/sweep/sweep.go",
+			old:  "if err := s.turn(ctx); err != nil && ctx.Err() == nil {",
+			new:  "if err := error(nil); err != nil && ctx.Err() == nil {",
+		},
+		seed: 3, duration: time.Minute, rules: []string{"unfinished", "missing"},
+	},
+	{
+		mutant: mutant{
+			name: "replace-waits", breaks: "under replace a newer slot has no older one cancelled",
+			file: "job/lock.go",
+			old:  "if e.Policy == OverlapReplace && e.OnTime && free <= 0 {",
+			new:  "if false {",
+		},
+		seed: 3, duration: time.Minute, rules: []string{"never replaced"},
+	},
+	{
+		mutant: mutant{
+			name: "latest-drops-nothing", breaks: "under latest all slots wait in line",
+			file: "job/lock.go",
+			old:  "	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
+			new:  "	if policy == OverlapLatest {\n		policy = OverlapQueue\n	}\n	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
+		},
+		seed: 3, duration: time.Minute, rules: []string{"not only the newest"},
+	},
+	{
+		mutant: mutant{
+			name: "none-runs-the-newest", breaks: "catch_up none runs the newest of the late slots",
+			file: "job/due.go",
+			old:  "	case c.Policy == CatchUpNone:\n		return 0\n",
+			new:  "	case c.Policy == CatchUpNone:\n		return 1\n",
+		},
+		seed: 3, duration: 4 * time.Minute, rules: []string{"caught up"}, // with a silence in it
+	},
+	{
+		mutant: mutant{
+			name: "whole-without-its-last-part", breaks: "a split slot has its outcome before its last part has one",
+			file: "consumer/shard.go",
+			old:  "parts := make([]job.Record, rec.Shards)\n		for i := range parts {",
+			new:  "parts := make([]job.Record, rec.Shards-1)\n		for i := range parts {",
+		},
+		seed: 3, duration: time.Minute, rules: []string{"whole"},
+	},
+}
+
+// sabotageAll tortures each of these sabotages; none: all.
+func sabotageAll(ctx context.Context, root, work string, names []string) error {
+	var missed []string
+	known := 0
+	for _, s := range sabotages {
+		if len(names) > 0 && !slices.Contains(names, s.name) {
+			continue
+		}
+		known++
+		began := time.Now()
+		found, err := s.torture(ctx, root, work)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err != nil {
+			missed = append(missed, s.name)
+			fmt.Printf("FAIL  %-28s %v\n", s.name, err)
+			continue
+		}
+		fmt.Printf("ok    %-28s found by %q (%v)\n", s.name, found, time.Since(began).Round(time.Second))
+	}
+	switch {
+	case known < len(names):
+		return fmt.Errorf("not all of these are sabotages: %s", strings.Join(names, ", "))
+	case len(missed) > 0:
+		return fmt.Errorf("torture did not find %d of %d: %s", len(missed), known, strings.Join(missed, ", "))
+	}
+	return nil
+}
+
+// torture builds the sabotaged program, tortures it, and says by which rule it was
+// found.
+func (s sabotage) torture(ctx context.Context, root, work string) (rule string, err error) {
+	overlay, err := s.overlay(root, work)
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(work, s.name)
+	build := exec.CommandContext(ctx, "go", "build", "-overlay="+overlay, "-o", program, "./cmd/cronce")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("does not compile: %s", output)
+	}
+	defer os.Remove(program)
+	run := exec.CommandContext(ctx, program, "torture", "--servers", "1", "--lease", "3s", "-o", "json",
+		"--seed", fmt.Sprint(s.seed), "--duration", s.duration.String())
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it ends its own processes
+	var output, log bytes.Buffer
+	run.Stdout, run.Stderr = &output, &log
+	err = run.Run()
+	if run.ProcessState == nil {
+		return "", err
+	}
+	return s.verdict(run.ProcessState.ExitCode(), output.String(), log.String())
+}
+
+// verdict says by which of its rules the sabotage was found.
+func (s sabotage) verdict(code int, output, log string) (rule string, err error) {
+	const found = 3
+	if code != found {
+		return "", fmt.Errorf("exit status %d, want %d: %s:\n%.2000s", code, found, s.breaks, log)
+	}
+	var others []string
+	for line := range strings.Lines(output) {
+		var v struct{ Rule string }
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			return "", fmt.Errorf("%q: %w", line, err)
+		}
+		if slices.Contains(s.rules, v.Rule) {
+			return v.Rule, nil
+		}
+		others = append(others, v.Rule)
+	}
+	return "", fmt.Errorf("%s: want a violation of %q, found %q", s.breaks, s.rules, slices.Compact(others))
+}

@@ -1,0 +1,110 @@
+package intake
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// arrangement is what the consumers that were found for a job call for.
+type arrangement struct {
+	take   []taking
+	adopt  []taking         // made by an older program: they do not say which plan they are for
+	begin  *job.PastPlan    // the next plan that has no consumer yet; nil: none, or not yet
+	remove []job.OnConsumer // of plans that are not known any more
+	newest int              // the newest plan that has a consumer, -1 for none
+}
+
+// taking is a consumer and the plan by which its messages start the job.
+type taking struct {
+	consumer job.OnConsumer
+	plan     job.PastPlan
+	index    int // of the plan
+}
+
+// arrange decides what to do with the consumers that were found, for the plans by which
+// messages start a job. Each plan has a consumer of its own, they are made in the order
+// of the plans, and one is removed only when it is drained and the next one is there. So
+// the newest consumer tells how far the job has come: an older plan without one is done.
+// after is the time before which a plan must not have ended to be begun.
+func arrange(plans []job.PastPlan, found []job.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
+	a := arrangement{newest: -1}
+	for _, c := range found {
+		switch i := planOf(plans, c); {
+		case i >= 0 && c.From.IsZero():
+			a.adopt = append(a.adopt, taking{c, plans[i], i})
+			a.newest = max(a.newest, i)
+		case i >= 0:
+			a.take = append(a.take, taking{c, plans[i], i})
+			a.newest = max(a.newest, i)
+		case len(plans) > 0 && c.From.After(plans[len(plans)-1].From):
+			a.newest = len(plans) // of a plan that is not known here yet
+		default:
+			a.remove = append(a.remove, c)
+		}
+	}
+	if a.newest < 0 && len(done) == 0 && (len(plans) == 0 || !plans[len(plans)-1].To.IsZero()) {
+		return a // all are drained: else the last plan would have a consumer
+	}
+	for i := a.newest + 1; i < len(plans); i++ {
+		p := plans[i]
+		if done[p.From] || !p.To.IsZero() && p.To.Before(after) {
+			continue
+		}
+		if hasRoom(found, p.Plan.On.Stream) {
+			a.begin = &p
+		}
+		return a
+	}
+	return a
+}
+
+// hasRoom reports whether another consumer can be made on the stream: it has two names,
+// and a work queue takes one at a time, since two must not want the same subject.
+func hasRoom(found []job.OnConsumer, stream string) bool {
+	n := 0
+	for _, c := range found {
+		if c.Stream == stream {
+			n++
+			if c.WorkQueue {
+				return false
+			}
+		}
+	}
+	return n < 2
+}
+
+// planOf is the plan that the consumer is for, -1 if none is known.
+func planOf(plans []job.PastPlan, c job.OnConsumer) int {
+	for i, p := range slices.Backward(plans) {
+		on := p.Plan.On
+		if on.Stream == c.Stream && (p.From.Equal(c.From) || c.From.IsZero() && on.Subject == c.On.Subject) {
+			return i
+		}
+	}
+	return -1
+}
+
+// isSpent reports whether the consumer of a plan that is drained can go: when a newer plan
+// has one, or none will. One on a work queue has to go before the next can be made, and
+// leaves nothing behind that would be delivered again.
+func (a arrangement) isSpent(t taking, plans []job.PastPlan) bool {
+	last := len(plans) - 1
+	return a.newest > t.index || t.index == last && !plans[last].To.IsZero() || t.consumer.WorkQueue
+}
+
+// isRemovable reports whether the definition, as the registry's leader has it, has no
+// use for the consumer any more. It has one for that of the current plan, and for one of
+// a plan that came later than what this process knows.
+func isRemovable(e job.Entry, c job.OnConsumer) bool {
+	plans := e.OnPlans()
+	i := planOf(plans, c)
+	switch {
+	case i >= 0:
+		return !plans[i].To.IsZero()
+	case len(plans) == 0:
+		return true
+	}
+	return !c.From.After(plans[len(plans)-1].From)
+}

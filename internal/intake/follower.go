@@ -1,0 +1,219 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// follower takes the messages of one definition: those of its current plan, and what is
+// left of the plans before.
+type follower struct {
+	cfg   Config
+	entry job.Entry
+	log   *slog.Logger
+
+	plans   []job.PastPlan
+	done    map[time.Time]bool // plans that are drained, by their beginnings
+	takers  map[string]bool    // consumers whose messages are taken
+	results chan result
+	running sync.WaitGroup
+	said    map[string]bool
+}
+
+// result is how taking the messages of a consumer ended.
+type result struct {
+	taking
+	drained bool
+	err     error
+}
+
+func newFollower(cfg Config, e job.Entry) *follower {
+	return &follower{
+		cfg: cfg, entry: e, log: cfg.Logger.With("job", e.Job.Name), plans: e.OnPlans(),
+		done: map[time.Time]bool{}, takers: map[string]bool{}, results: make(chan result), said: map[string]bool{},
+	}
+}
+
+// errEdited says that the registry has another definition than the one in hand. The
+// registry's watch brings that soon, and the follower is stopped.
+var errEdited = errors.New("the definition was edited")
+
+// run takes messages until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer f.running.Wait()
+	defer cancel()
+	for ctx.Err() == nil {
+		settled, err := f.arrange(ctx)
+		f.complain(err)
+		f.wait(ctx, settled && err == nil)
+	}
+}
+
+// wait returns when there is a reason to look at the consumers again: one is drained, or,
+// a while later, something failed or is left to be done.
+func (f *follower) wait(ctx context.Context, settled bool) {
+	var retry <-chan time.Time
+	if !settled {
+		retry = time.After(again)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry:
+			return
+		case r := <-f.results:
+			delete(f.takers, key(r.consumer))
+			if r.drained {
+				for _, p := range f.plans[:r.index+1] {
+					f.done[p.From] = true // those before it were, or it would not have been begun
+				}
+				return
+			}
+			f.complain(r.err, "stream", r.consumer.Stream, "consumer", r.consumer.Name)
+			if retry == nil {
+				retry = time.After(again)
+			}
+		}
+	}
+}
+
+// complain logs each error once. That a consumer was removed, or a definition edited, is
+// no error: the next look finds what there is in its place.
+func (f *follower) complain(err error, about ...any) {
+	for _, passing := range []error{errEdited, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
+		if errors.Is(err, passing) {
+			return
+		}
+	}
+	if err != nil && !f.said[err.Error()] {
+		f.said[err.Error()] = true
+		f.log.Error("cannot take messages that start a job; trying again", append(about, "error", err)...)
+	}
+}
+
+func key(c job.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
+
+// arrange looks at the consumers until nothing is to be changed, and has their messages
+// taken. It reports whether all is as it should be.
+func (f *follower) arrange(ctx context.Context) (settled bool, err error) {
+	for range 2*len(f.plans) + 2 { // each look begins or ends a plan
+		changed, left, err := f.look(ctx)
+		if err != nil || !changed {
+			return !left, err
+		}
+	}
+	return false, nil
+}
+
+// look asks which consumers there are, and does what they call for. It reports whether
+// they have changed by that, and whether something is left to be done later.
+func (f *follower) look(ctx context.Context) (changed, left bool, err error) {
+	found, err := f.find(ctx)
+	a := arrange(f.plans, found, f.done, f.cfg.Now().Add(-f.cfg.Horizon))
+	for _, t := range a.adopt {
+		err, left = errors.Join(err, f.cfg.Broker.AdoptOn(ctx, t.consumer, t.plan)), true
+	}
+	if a.begin != nil {
+		failed := f.begin(ctx, *a.begin, found)
+		err, changed = errors.Join(err, failed), failed == nil
+	}
+	remove := a.remove
+	for _, t := range a.take {
+		switch {
+		case !f.done[t.plan.From]:
+			f.start(ctx, t)
+		case a.isSpent(t, f.plans):
+			remove = append(remove, t.consumer)
+		default:
+			left = true
+		}
+	}
+	for _, c := range remove {
+		failed := f.remove(ctx, c)
+		err, changed = errors.Join(err, failed), changed || failed == nil
+	}
+	return changed, left, err
+}
+
+// find returns the consumers on all streams of the plans. A stream that is not there has
+// none.
+func (f *follower) find(ctx context.Context) (found []job.OnConsumer, err error) {
+	var streams []string
+	for _, p := range f.plans {
+		if stream := p.Plan.On.Stream; !slices.Contains(streams, stream) {
+			streams = append(streams, stream)
+			consumers, failed := f.cfg.Broker.OnConsumers(ctx, stream, f.entry.Job.Name)
+			found = append(found, consumers...)
+			if !errors.Is(failed, job.ErrNotFound) {
+				err = errors.Join(err, failed)
+			}
+		}
+	}
+	return found, err
+}
+
+// begin makes the consumer of a plan. That of a past plan begins no earlier than the
+// horizon: older messages would not run.
+func (f *follower) begin(ctx context.Context, p job.PastPlan, found []job.OnConsumer) error {
+	since := p.From
+	if oldest := f.cfg.Now().Add(-f.cfg.Horizon); !p.To.IsZero() && since.Before(oldest) {
+		since = oldest
+	}
+	for _, name := range f.cfg.Names(f.entry.Job.Name) {
+		if !slices.ContainsFunc(found, func(c job.OnConsumer) bool { return c.Stream == p.Plan.On.Stream && c.Name == name }) {
+			err := f.cfg.Broker.BeginOn(ctx, f.entry.Job.Name, name, p, since)
+			if err != nil && !p.To.IsZero() && !errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
+				// Its stream is gone, or never let itself be read: that must not keep
+				// the plans after it from beginning.
+				f.log.Warn("nothing can be taken for a plan that is over", "on", p.Plan.On.String(), "error", err)
+				f.done[p.From] = true
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes a consumer if the definition that the registry's leader has says so, or
+// that the job is deleted. One that cannot be read says neither.
+func (f *follower) remove(ctx context.Context, c job.OnConsumer) error {
+	e, err := f.cfg.Read(ctx, f.entry.Job.Name)
+	if err != nil && !errors.Is(err, job.ErrNotFound) {
+		return err
+	}
+	if err == nil && !isRemovable(e, c) {
+		return errEdited
+	}
+	if err := f.cfg.Broker.Off(ctx, c.Stream, c.Name); err != nil {
+		return err
+	}
+	f.log.Info("removed the consumer of a plan that is over", "stream", c.Stream, "subject", c.On.Subject, "consumer", c.Name)
+	return nil
+}
+
+// start takes the messages of a consumer in a goroutine of its own, if none does yet.
+func (f *follower) start(ctx context.Context, t taking) {
+	k := key(t.consumer)
+	if f.takers[k] {
+		return
+	}
+	f.takers[k] = true
+	f.running.Go(func() {
+		drained, err := newTaker(f, t).run(ctx)
+		select {
+		case f.results <- result{t, drained, err}:
+		case <-ctx.Done():
+		}
+	})
+}

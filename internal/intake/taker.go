@@ -1,0 +1,185 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/tracing"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// pullTime is how long a request for messages stands, and drainTime that for the
+	// rest of a plan that is over.
+	pullTime  = 30 * time.Second
+	drainTime = time.Second
+
+	// beyondDelay, about, keeps messages of the next plan away while a consumer drains.
+	beyondDelay = 5 * time.Second
+)
+
+// taker makes slots of the messages of one consumer.
+type taker struct {
+	cfg   Config
+	entry job.Entry
+	log   *slog.Logger
+	taking
+
+	places chan struct{}
+
+	mu     sync.Mutex
+	beyond job.Beyond
+}
+
+func newTaker(f *follower, t taking) *taker {
+	log := f.log.With("stream", t.plan.Plan.On.Stream, "subject", t.plan.Plan.On.Subject)
+	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, places: make(chan struct{}, atOnce), beyond: job.Beyond{Seen: map[uint64]bool{}}}
+}
+
+// isOver reports whether an edit has ended the plan.
+func (t *taker) isOver() bool { return !t.plan.To.IsZero() }
+
+// run takes messages until ctx ends, that fails, or the plan is drained.
+func (t *taker) run(ctx context.Context) (drained bool, err error) {
+	feed, err := t.cfg.Open(ctx, t.consumer)
+	if err != nil {
+		return false, err
+	}
+	if !t.isOver() {
+		t.log.Info("each message starts the job")
+	}
+	var under sync.WaitGroup
+	defer under.Wait()
+	handle := func(group []jetstream.Msg) error {
+		if err := t.check(ctx, feed); err != nil {
+			for _, m := range group {
+				_ = m.Nak()
+			}
+			return err
+		}
+		for _, m := range group {
+			t.places <- struct{}{}
+			under.Go(func() {
+				defer func() { <-t.places }()
+				t.one(ctx, m)
+			})
+		}
+		return nil
+	}
+	wait := pullTime
+	if t.isOver() {
+		wait = drainTime
+	}
+	for ctx.Err() == nil {
+		if err := feed.Groups(ctx, atOnce, wait, handle); err != nil {
+			return false, err
+		}
+		if !t.isOver() {
+			continue
+		}
+		under.Wait()
+		if drained, err := t.isDrained(ctx, feed); drained || err != nil {
+			return drained, err
+		}
+	}
+	return false, nil
+}
+
+// check asks, after messages were delivered and before anything is made of them, whether
+// the consumer and the definition are still those in hand. A stream that was made anew
+// has new messages under the same numbers; and what was stored after an edit belongs to
+// the new plan, of which this process may not know yet.
+func (t *taker) check(ctx context.Context, feed Feed) error {
+	state, err := feed.State(ctx)
+	if err != nil {
+		return err
+	}
+	if !state.Created.Equal(t.consumer.Created) {
+		return fmt.Errorf("consumer %s of stream %s was made anew", t.consumer.Name, t.consumer.Stream)
+	}
+	e, err := t.cfg.Read(ctx, t.entry.Job.Name)
+	if err != nil {
+		return err
+	}
+	if e.Revision != t.entry.Revision {
+		return errEdited
+	}
+	return nil
+}
+
+// isDrained reports whether all messages of a plan that is over are acked.
+func (t *taker) isDrained(ctx context.Context, feed Feed) (bool, error) {
+	if t.cfg.Now().Before(t.plan.To.Add(t.cfg.Settle)) {
+		return false, nil
+	}
+	state, err := feed.State(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !state.Created.Equal(t.consumer.Created) {
+		return false, errors.New("the consumer was made anew")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return state.IsDrained(t.beyond), nil
+}
+
+// one makes a slot of a message, and then acks it. A message whose slot is not on the
+// broker is never acked: it is delivered again.
+func (t *taker) one(ctx context.Context, m jetstream.Msg) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return
+	}
+	stored, sequence := meta.Timestamp, meta.Sequence.Stream
+	switch {
+	case t.isOver() && stored.After(t.plan.To):
+		t.passes(meta)
+		// It is not acked: a work queue would lose it. The delay varies, so that each
+		// producer sees each of them in the end.
+		_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))
+		return
+	case !stored.After(t.plan.From) && !t.consumer.WorkQueue && t.consumer.Bare.IsZero():
+		_ = m.Ack() // of no plan, or of the one before
+		return
+	}
+	event := job.StreamEvent{
+		Stream: t.consumer.Stream, Created: t.consumer.StreamCreated, Sequence: sequence, Stored: stored,
+		ID: m.Headers().Get(jetstream.MsgIDHeader), Size: len(m.Data()), Bare: !stored.After(t.consumer.Bare),
+	}
+	parent := tracing.Traceparent(tracing.Continue(ctx, m.Headers()))
+	for _, s := range job.Started(t.entry, event) {
+		s.Node, s.Traceparent = t.cfg.Node, parent
+		payload := m.Data()
+		if s.Refused != "" {
+			t.log.Error("a message cannot be handed on: its run is recorded as failed", "slot", s.Slot.ID(), "reason", s.Refused)
+			payload = nil
+		}
+		if err := t.cfg.Slots.Put(ctx, t.entry.Job.Queue, s, payload); err != nil {
+			if ctx.Err() == nil {
+				t.log.Warn("cannot publish the slot of a message; trying again", "slot", s.Slot.ID(), "error", err)
+				_ = m.NakWithDelay(again)
+			}
+			return
+		}
+	}
+	_ = m.Ack() // if it is lost, the message comes again, and names the same slot
+}
+
+// passes notes a message that was stored after the plan's end. Only the first delivery of
+// a message has the number by which the consumer counts it.
+func (t *taker) passes(meta *jetstream.MsgMetadata) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beyond.Seen[meta.Sequence.Stream] = true
+	if first := t.beyond.First; meta.NumDelivered == 1 && (first == 0 || meta.Sequence.Consumer < first) {
+		t.beyond.First = meta.Sequence.Consumer
+	}
+}

@@ -1,0 +1,62 @@
+package printable
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+)
+
+// logged is how many bytes of one attribute's text a log holds.
+const logged = 1000
+
+// Logs hands records on to h with the text of every attribute clipped. Messages are
+// the program's own, and stay.
+func Logs(h slog.Handler) slog.Handler { return handler{h} }
+
+type handler struct{ slog.Handler }
+
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	clipped := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool { clipped.AddAttrs(clip(a)); return true })
+	return h.Handler.Handle(ctx, clipped)
+}
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clipped := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clipped[i] = clip(a)
+	}
+	return handler{h.Handler.WithAttrs(clipped)}
+}
+
+func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
+
+// clip leaves values that are no text as they are: numbers, times, and what a handler
+// encodes by itself.
+func clip(a slog.Attr) slog.Attr {
+	a.Value = a.Value.Resolve()
+	switch v := a.Value; v.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(Clip(v.String(), logged))
+	case slog.KindGroup:
+		var group []slog.Attr
+		for _, inner := range v.Group() {
+			group = append(group, clip(inner))
+		}
+		a.Value = slog.GroupValue(group...)
+	case slog.KindAny:
+		switch x := v.Any().(type) {
+		case error:
+			a.Value = slog.StringValue(Clip(x.Error(), logged))
+		case fmt.Stringer:
+			a.Value = slog.StringValue(Clip(x.String(), logged))
+		case []string:
+			list := make([]string, len(x))
+			for i, s := range x {
+				list[i] = Clip(s, logged)
+			}
+			a.Value = slog.AnyValue(list)
+		}
+	}
+	return a
+}

@@ -1,0 +1,133 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// lookAgain is between two looks of a node that may not set the namespace up.
+	lookAgain = 2 * time.Second
+
+	// lookEvery is between two looks at the stored settings.
+	lookEvery = time.Minute
+)
+
+// isGone reports whether err says that the namespace, or a part of it, is not there.
+func isGone(err error) bool {
+	return errors.Is(err, kv.ErrGone) || errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
+// setUpAgain returns when all of the namespace is there: it creates what is missing, or
+// waits for another login to do so. Into a registry that was made anew, by whomever, it
+// brings the jobs of this process. It is false when ctx ends first.
+func (r *Replica) setUpAgain(ctx context.Context) bool {
+	select {
+	case r.settingUp <- struct{}{}:
+		defer func() { <-r.settingUp }()
+	case <-ctx.Done():
+		return false
+	}
+	said := ""
+	for ctx.Err() == nil {
+		changes, registry, err := r.cfg.Store.SetUpAgain(ctx)
+		if len(changes) > 0 {
+			what := strings.Join(changes, ", ")
+			r.log.Error("the namespace, or a part of it, was gone: it is set up again, and what stood there is lost", "namespace", r.cfg.Store.Namespace(), "changes", what)
+			r.emit(job.Event{Kind: job.EventAlert, Node: r.Stats().Node, Error: "the namespace, or a part of it, was gone and is set up again: " + what})
+		}
+		if err == nil && !registry.Equal(r.registry) {
+			err = r.bringAgain(ctx)
+		}
+		if err == nil {
+			r.registry = registry
+			return true
+		}
+		if text := err.Error(); text != said && ctx.Err() == nil {
+			said = text
+			r.log.Error("waiting for the namespace to be set up again: cronce setup", "error", err)
+		}
+		sleep(ctx, lookAgain)
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// bringAgain brings the jobs of this process into a registry that was made anew.
+func (r *Replica) bringAgain(ctx context.Context) error {
+	r.mu.Lock()
+	jobs := slices.Clone(r.jobs)
+	r.mu.Unlock()
+	return r.Apply(ctx, jobs, false)
+}
+
+// lasting goes on with a watch when what it watches was set up again.
+func (r *Replica) lasting(ctx context.Context, watch func(context.Context) error) error {
+	for {
+		err := watch(ctx)
+		if ctx.Err() != nil || !isGone(err) {
+			return err
+		}
+		r.log.Warn("a watch has ended; it begins again when the namespace is there", "error", err)
+		if !r.setUpAgain(ctx) {
+			return nil
+		}
+	}
+}
+
+// watchRegistry feeds the view where no producer does.
+func (r *Replica) watchRegistry(ctx context.Context) error {
+	first := true
+	return r.lasting(ctx, func(ctx context.Context) error {
+		if !first {
+			r.view.Restart()
+			if err := r.bringAgain(ctx); err != nil {
+				return err
+			}
+		}
+		first = false
+		return r.cfg.Store.Jobs().Watch(ctx, r.watched)
+	})
+}
+
+// watchSettings looks now and then whether the stored settings are still those that
+// this process goes by. If none are stored, it stores its own again. If they differ, it
+// says so and goes on with its own: parts of a fleet with two leases work together, but
+// one process must not change its own in the middle of a slot.
+func (r *Replica) watchSettings(ctx context.Context) {
+	said := ""
+	for {
+		if sleep(ctx, lookEvery); ctx.Err() != nil {
+			return
+		}
+		stored, ours, err := r.cfg.Store.CompareSettings(ctx)
+		text := strings.Join(stored, ", ")
+		switch {
+		case isGone(err):
+			r.setUpAgain(ctx)
+		case err != nil && ctx.Err() == nil:
+			r.log.Warn("the stored settings cannot be read; this node goes on with its own", "error", err)
+		case text != said && text != "":
+			r.log.Error("the stored settings are not those that this node started with: it goes on with its own until it is restarted",
+				"stored", text, "this_node", strings.Join(ours, ", "), "mend", "restart it, or change them back: cronce setup")
+		}
+		if err == nil {
+			said = text
+		}
+	}
+}

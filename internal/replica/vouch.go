@@ -1,0 +1,116 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// vouchFor is how long a producer is believed before its record is looked at
+	// again, vouchAgain after how long the record of one that is not believed is.
+	vouchFor   = time.Minute
+	vouchAgain = 2 * time.Second
+
+	// vouchTimeout bounds one look. maxVouched bounds the names that are remembered:
+	// anybody can make them up.
+	vouchTimeout = 5 * time.Second
+	maxVouched   = 4096
+)
+
+// vouches knows which nodes produce, by their live records: what a producer announces is
+// core NATS, and says itself who it is from. It is safe for concurrent use.
+type vouches struct {
+	look func(ctx context.Context, name string) (job.NodeEvent, error)
+	live func(job.NodeEvent) bool
+	log  *slog.Logger
+
+	names chan string // to be looked up
+	mu    sync.Mutex
+	known map[string]vouch
+}
+
+// vouch is what was last found of a node, at looked; zero: nothing yet.
+type vouch struct {
+	started time.Time
+	ok      bool
+	looked  time.Time
+	asked   bool
+}
+
+func (r *Replica) newVouches() *vouches {
+	lease := r.cfg.Store.Settings().Lease
+	live := func(e job.NodeEvent) bool {
+		silent := r.clock.Now().Sub(e.Time) - r.clock.Error()
+		return e.Node.State == job.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
+	}
+	return newVouches(r.cfg.Store.Nodes().Look, live, r.log)
+}
+
+func newVouches(look func(context.Context, string) (job.NodeEvent, error), live func(job.NodeEvent) bool, log *slog.Logger) *vouches {
+	return &vouches{look: look, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
+}
+
+// of reports whether the node produces, as far as is known, and when it began. It does
+// not block: what is not known is looked up.
+func (v *vouches) of(name string) (started time.Time, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k := v.known[name]
+	again := vouchAgain
+	if k.ok {
+		again = vouchFor
+	}
+	if !k.asked && (k.looked.IsZero() || time.Since(k.looked) > again) {
+		select {
+		case v.names <- name:
+			k.asked = true
+			v.put(name, k)
+		default: // the next announcement asks
+		}
+	}
+	return k.started, k.ok
+}
+
+// put remembers; v.mu is held.
+func (v *vouches) put(name string, k vouch) {
+	if len(v.known) >= maxVouched {
+		clear(v.known)
+	}
+	v.known[name] = k
+}
+
+// run looks up what was asked for, until ctx ends.
+func (v *vouches) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case name := <-v.names:
+			looking, cancel := context.WithTimeout(ctx, vouchTimeout)
+			e, err := v.look(looking, name)
+			cancel()
+			v.note(name, e, err)
+		}
+	}
+}
+
+// note takes in what a look found. One without an answer changes nothing.
+func (v *vouches) note(name string, e job.NodeEvent, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k := v.known[name]
+	first := k.looked.IsZero() || k.ok
+	k.asked = false
+	if err == nil || errors.Is(err, job.ErrNotFound) || errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion) {
+		k.looked, k.ok, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
+		if !k.ok && first {
+			v.log.Warn("announcements not believed: no live record says that this node produces", "node", name)
+		}
+	}
+	v.put(name, k)
+}

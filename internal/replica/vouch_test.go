@@ -1,0 +1,84 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Only a node whose live record says that it produces is vouched for, as of when that
+// record says it began; a look that is not answered changes nothing.
+func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now().Add(-time.Hour)
+		records := map[string]job.NodeEvent{
+			"producer": {Node: job.Node{State: job.NodeAlive, Producer: true, Started: began}},
+			"worker":   {Node: job.Node{State: job.NodeAlive, Worker: true}},
+			"stopped":  {Node: job.Node{State: job.NodeStopped, Producer: true}},
+		}
+		var mu sync.Mutex // of all three
+		looks, away := 0, false
+		v := newVouches(func(_ context.Context, name string) (job.NodeEvent, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			looks++
+			e, ok := records[name]
+			switch {
+			case away:
+				return e, errors.New("no answer")
+			case !ok:
+				return e, job.ErrNotFound
+			}
+			e.Name = name
+			return e, nil
+		}, func(e job.NodeEvent) bool { return e.Node.State == job.NodeAlive && e.Node.Producer }, slog.New(slog.DiscardHandler))
+		go v.run(t.Context())
+		is := func(when, name string, want bool) {
+			t.Helper()
+			v.of(name)
+			synctest.Wait()
+			if started, ok := v.of(name); ok != want || ok && !started.Equal(began) {
+				t.Errorf("%s: %s is vouched for: %v, since %v", when, name, ok, started)
+			}
+		}
+		if _, ok := v.of("producer"); ok {
+			t.Error("a node is vouched for before its record was seen")
+		}
+		for _, name := range []string{"worker", "stopped", "nobody", "producer"} {
+			is("at first", name, name == "producer")
+		}
+		for range 100 {
+			v.of("producer")
+		}
+		mu.Lock()
+		if looks > 4 {
+			t.Errorf("%d looks at four records", looks)
+		}
+		away = true
+		mu.Unlock()
+		time.Sleep(vouchFor + time.Second)
+		is("while the broker is away", "producer", true)
+		mu.Lock()
+		away = false
+		delete(records, "producer")
+		mu.Unlock()
+		is("when its record is gone", "producer", false)
+		for i := range 3 * maxVouched {
+			v.of(fmt.Sprint("made up ", i))
+			synctest.Wait()
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if len(v.known) > maxVouched {
+			t.Errorf("%d names are remembered", len(v.known))
+		}
+	})
+}

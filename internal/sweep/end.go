@@ -1,0 +1,157 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Seen is the newest write of the ledger that a process knows of. If that write is not
+// there any more, the ledger was purged or restored from an older copy. It is safe for
+// concurrent use.
+type Seen struct {
+	mu   sync.Mutex
+	slot job.Slot
+	mark job.LedgerMark // without its slot
+}
+
+// Note takes in that the slot's record stood at the revision at the time.
+func (s *Seen) Note(slot job.Slot, revision uint64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision > s.mark.Revision {
+		s.slot, s.mark = slot, job.LedgerMark{Revision: revision, Time: at}
+	}
+}
+
+// newest is the newest write; zero: none is known.
+func (s *Seen) newest() (job.Slot, job.LedgerMark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mark.Revision == 0 {
+		return job.Slot{}, job.LedgerMark{}
+	}
+	mark := s.mark
+	mark.Slot = s.slot.ID()
+	return s.slot, mark
+}
+
+// adopt takes in what another node has seen. What was seen before the ledger was
+// rewound says nothing any more.
+func (s *Seen) adopt(end job.SweepEnd) {
+	s.mu.Lock()
+	if !end.Rewound.IsZero() && !s.mark.Time.After(end.Rewound.Time) {
+		s.mark = job.LedgerMark{}
+	}
+	s.mu.Unlock()
+	if slot, err := job.ParseSlotID(end.Newest.Slot); err == nil {
+		s.Note(slot, end.Newest.Revision, end.Newest.Time)
+	}
+}
+
+func (s *Seen) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mark = job.LedgerMark{}
+}
+
+// lastEnd is what the last sweep that came to its end has left; zero: nothing, or
+// nothing that can be read.
+func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
+	end, err := s.cfg.Ends.Read(ctx)
+	if errors.Is(err, job.ErrNotFound) || isUnreadable(err) {
+		err = nil
+	}
+	if err != nil {
+		return end, fmt.Errorf("read when the last sweep ended: %w", err)
+	}
+	s.cfg.Seen.adopt(end.SweepEnd)
+	return end, nil
+}
+
+// standsIn reports whether this node makes a pass although it is not the oldest
+// producer: no pass has come to its end for too long, or the last one that did was this
+// node's.
+func (s *Sweeper) standsIn(last kv.SweepEnd) bool {
+	if last.Node == s.cfg.Node {
+		return true
+	}
+	since := last.Time
+	if s.began.After(since) {
+		since = s.began
+	}
+	return !s.denied && s.cfg.Now().Sub(since).Abs() > overdue
+}
+
+// tellEnd stores that a pass came to its end, over the end of the last one.
+func (s *Sweeper) tellEnd(ctx context.Context, last kv.SweepEnd) error {
+	end := s.end
+	end.Node, end.Rewound, end.Extra = s.cfg.Node, last.Rewound, last.Extra
+	_, end.Newest = s.cfg.Seen.newest()
+	for _, slot := range slices.SortedFunc(maps.Keys(s.unreadable), func(a, b job.Slot) int { return cmp.Compare(a.ID(), b.ID()) }) {
+		end.Skip("record of "+slot.ID(), s.unreadable[slot])
+	}
+	if n := len(end.Skipped) + end.More; n > 0 {
+		s.cfg.Logger.Warn("the sweep for lost slots passed over what it cannot read", "count", n, "first", end.Skipped[0].What, "error", end.Skipped[0].Why, "all", "cronce doctor")
+	}
+	_, err := s.store(ctx, end, last.Revision)
+	return err
+}
+
+// store writes the end of a sweep at revision, and reports whether it stands. A node
+// that may not, or that comes too late, sweeps all the same.
+func (s *Sweeper) store(ctx context.Context, end job.SweepEnd, revision uint64) (stands bool, err error) {
+	end.Nonce = rand.Text()
+	_, err = s.cfg.Ends.Write(ctx, end, revision)
+	switch {
+	case errors.Is(err, job.ErrConflict):
+		return false, nil
+	case errors.Is(err, job.ErrDenied):
+		if !s.denied {
+			s.cfg.Logger.Warn("this node may not say when it has swept for lost slots: its login is of an older version", "error", err, "mend", "cronce auth producer")
+		}
+		s.denied = true
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// compare looks whether the newest write of the ledger that was seen is still there, or
+// a later one of the same slot. If not, the ledger has lost writes: attempts and fences
+// of the slots since then may go back. One node of the fleet says so, once.
+func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
+	slot, mark := s.cfg.Seen.newest()
+	if mark.Revision == 0 || s.cfg.Now().Sub(mark.Time) > s.cfg.Horizon {
+		return nil // it may have been forgotten by age
+	}
+	_, found, err := s.cfg.Ledger.Read(ctx, slot)
+	switch {
+	case err != nil && !errors.Is(err, job.ErrNotFound) && !isUnreadable(err):
+		return err
+	case found >= mark.Revision:
+		return nil
+	}
+	s.cfg.Seen.forget()
+	next := last.SweepEnd
+	next.Newest, next.Rewound = job.LedgerMark{}, job.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
+	stands, err := s.store(ctx, next, last.Revision)
+	if err != nil || !stands && !s.denied {
+		return err // another node has said it
+	}
+	why := fmt.Sprintf("the ledger went back: the record of %s stood at revision %d and now stands at %d (0: it is gone): was the ledger purged, or restored from an older copy?", mark.Slot, mark.Revision, found)
+	s.cfg.Logger.Error("the ledger has lost writes: attempts and fences of slots may go back, and slots that had run may run again", "slot", mark.Slot, "revision", mark.Revision, "found", found)
+	s.cfg.Rewound(job.Event{Kind: job.EventAlert, Node: s.cfg.Node, Fence: mark.Revision, Error: why})
+	if now, err := s.lastEnd(ctx); err == nil {
+		*last = now
+	}
+	return nil
+}

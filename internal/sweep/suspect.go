@@ -1,0 +1,245 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// suspect is a slot that should have moved.
+type suspect struct {
+	slot     job.Slot
+	revision uint64 // of its record
+	handed   handed // of one without a record
+}
+
+// setBack is the age of what was stored before the broker's clock was set back.
+const setBack = time.Duration(math.MaxInt64)
+
+// age is how long ago the broker stored what it stamped with at. A stamp well ahead of the
+// clock says nothing, and neither do the times that were computed then: what it is about
+// is looked at, instead of when the clock has come there again.
+func (s *Sweeper) age(at time.Time) time.Duration {
+	age := s.cfg.Now().Sub(at)
+	if age < -patience {
+		return setBack
+	}
+	return age
+}
+
+// suspects are the slots that should have moved by now, with a record or without.
+func (s *Sweeper) suspects(alive map[string]bool) []suspect {
+	var found []suspect
+	now := s.cfg.Now()
+	for slot, c := range s.open {
+		moves := c.RetryAt
+		switch {
+		case c.State == job.Running && alive[c.Node]:
+			continue
+		case c.State == job.Running:
+			moves = c.Time.Add(s.cfg.Lease)
+		case moves.IsZero():
+			moves = c.Time
+		}
+		if now.Sub(moves) > patience || s.age(c.Time) == setBack {
+			found = append(found, suspect{slot: slot, revision: c.Revision})
+		}
+	}
+	for slot, h := range s.handed {
+		switch age := now.Sub(h.due); {
+		case age > s.cfg.Horizon:
+			delete(s.handed, slot)
+		case age > patience:
+			found = append(found, suspect{slot: slot, handed: h})
+		}
+	}
+	return found
+}
+
+// list passes over all messages once, and sets asked of each of its slots, or wholes
+// of slots, that has a message which a worker will get. It returns the messages that
+// no worker gets any more; their slots are asked for, too. If no slot is asked for,
+// the listing is of those messages only.
+func (s *Sweeper) list(ctx context.Context, asked map[job.Slot]bool) ([]strandedMessage, error) {
+	var stranded []strandedMessage
+	filter := kv.WaitingFilter{Fired: true, Stranded: len(asked) == 0}
+	for i, messages := range []Messages{s.cfg.Timers, s.cfg.Slots} {
+		for w, err := range messages.Waiting(ctx, filter) {
+			switch {
+			case errors.Is(err, job.ErrInvalid): // it is the message of no slot
+			case err != nil:
+				return nil, err
+			case w.Stranded:
+				if it := (remains{i == 0, w.Sequence}); s.lies(it, w) && len(stranded) < maxStranded {
+					stranded = append(stranded, strandedMessage{w, it})
+					asked[w.Slot] = asked[w.Slot] || false
+				}
+			default:
+				for _, slot := range []job.Slot{w.Slot, w.Slot.Whole()} {
+					if _, is := asked[slot]; is {
+						asked[slot] = true
+					}
+				}
+			}
+		}
+	}
+	return stranded, nil
+}
+
+// offerSuspects offers the suspects that have no message.
+func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, waits map[job.Slot]bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, p := range suspects {
+		if waits[p.slot] {
+			continue
+		}
+		group.Go(func() error { return s.skip(ctx, p.slot, s.offer(ctx, p)) })
+	}
+	return group.Wait()
+}
+
+// offer gives a suspect a message, unless the ledger's leader says that it needs
+// none.
+func (s *Sweeper) offer(ctx context.Context, p suspect) error {
+	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
+	switch {
+	case errors.Is(err, job.ErrNotFound) && p.handed.queue != "":
+		h := p.handed
+		return s.send(ctx, h.queue, job.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
+	case err == nil && p.handed.queue != "", errors.Is(err, job.ErrNotFound), isUnreadable(err):
+		s.settled(p.slot, err)
+		return nil
+	case err != nil:
+		return err
+	case rec.State.Final() || revision != p.revision:
+		return nil // it has moved; the next pass sees how
+	case rec.Shards > 0:
+		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
+			return err
+		}
+	}
+	return s.publish(ctx, rec, revision)
+}
+
+// isUnreadable reports whether err says that this program cannot read what is stored.
+func isUnreadable(err error) bool {
+	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
+}
+
+// settled notes that a suspect is none, or that its record cannot be read: of that the
+// sweep says so in each pass, until it is written again.
+func (s *Sweeper) settled(slot job.Slot, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.handed, slot)
+	if err != nil {
+		delete(s.open, slot)
+	}
+	if isUnreadable(err) {
+		s.unreadable[slot] = err
+	}
+}
+
+// skip is err if that ends the pass, and nil if it is about this one slot: then it is
+// noted, and the pass goes on.
+func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil || errors.Is(err, job.ErrUnknown) || errors.Is(err, job.ErrDenied) {
+		return fmt.Errorf("offer %s again: %w", slot, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end.Skip("slot "+slot.ID(), err)
+	return nil
+}
+
+// publish offers the slot of a record that stands at revision.
+func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) error {
+	return s.send(ctx, rec.Queue, job.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due}, rec, revision)
+}
+
+func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job.Record, revision uint64) error {
+	payload, err := s.payload(ctx, rec)
+	if err != nil {
+		return err
+	}
+	return s.sendAs(ctx, queue, m, payload, rec.State, offerOf(revision))
+}
+
+// sendAs publishes the slot's message as the n-th offer.
+func (s *Sweeper) sendAs(ctx context.Context, queue string, m job.Message, payload []byte, state job.State, n int) error {
+	m.Node, m.Offer = s.cfg.Node, n
+	wait, err := s.cfg.Slots.Publish(queue, m, payload)
+	if err == nil {
+		_, err = wait(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	what := "a slot had lost its message and is offered again"
+	switch {
+	case m.Refused != "":
+		what = "a triggered run had lost its message and payload before its first claim, and is ended"
+	case state.Final():
+		what = "what follows from a slot is not there: the slot is offered again, to see to it"
+	}
+	s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", state)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Offered(m.Slot)
+	return nil
+}
+
+// offerParts offers those parts of a whole slot that have no outcome, and reports
+// whether there are none: then the whole is offered, to be concluded.
+func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
+	done = true
+	for i := range whole.Shards {
+		part := whole.Slot.Part(i+1, whole.Shards)
+		rec, at, err := s.cfg.Ledger.Read(ctx, part)
+		switch {
+		case errors.Is(err, job.ErrNotFound):
+			at = revision
+			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Payload: whole.Payload}
+		case err != nil:
+			return false, err
+		case rec.State.Final() || rec.State == job.Retrying && rec.RetryAt.After(s.cfg.Now()):
+			continue
+		}
+		done = false
+		if err := s.publish(ctx, rec, at); err != nil {
+			return false, err
+		}
+	}
+	return done, nil
+}
+
+// offerOf numbers the offer of a slot whose record stands at revision: the same for
+// all who find it so, and none is verify's, which is 1.
+func offerOf(revision uint64) int { return int(revision) + 2 }
+
+// payload is what the record's slot's message carried: a triggered run's own, else the
+// definition's as it is now.
+func (s *Sweeper) payload(ctx context.Context, rec job.Record) ([]byte, error) {
+	if rec.Slot.Token != "" {
+		return rec.Payload, nil
+	}
+	entry, _, err := s.cfg.Registry.Read(ctx, rec.Slot.Job)
+	switch {
+	case errors.Is(err, job.ErrNotFound), isUnreadable(err):
+		return nil, nil // the worker decides what becomes of it
+	case err != nil:
+		return nil, err
+	}
+	return entry.Job.Payload, nil
+}

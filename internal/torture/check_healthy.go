@@ -1,0 +1,144 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// promptly is how late a slot may be published although a producer is up that has
+// nothing wrong with it.
+const promptly = 5 * time.Second
+
+// settled is how long after its last fault a process has nothing wrong with it any
+// more: its lease may have to run out, and its next incarnation must start.
+func settled(lease time.Duration) time.Duration { return lease + 5*time.Second }
+
+// hostOf is the process of which this is a life.
+func hostOf(life string) string {
+	host, _, _ := strings.Cut(life, ".")
+	return host
+}
+
+// disturbed reports whether anything but the fault at hand kept a life of a process
+// from its work between two boot times: another fault of it or of the servers, its
+// own end, or a machine that starved it, the torture or the servers.
+func (c *checker) disturbed(life string, from, to time.Duration, but *Line) bool {
+	overlaps := func(l Line) bool { return l.From < to && from < l.Boot }
+	for i := range c.faults {
+		l := &c.faults[i]
+		if l != but && (l.Of == "" || hostOf(l.Of) == hostOf(life)) && overlaps(*l) {
+			return true
+		}
+	}
+	for _, process := range []string{life, tortureProcess, serverProcess} {
+		for _, p := range c.pauses[process] {
+			if overlaps(p) {
+				return true
+			}
+		}
+	}
+	died, ok := c.h.Deaths[life]
+	return ok && died < to
+}
+
+// findStalls takes a time in which the servers stored nothing at all for a pause of
+// theirs: a fleet has several heartbeats in so long. Writes wait for the disk, which
+// the answers that the torture asks for do not.
+func (c *checker) findStalls() {
+	var stored []time.Time
+	for _, w := range c.h.Nodes {
+		stored = append(stored, w.Time)
+	}
+	for _, w := range c.h.Ledger {
+		stored = append(stored, w.Time)
+	}
+	for _, w := range c.h.Slots {
+		stored = append(stored, w.Time)
+	}
+	slices.SortFunc(stored, time.Time.Compare)
+	for i := 1; i < len(stored); i++ {
+		if stored[i].Sub(stored[i-1]) > max(slowAnswer, c.h.Lease/20) {
+			from, _ := c.h.Broker.boot(stored[i-1])
+			to, _ := c.h.Broker.boot(stored[i])
+			c.pauses[serverProcess] = append(c.pauses[serverProcess], Line{What: linePause, Process: serverProcess, From: from, Boot: to})
+		}
+	}
+}
+
+// sign is evidence that a process lost its lease.
+type sign struct {
+	at   time.Duration
+	text string
+}
+
+// checkSlowness: where the servers answer within a third of the lease, no lease is
+// lost (invariant 9).
+func (c *checker) checkSlowness() {
+	for i := range c.faults {
+		l := &c.faults[i]
+		if l.Kind != Lag || l.Delay > c.h.Lease/3 || l.Of == "" {
+			continue
+		}
+		for _, s := range c.leasesLost(*l) {
+			if !c.disturbed(l.Of, s.at-c.h.Lease, s.at, l) {
+				c.bad("slowness", job.Slot{}, []string{l.String(), s.text}, "process %s lost its lease of %v although every answer came within %v", l.Of, c.h.Lease, l.Delay)
+				break
+			}
+		}
+	}
+}
+
+// leasesLost looks for signs of a lost lease during a fault of a process: a handler
+// whose context ended for it, a node that was fenced.
+func (c *checker) leasesLost(l Line) (signs []sign) {
+	for _, r := range c.all {
+		if r.process == l.Of && r.cause == job.ErrLeaseLost.Error() && l.From < r.stop && r.stop < l.Boot {
+			signs = append(signs, sign{r.stop, r.lines[len(r.lines)-1].String()})
+		}
+	}
+	for name := range c.nodes {
+		last, known := c.lastHeartbeat(name)
+		if !known || !strings.HasPrefix(name, hostOf(l.Of)+"-") || !c.fenced(name) {
+			continue
+		}
+		// It lost its lease long before others could say so.
+		at, _ := c.h.Broker.boot(last.Time.Add(c.h.Lease * 3 / 4))
+		if l.From < at && at < l.Boot {
+			signs = append(signs, sign{at, fmt.Sprintf("node %s was fenced; its last heartbeat was stored at %s", name, stamp(last.Time))})
+		}
+	}
+	return signs
+}
+
+func (c *checker) fenced(node string) bool {
+	return slices.ContainsFunc(c.nodes[node], func(w NodeWrite) bool { return w.Node.State == job.NodeFenced })
+}
+
+// checkPublished: a slot is published in time as long as one producer is up that has
+// nothing wrong with it, whatever becomes of the others.
+func (c *checker) checkPublished() {
+	for _, s := range c.slots() {
+		stored, ok := c.first[s]
+		if s.Token != "" || s.Shards > 0 || !ok || stored.Sub(s.At) <= promptly {
+			continue
+		}
+		due, _ := c.h.Broker.boot(s.At)
+		if life, ok := c.healthy(due-settled(c.h.Lease), due+promptly); ok {
+			c.bad("published late", s, c.trace(s), "it was published %v after its instant, although the producer %s was up and had nothing wrong with it", stored.Sub(s.At), life)
+		}
+	}
+}
+
+// healthy finds a life of a producer that nothing disturbed between two boot times.
+func (c *checker) healthy(from, to time.Duration) (life string, ok bool) {
+	for _, l := range c.ups {
+		if l.Boot < from && c.h.Publishers[hostOf(l.Process)] && !c.disturbed(l.Process, from, to, nil) {
+			return l.Process, true
+		}
+	}
+	return "", false
+}

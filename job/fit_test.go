@@ -1,0 +1,62 @@
+package job
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Invariant 11: what cannot be stored is cut. The largest record that there can be fits
+// any server that takes 16 KiB, says that it was cut, and is about what it was about.
+func TestWhatCannotBeStoredIsCut(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	for _, text := range []string{"x", "<", "\"", "\x00", "é", "\xff", "\u2028"} {
+		r := Record{Slot: NewSlot("report", at), Queue: "default", State: Failed, Attempt: 1000, MaxAttempts: 1000, Node: "n", Nonce: "nonce", Finished: at}
+		for i := range maxHistory {
+			r.Attempts = append(r.Attempts, Attempt{Number: 801 + i, Node: "n", Fence: 1, Started: at, Finished: at, Error: strings.Repeat(text, maxText/len(text))})
+		}
+		r.Error = r.Attempts[0].Error
+		r.Output = strings.Repeat(text, MaxOutput/len(text))
+		for _, most := range []int{16 << 10, 32 << 10, 64 << 10, 1 << 20} {
+			before := fmt.Sprint(r)
+			data, err := r.AppendWithin([]byte("prefix"), most)
+			data, prefixed := bytes.CutPrefix(data, []byte("prefix"))
+			if err != nil || !prefixed || len(data) > most {
+				t.Errorf("%q: %d bytes, %v; want at most %d", text, len(data), err, most)
+				continue
+			}
+			if fmt.Sprint(r) != before {
+				t.Fatal("the caller's record was changed")
+			}
+			got, err := DecodeRecord(data)
+			if err != nil || got.Slot != r.Slot || got.State != r.State || got.Attempt != r.Attempt || got.Nonce != r.Nonce || got.Attempts[len(got.Attempts)-1].Number != 1000 {
+				t.Errorf("%q, %d: %v: %+v", text, most, err, got)
+			}
+			if plain, _ := r.MarshalJSON(); len(plain) > most && !bytes.Contains(data, []byte(cutMark)) {
+				t.Errorf("%q, %d: it was cut, and does not say so", text, most)
+			}
+		}
+		e := Event{V: Version, Kind: EventFailed, Time: at, Node: "n", ID: r.Slot.ID(), Job: "report", Error: r.Error}
+		if data, err := e.MarshalWithin(1000); err != nil || len(data) > 1000 || !bytes.Contains(data, []byte(cutMark)) {
+			t.Errorf("%q: an event of %d bytes, %v; want at most 1000, and a mark", text, len(data), err)
+		}
+	}
+}
+
+// What fits is stored as it is.
+func TestWhatFitsIsNotCut(t *testing.T) {
+	t.Parallel()
+	r := Record{Slot: NewSlot("report", time.Unix(0, 0)), State: Succeeded, Output: strings.Repeat("<&>", 1000)}
+	plain, err := r.MarshalJSON()
+	if err != nil || len(plain) > 3500 {
+		t.Fatalf("%d bytes, %v; want HTML not escaped", len(plain), err)
+	}
+	for _, most := range []int{0, len(plain), 1 << 20} {
+		if data, err := r.AppendWithin(nil, most); err != nil || !bytes.Equal(data, plain) {
+			t.Errorf("%d: %v: it was changed", most, err)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package job_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// The fuzz targets read a value that anybody may have written, and then do with it
+// what nodes do. They look for panics, for loops without an end, for what is written
+// and cannot be read, and for handlers that would start.
+
+// read decodes a value of the kind; nil: it is refused, as an error should.
+func read(t *testing.T, kind string, data []byte) json.Marshaler {
+	t.Helper()
+	v, err := decoders[kind](data)
+	if err == nil {
+		return v
+	}
+	if !errors.Is(err, job.ErrInvalid) && !errors.Is(err, job.ErrVersion) {
+		t.Errorf("an error of no kind: %v", err)
+	}
+	const most = 4 << 10 // an error may join some of a definition
+	if kind != "definition" && len(err.Error()) > most {
+		t.Errorf("an error of %d bytes", len(err.Error()))
+	}
+	return nil
+}
+
+// corpus adds the sound values of a kind, and the one that ended a fleet.
+func corpus(f *testing.F, kind string, more ...string) {
+	for _, value := range append(more, sound[kind]) {
+		f.Add([]byte(value), int64(0))
+		f.Add([]byte(value), int64(1<<40))
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	corpus(f, "record",
+		`{"v":1,"id":"report:2026-11-21T07:00:00Z","queue":"default","state":"running","shards":9223372036854775807}`,
+		`{"v":1,"id":"report:2026-11-21T07:00:00Z#1of2","queue":"default","state":"retrying","attempt":1,"retry_at":"9999-12-31T23:59:59Z"}`,
+		`{"v":1,"id":"report:m.0001-01-01T00:00:00Z","state":"missed","count":2147483647,"last":"9999-12-31T23:59:59Z"}`,
+		`{"v":1,"id":"report:@k","state":"running","attempt":1000000,"max_attempts":1000000,"node":"me"}`)
+	f.Fuzz(func(t *testing.T, data []byte, ago int64) {
+		v := read(t, "record", data)
+		if v == nil {
+			return
+		}
+		bounded(t, "record", "record", v)
+		r := v.(job.Record)
+		d := job.Delivery{Message: job.Message{Slot: r.Slot, JobRevision: r.JobRevision, Due: r.Due, Offer: 1}, Queue: r.Queue, Published: r.Published, Count: 1 << 40}
+		now := at0.Add(time.Duration(ago))
+		entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: r.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
+		for _, dead := range []bool{false, true} {
+			for _, e := range []*job.Entry{nil, entry} {
+				view := job.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Record: &r, Revision: 7, OwnerDead: dead, Entry: e, Handles: true, Place: job.Place{Kind: job.PlaceHeld}}
+				if r.Slot.Shards > 0 {
+					view.Whole = job.Whole{Known: true, Record: &job.Record{Slot: r.Slot.Whole(), State: job.Running, Shards: r.Slot.Shards}}
+				}
+				s := job.Decide(d, view)
+				if s.Action == job.Start && (r.State.Final() || r.Shards > 0 || r.State == job.Running && r.Node != "me" && !dead) {
+					t.Errorf("%s: it starts", data)
+				}
+				writable(t, s)
+				job.NewEntrant(d, view)
+				job.NeedsDefinition(d, view)
+			}
+		}
+		for _, err := range []error{nil, errors.New("boom"), job.RetryAfter(1<<62, errors.New("later"))} {
+			written(t, job.Complete(r, 7, now, job.DefaultHorizon, job.Result{Err: err, Backoff: 1 << 62}))
+		}
+		written(t, job.Cancel(d, job.View{Now: now, Self: "me", Record: &r}, job.ErrCancelled))
+		written(t, job.Reopen(r, "alice", job.MaxAttempts, now))
+		written(t, job.ReopenWhole(r))
+		written(t, job.MarkWhole(r, job.ErrCancelled))
+		if r.Shards > 0 {
+			written(t, job.Conclude(r, []job.Record{r, r}, "me", now))
+		}
+		job.NewAlert(r, 7)
+	})
+}
+
+func writable(t *testing.T, s job.Step) {
+	t.Helper()
+	if s.Action == job.Start || s.Action == job.End || s.Action == job.WriteWhole {
+		written(t, s.Record)
+	}
+}
+
+// written holds that a record that this program would store is one that it can read.
+func written(t *testing.T, r job.Record) {
+	t.Helper()
+	data, err := r.MarshalJSON()
+	if err == nil {
+		_, err = job.DecodeRecord(data)
+	}
+	if err != nil {
+		t.Errorf("%v: it would be written, and cannot be read: %.500s", err, data)
+	}
+}
+
+func FuzzLock(f *testing.F) {
+	corpus(f, "lock", `{"v":1,"job":"report","holders":[],"newest":"9999-12-31T23:59:59Z"}`)
+	f.Fuzz(func(t *testing.T, data []byte, ago int64) {
+		v := read(t, "lock", data)
+		if v == nil {
+			return
+		}
+		bounded(t, "lock", "lock", v)
+		l := v.(job.Lock)
+		stay := job.LockSlot{Slot: job.NewSlot(l.Job, at0), At: at0.Add(time.Duration(ago)), Since: at0}
+		ended := map[job.Slot]bool{}
+		for _, policy := range []job.Overlap{job.OverlapSkip, job.OverlapQueue, job.OverlapLatest, job.OverlapReplace, job.OverlapAllow} {
+			for _, onTime := range []bool{false, true} {
+				stay.OnTime = onTime
+				e := job.Entrant{LockSlot: stay, Policy: policy, Places: 1}
+				_, _, ask := l.Enter(e, ended)
+				for _, s := range ask {
+					ended[s.Slot] = false
+				}
+				if next, _, ask := l.Enter(e, ended); len(ask) == 0 {
+					bounded(t, "lock", "lock", next)
+				}
+				for _, h := range l.Holders {
+					left, _ := l.Leave(h.Slot, 1)
+					bounded(t, "lock", "lock", left)
+				}
+				l.Renewed(stay.Slot, at0)
+				l.Stay(stay.Slot)
+			}
+		}
+	})
+}
+
+func FuzzDefinition(f *testing.F) {
+	corpus(f, "definition",
+		`{"v":1,"job":{"name":"report","queue":"default","attempts":3,"backoff":"1s","max_backoff":"1m0s","overlap":"skip","catch_up":"all","catch_up_max":1000,"plan":{"schedule":"* * * * * *","timezone":"UTC","dst_gap":"after","dst_overlap":"first"}},"since":"0000-01-01T00:00:00Z","past":[{"from":"0000-01-01T00:00:00Z","plan":{"schedule":"@hourly","shards":257}}],"owner":"file","node":"a","nonce":"n"}`)
+	f.Fuzz(func(t *testing.T, data []byte, ago int64) {
+		v := read(t, "definition", data)
+		if v == nil {
+			return
+		}
+		bounded(t, "definition", "definition", v)
+		e := job.Entry{Definition: v.(job.Definition), Revision: 7, Time: at0}
+		e.Job = e.Job.WithDefaults()
+		now := at0.Add(time.Duration(ago))
+		for _, p := range e.Plans() {
+			s, err := job.ParseSchedule(e.Job.Name, p.Plan)
+			if err != nil {
+				continue
+			}
+			s.Next(now)
+			if stretches := e.Stretches(p, s); len(stretches) > 3*60 {
+				t.Errorf("%d stretches", len(stretches))
+			}
+		}
+		_, _, _ = e.IfResumed(now, 0)
+		d := job.Delivery{Message: job.Message{Slot: job.NewSlot(e.Job.Name, now), JobRevision: 1}, Queue: "default", Published: now}
+		view := job.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: &e, Handles: true, Place: job.Place{Kind: job.PlaceHeld}}
+		writable(t, job.Decide(d, view))
+		job.NewEntrant(d, view)
+		if !e.Job.On.IsZero() {
+			if n := len(job.Started(e, job.StreamEvent{Stream: "ORDERS", ID: "id", Sequence: 7, Stored: now, Size: 10})); n > job.MaxShards {
+				t.Errorf("%d messages", n)
+			}
+		}
+		paused, _ := job.Pause(e, "me")
+		bounded(t, "paused", "definition", paused)
+		resumed, _ := job.Resume(e, "me")
+		bounded(t, "resumed", "definition", resumed)
+		next, _, err := job.Upsert(&e, job.Job{Name: e.Job.Name, Schedule: "@hourly"}, job.OwnerFile, "me", false)
+		if err == nil {
+			bounded(t, "upserted", "definition", next)
+		}
+	})
+}
+
+func FuzzMessage(f *testing.F) {
+	names := []string{
+		job.HeaderSlot, job.HeaderMsgID, job.HeaderDue, job.HeaderMissed, job.HeaderMissedLast, job.HeaderJobRevision, job.HeaderNode,
+		job.HeaderRefused, job.HeaderTraceparent, job.HeaderCaughtUp, job.HeaderBackfill, job.HeaderChained,
+	}
+	f.Add([]byte("report:2026-11-21T07:00:00Z\nreport:2026-11-21T07:00:00Z/r99999999999999999999\n9999-12-31T23:59:59-23:59\n18446744073709551615\n0000-01-01T00:00:00+23:59\n18446744073709551615\nn\nno\n00-x\n1\n1\n1"), int64(0))
+	f.Add([]byte("report:@k#256of256\n\n2026-11-21T07:00:00Z"), int64(1))
+	f.Add([]byte("report:m.2026-11-21T07:00:00Z\n\n\n1000\n9999-12-31T23:59:59Z"), int64(1))
+	f.Fuzz(func(t *testing.T, data []byte, ago int64) {
+		header := map[string][]string{}
+		for i, value := range bytes.Split(data, []byte("\n")) {
+			if i < len(names) && len(value) > 0 {
+				header[names[i]] = []string{string(value)}
+			}
+		}
+		m, err := job.ParseMessage(header)
+		if err != nil {
+			if !errors.Is(err, job.ErrInvalid) || len(err.Error()) > 1000 {
+				t.Errorf("%d bytes: %.300v", len(err.Error()), err)
+			}
+			return
+		}
+		if again, err := job.ParseMessage(m.Header()); err != nil || again.Slot != m.Slot || !again.Due.Equal(m.Due) {
+			t.Errorf("%v reads %v, %v", m, again, err)
+		}
+		if len(m.Refused)+len(m.Node)+len(m.Traceparent) > 4<<10 || m.Missed < 0 || m.Offer < 0 {
+			t.Errorf("%.300v", m)
+		}
+		now := at0.Add(time.Duration(ago))
+		entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: m.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
+		d := job.Delivery{Message: m, Queue: "default", Published: at0, Count: 1}
+		view := job.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: entry, Handles: true, Place: job.Place{Kind: job.PlaceHeld}, Whole: job.Whole{Known: true}}
+		s := job.Decide(d, view)
+		writable(t, s)
+		if s.Action == job.Later && s.Delay > time.Hour {
+			t.Errorf("it is given back for %v", s.Delay)
+		}
+		job.StartBy(d, *entry)
+	})
+}
+
+// FuzzValue is of the values with which little is computed.
+func FuzzValue(f *testing.F) {
+	kinds := []string{"node", "settings", "watermark", "event", "announcement", "sweep"}
+	for i, kind := range kinds {
+		f.Add([]byte(sound[kind]), int64(i))
+	}
+	f.Add([]byte(`{"v":1,"id":"report:@k","fence":7,"by":"x"}`), int64(6))
+	f.Add([]byte(`{"v":1,"ending":true,"error":"x"}`), int64(7))
+	f.Fuzz(func(t *testing.T, data []byte, which int64) {
+		switch kind := slices.Concat(kinds, []string{"cancel", "answer"})[uint64(which)%8]; kind {
+		case "cancel":
+			slot, r, err := job.DecodeCancel(data)
+			if err != nil && len(err.Error()) > 1000 || err == nil && (len(r.Cause().Error()) > 1000 || slot.Job == "") {
+				t.Errorf("%v %.300v %.300v", slot, r, err)
+			}
+		case "answer":
+			if a, _ := job.DecodeCancelAnswer(data); len(a.Error) > 5000 {
+				t.Errorf("an error of %d bytes", len(a.Error))
+			}
+		default:
+			v := read(t, kind, data)
+			if v == nil {
+				return
+			}
+			bounded(t, kind, kind, v)
+			switch v := v.(type) {
+			case job.Node:
+				if _, err := v.Began().MarshalJSON(); err != nil {
+					t.Error(err)
+				}
+			case job.Settings:
+				if err := v.WithDefaults().Validate(); err != nil && !errors.Is(err, job.ErrInvalid) {
+					t.Error(err)
+				}
+			case job.Event:
+				_ = v.CheckSubject("cronce.event.failed.report")
+			}
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package job
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var (
+	eventTime = time.Date(2026, 11, 21, 7, 0, 0, 500, time.UTC)
+	charge    = Job{Name: "charge", On: On{"ORDERS", "orders.paid"}, Overlap: OverlapAllow}
+)
+
+func event(edit func(*StreamEvent)) StreamEvent {
+	e := StreamEvent{Stream: "ORDERS", Created: eventTime.Add(-time.Hour), Sequence: 17, Stored: eventTime}
+	if edit != nil {
+		edit(&e)
+	}
+	return e
+}
+
+func TestRunOfAMessageIsNamedByItsID(t *testing.T) {
+	t.Parallel()
+	e := Entry{Revision: 9, Definition: Definition{Job: charge}}
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "17", "o/r2", "o#1of2", " o ", "a\r\nb", strings.Repeat("x", 129), "\xff"})).Draw(t, "id")
+		size := rapid.IntRange(0, 2*MaxPayload).Draw(t, "size")
+		for _, m := range Started(e, event(func(e *StreamEvent) { e.ID, e.Size = id, size })) {
+			if err := ValidateToken(m.Slot.Token); err != nil {
+				t.Fatalf("%q: %v", id, err)
+			}
+			if trimmed := strings.TrimSpace(id); ValidateToken(trimmed) == nil && m.Slot.Token != trimmed {
+				t.Fatalf("%q gives %q", id, m.Slot.Token)
+			}
+			if (m.Refused != "") != (size > MaxPayload) || m.Slot.Shards != 0 {
+				t.Fatalf("%d bytes: %+v", size, m)
+			}
+			if back, err := ParseMessage(m.Header()); err != nil || back != m {
+				t.Fatalf("%v is read as %+v, %v", m.Header(), back, err)
+			}
+		}
+	})
+	if a, b := (StreamEvent{ID: "x\x00"}).Token(), (StreamEvent{ID: "x\x01"}).Token(); a == b {
+		t.Error("two IDs give one token")
+	}
+	if got := (StreamEvent{ID: "a\tb"}).Token(); got != "sha256-894891f8b78a9945b0aa07e70d5f71f10b1f1990af127de561cc0ac36024c188" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestRunOfAMessageWithoutAnIDIsNamedByStreamCreationAndSequence(t *testing.T) {
+	t.Parallel()
+	for want, e := range map[string]StreamEvent{
+		"ORDERS-1795240800000000500-17": event(nil),
+		"BILLS-1795240800000000500-17":  event(func(e *StreamEvent) { e.Stream = "BILLS" }),
+		"ORDERS-1795240800000000501-17": event(func(e *StreamEvent) { e.Created = e.Created.Add(1) }),
+		"ORDERS-1795240800000000500-18": event(func(e *StreamEvent) { e.Sequence++ }),
+		"17":                            event(func(e *StreamEvent) { e.Bare = true }),
+		"sha256-8d672af3a4ac4d9d24eeb5a0f98aeae45cd2aa533be0c9d77ee095d46dce0e19": event(func(e *StreamEvent) { e.Stream = strings.Repeat("x", 255) }),
+	} {
+		if got := e.Token(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// A consumer that was removed delivers old messages again: their slots are published
+// now, and as old as they are.
+func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		message Message
+		age     time.Duration // of the event
+		action  Action
+		state   State
+	}{
+		"young":                        {Message{Event: true}, time.Hour, Start, Running},
+		"at the horizon":               {Message{Event: true}, 24 * time.Hour, Start, Running},
+		"old":                          {Message{Event: true}, 24*time.Hour + 1, End, Expired},
+		"triggered for a time gone by": {Message{}, 25 * time.Hour, Start, Running},
+	} {
+		now := eventTime.Add(c.age)
+		m := c.message
+		m.Slot, m.JobRevision, m.Due = Slot{Job: "charge", Token: "x"}, 9, eventTime
+		entry := Entry{Revision: 9, Time: eventTime.Add(-time.Hour), Definition: Definition{Job: charge}}
+		s := Decide(Delivery{Message: m, Published: now}, View{Now: now, Self: "A", Horizon: 24 * time.Hour, Handles: true, Entry: &entry})
+		if s.Action != c.action || s.Record.State != c.state {
+			t.Errorf("%s: action %d, %s (%s)", name, s.Action, s.Record.State, s.Record.Error)
+		}
+	}
+	// One that says that it comes from the future does not wait for ever.
+	m := Message{Slot: Slot{Job: "charge", Token: "x"}, JobRevision: 9, Due: eventTime.AddDate(1, 0, 0), Event: true}
+	s := Decide(Delivery{Message: m, Published: eventTime}, View{Now: eventTime.Add(25 * time.Hour), Self: "A", Horizon: 24 * time.Hour, Handles: true})
+	if s.Action != End || s.Record.State != Expired {
+		t.Errorf("from the future: action %d, %s", s.Action, s.Record.State)
+	}
+}
+
+// A message that is delivered again after an edit names the slots that it named before.
+func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
+	t.Parallel()
+	split := charge
+	split.Shards = 2
+	edit := eventTime.Add(time.Minute)
+	for name, c := range map[string]struct {
+		past, now Job
+		stored    time.Time
+		parts     int
+	}{
+		"before the edit to parts":   {charge, split, eventTime, 1},
+		"at the edit to parts":       {charge, split, edit, 1},
+		"after the edit to parts":    {charge, split, edit.Add(1), 2},
+		"before the edit from parts": {split, charge, eventTime, 2},
+		"before the job":             {split, charge, eventTime.Add(-time.Hour), 2}, // from a work queue
+	} {
+		e := Entry{Revision: 9, Time: edit, Definition: Definition{Job: c.now, Past: []PastPlan{{c.past.Plan(), eventTime.Add(-time.Minute), edit}}}}
+		messages := Started(e, event(func(e *StreamEvent) { e.Stored = c.stored }))
+		if len(messages) != c.parts {
+			t.Errorf("%s: %d messages, want %d", name, len(messages), c.parts)
+		}
+		for _, m := range messages {
+			s := Decide(Delivery{Message: m, Published: edit}, View{Now: edit.Add(time.Second), Self: "A", Horizon: 24 * time.Hour, Handles: true, Entry: &e})
+			if want := map[bool]Action{true: LearnWhole, false: Start}[c.parts > 1]; s.Action != want {
+				t.Errorf("%s: a worker does %d with %s (%s), want %d", name, s.Action, m.Slot, s.Reason, want)
+			}
+		}
+	}
+}
+
+func TestOnPlansAreThoseByWhichMessagesStartTheJob(t *testing.T) {
+	t.Parallel()
+	at := eventTime
+	past := []PastPlan{
+		{Job{Name: "charge", On: On{"BILLS", "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
+		{Job{Name: "charge", Schedule: "@hourly"}.Plan(), at.Add(-2 * time.Hour), at.Add(-time.Hour)},
+		{Job{Name: "charge", On: On{"ORDERS", "b"}}.Plan(), at.Add(-time.Hour), at},
+	}
+	plans := Entry{Time: at, Definition: Definition{Job: charge, Past: past}}.OnPlans()
+	if len(plans) != 3 || plans[0].Plan.On.Stream != "BILLS" || plans[1].Plan.On.Subject != "b" || plans[2].Plan.On != charge.On || !plans[2].From.Equal(at) || !plans[2].To.IsZero() {
+		t.Errorf("got %+v", plans)
+	}
+}
+
+func TestPlanIsDrainedWhenAllThatIsLeftIsBeyondItsEnd(t *testing.T) {
+	t.Parallel()
+	seen := func(sequences ...uint64) map[uint64]bool {
+		m := map[uint64]bool{}
+		for _, s := range sequences {
+			m[s] = true
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		state  OnState
+		beyond Beyond
+		want   bool
+	}{
+		"nothing left":                          {OnState{}, Beyond{}, true},
+		"some are to come":                      {OnState{Pending: 1}, Beyond{}, false},
+		"some are in hand":                      {OnState{Unacked: 1}, Beyond{}, false},
+		"what is in hand is beyond":             {OnState{Pending: 5, Unacked: 2}, Beyond{Seen: seen(8, 9)}, true},
+		"one in hand is not beyond":             {OnState{Pending: 5, Unacked: 3}, Beyond{Seen: seen(8, 9)}, false},
+		"all before the first beyond are acked": {OnState{Pending: 5, Unacked: 70, Delivered: 7}, Beyond{Seen: seen(19), First: 8}, true},
+		"all before a beyond one are acked":     {OnState{Pending: 5, Unacked: 70, Floor: 18}, Beyond{Seen: seen(19, 30)}, true},
+		"one before each beyond one is not":     {OnState{Pending: 5, Unacked: 70, Floor: 17}, Beyond{Seen: seen(19, 30)}, false},
+		"one before the first beyond is not":    {OnState{Pending: 5, Unacked: 70, Delivered: 6}, Beyond{Seen: seen(19), First: 8}, false},
+	} {
+		if got := c.state.IsDrained(c.beyond); got != c.want {
+			t.Errorf("%s: drained %t", name, got)
+		}
+	}
+}

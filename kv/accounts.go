@@ -1,0 +1,234 @@
+package kv
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Account is a NATS account of a namespace whose logins are kept apart: one holds the
+// streams, and each login has one of its own, which imports what the login may do and
+// nothing else. A login can name any subject of its own account as the one to which the
+// server sends an answer; streams of other accounts it does not reach.
+type Account struct {
+	Name string
+
+	// Streams says that JetStream is enabled in it.
+	Streams bool
+
+	// Login is its user. The zero value: it has none.
+	Login Login
+
+	Exports []Export
+	Imports []Import
+}
+
+// Login is a user, and what it may do.
+type Login struct {
+	Name   string
+	Access Access
+	Grants []Grant
+}
+
+// Export is a subject that other accounts may import.
+type Export struct {
+	Subject string
+
+	// Stream says that messages go to them; else requests come from them.
+	Stream bool
+
+	// Many says that one request may have many answers.
+	Many bool
+
+	// To are the accounts that may import it.
+	To []string
+}
+
+// Import is a subject of another account.
+type Import struct {
+	Account, Subject string
+	Stream           bool
+
+	// As is the subject in the importing account. Empty: the same.
+	As string
+}
+
+// DefaultDomain is the JetStream domain by which the logins of Accounts ask for the
+// streams of another account. It must not be that of the server.
+const DefaultDomain = "fleet"
+
+// Accounts are those of a namespace: that of the streams, and one for each login.
+// Errors wrap job.ErrInvalid.
+func Accounts(namespace, domain string, logins []Login) ([]Account, error) {
+	all := accounts{domain: domain, exports: map[string]*Export{}}
+	all.streams.Name, all.streams.Streams = accountName(namespace), true
+	for _, l := range logins {
+		name := accountName(l.Name)
+		if name == all.streams.Name || slices.ContainsFunc(all.logins, func(a *Account) bool { return a.Name == name }) {
+			return nil, fmt.Errorf("%w login %q: another account has the name %s", job.ErrInvalid, l.Name, name)
+		}
+		l.Access.Namespace, l.Access.Domain = namespace, domain
+		grants, err := l.Access.Grants()
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(subjects(grants, func(g Grant) []string { return g.Publish }), replies(namespace)[0]) {
+			// The server puts a subject of its own in place of another account's.
+			grants = append(grants, Grant{What: "answer the requests of other accounts", Publish: []string{"_R_.>"}})
+		}
+		l.Grants = grants
+		all.logins = append(all.logins, &Account{Name: name, Login: l})
+	}
+	for _, a := range all.logins {
+		all.broker(a)
+		all.peers(a)
+		all.told(a)
+	}
+	for _, subject := range slices.Sorted(maps.Keys(all.exports)) {
+		all.streams.Exports = append(all.streams.Exports, *all.exports[subject])
+	}
+	result := []Account{all.streams}
+	for _, a := range all.logins {
+		result = append(result, *a)
+	}
+	return result, nil
+}
+
+func accountName(login string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(login))
+}
+
+// accounts are under construction.
+type accounts struct {
+	domain  string
+	streams Account
+	exports map[string]*Export // of streams
+	logins  []*Account
+}
+
+// broker lets the login ask the server, and its messages into the streams.
+func (all *accounts) broker(a *Account) {
+	ns := a.Login.Access.Namespace
+	for _, as := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
+		if !ofBroker(ns, as) {
+			continue
+		}
+		subject := all.plain(as)
+		e := all.exports[subject]
+		if e == nil {
+			e = &Export{Subject: subject, Many: strings.Contains(subject, ".MSG.NEXT.") || strings.Contains(subject, ".DIRECT.GET.")}
+			all.exports[subject] = e
+		}
+		e.To = append(e.To, a.Name)
+		i := Import{Account: all.streams.Name, Subject: subject}
+		if as != subject {
+			i.As = as
+		}
+		a.Imports = append(a.Imports, i)
+	}
+}
+
+// told lets other logins hear the events that this one tells. What comes into the
+// account of the streams as a request does not go on to those who listen there.
+func (all *accounts) told(a *Account) {
+	for _, told := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
+		if !strings.HasPrefix(told, a.Login.Access.Namespace+".event.") {
+			continue
+		}
+		e := Export{Subject: told, Stream: true}
+		for _, other := range all.logins {
+			for _, heard := range subjects(other.Login.Grants, func(g Grant) []string { return g.Subscribe }) {
+				if other != a && covered(told, heard) {
+					e.To = append(e.To, other.Name)
+					other.Imports = append(other.Imports, Import{Account: a.Name, Subject: told, Stream: true})
+				}
+			}
+		}
+		if len(e.To) > 0 {
+			a.Exports = append(a.Exports, e)
+		}
+	}
+}
+
+// peers lets other logins ask the nodes of this one.
+func (all *accounts) peers(a *Account) {
+	ns := a.Login.Access.Namespace
+	heard := subjects(a.Login.Grants, func(g Grant) []string { return g.Subscribe })
+	for _, subject := range heard {
+		if !strings.HasPrefix(subject, ns+".node.") && !strings.HasPrefix(subject, ns+".api.") && !strings.HasPrefix(subject, "$SRV.") {
+			continue
+		}
+		e := Export{Subject: subject, Many: strings.HasPrefix(subject, "$SRV.")}
+		for _, asker := range all.logins {
+			if asker == a {
+				continue
+			}
+			for _, asked := range subjects(asker.Login.Grants, func(g Grant) []string { return g.Publish }) {
+				// Whoever offers orders answers for itself alone; what is asked of one node
+				// goes to the account of that.
+				one := strings.HasPrefix(asked, APISubject(ns, "node."))
+				if covered(asked, subject) && (!one || subject == APISubject(ns, "node.*")) {
+					e.To = append(e.To, asker.Name)
+					asker.Imports = append(asker.Imports, Import{Account: a.Name, Subject: asked})
+				}
+			}
+		}
+		if len(e.To) > 0 {
+			e.To = slices.Compact(e.To)
+			a.Exports = append(a.Exports, e)
+		}
+	}
+}
+
+// plain is the subject in the account of the streams.
+func (all *accounts) plain(subject string) string {
+	rest, prefixed := strings.CutPrefix(subject, "$JS."+all.domain+".API.")
+	switch {
+	case !prefixed:
+		return subject
+	case strings.HasPrefix(rest, "$KV."):
+		return rest
+	}
+	return defaultPrefix + rest
+}
+
+// ofBroker reports whether a subject is the server's, or a stream's.
+func ofBroker(namespace, subject string) bool {
+	return slices.ContainsFunc([]string{"$JS.", "$KV.", namespace + ".slot.", namespace + ".timer.", namespace + ".event."},
+		func(prefix string) bool { return strings.HasPrefix(subject, prefix) })
+}
+
+// covered reports whether every subject that one matches is matched by the other.
+func covered(subject, other string) bool {
+	tokens, wide := strings.Split(subject, "."), strings.Split(other, ".")
+	if len(tokens) != len(wide) {
+		return false
+	}
+	for i, t := range tokens {
+		if t != wide[i] && wide[i] != "*" {
+			return false
+		}
+	}
+	return true
+}
+
+// subjects are those of all grants, each once.
+func subjects(grants []Grant, of func(Grant) []string) []string {
+	var all []string
+	for _, g := range grants {
+		for _, s := range of(g) {
+			if !slices.Contains(all, s) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,85 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ack is what the broker answers when it has stored a message, or (duplicate) has
+// had it already.
+type ack struct {
+	seq       uint64
+	domain    string
+	duplicate bool
+}
+
+// pubAck reads the broker's answer to a write: {"stream":"S","seq":12}, with more
+// members when there is more to say.
+func pubAck(m *nats.Msg) (ack, error) {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return ack{}, jetstream.ErrNoStreamResponse
+	}
+	if seq := plainAck(m.Data); seq > 0 {
+		return ack{seq: seq}, nil
+	}
+	var answer struct {
+		Error     *jetstream.APIError `json:"error"`
+		Stream    string              `json:"stream"`
+		Seq       uint64              `json:"seq"`
+		Domain    string              `json:"domain"`
+		Duplicate bool                `json:"duplicate"`
+	}
+	switch err := json.Unmarshal(m.Data, &answer); {
+	case err != nil, answer.Error == nil && (answer.Stream == "" || answer.Seq == 0):
+		return ack{}, jetstream.ErrInvalidJSAck
+	case answer.Error != nil:
+		return ack{}, full(answer.Error)
+	}
+	return ack{answer.Seq, answer.Domain, answer.Duplicate}, nil
+}
+
+// full says whose storage is full, if that is why the broker refuses.
+func full(refusal *jetstream.APIError) error {
+	limit := strings.Contains(refusal.Description, "maximum")
+	switch {
+	case refusal.ErrorCode == codeNoResources, refusal.ErrorCode == codeNoStorage,
+		refusal.ErrorCode == codeStoreFailed && !limit && strings.Contains(refusal.Description, "no space"):
+		return fmt.Errorf("%w: that of the NATS server, which needs room on its disk or a higher limit: %w", job.ErrFull, refusal)
+	case refusal.ErrorCode == codeAccountFull:
+		return fmt.Errorf("%w: what the NATS account may store: %w", job.ErrFull, refusal)
+	case refusal.ErrorCode == codeStoreFailed && limit:
+		return fmt.Errorf("%w: the stream's own limit: %w", job.ErrFull, refusal)
+	}
+	return refusal
+}
+
+// plainAck reads an answer that says where a message was stored and nothing else;
+// 0 for any other.
+func plainAck(data []byte) (seq uint64) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
+	if !ok {
+		return 0
+	}
+	_, rest, _ = bytes.Cut(rest, []byte(`"`)) // no stream's name has a quote in it
+	rest, ok = bytes.CutPrefix(rest, []byte(`,"seq":`))
+	if !ok {
+		return 0
+	}
+	rest, ok = bytes.CutSuffix(rest, []byte("}"))
+	if !ok || len(rest) == 0 || len(rest) > 19 {
+		return 0
+	}
+	for _, c := range rest {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		seq = seq*10 + uint64(c-'0')
+	}
+	return seq
+}

@@ -1,0 +1,127 @@
+package kv
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// memory is what a fakeBroker keeps: one key. errTimeout, from either, is no answer.
+type memory interface {
+	put(m *nats.Msg, revision uint64) (uint64, error)
+	get() (entry, error)
+}
+
+// fakeBroker is the connection of a transport, with a broker behind it that answers when
+// a test wants it to. It is made for a bubble of synctest.
+type fakeBroker struct {
+	memory
+	transport *transport
+
+	// late is how long the next answer takes. Nil: none.
+	late func() time.Duration
+
+	mu     sync.Mutex
+	sent   []string // the subjects of what was published
+	closed bool
+}
+
+func newFakeBroker(m memory) *fakeBroker {
+	b := &fakeBroker{memory: m}
+	l := &link{closed: make(chan struct{}), changed: make(chan struct{})}
+	l.connected.Store(true)
+	b.transport = newTransport(b, l, "inbox")
+	return b
+}
+
+// bucket is one whose key is all that the broker has.
+func (b *fakeBroker) bucket() bucket {
+	return bucket{wire: wire{transport: b.transport, prefix: defaultPrefix}, name: "b", in: "KV_b", root: "$KV.b."}
+}
+
+func (b *fakeBroker) IsConnected() bool { return b.transport.link.connected.Load() && !b.IsClosed() }
+
+func (b *fakeBroker) IsClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+func (b *fakeBroker) Subscribe(string, nats.MsgHandler) (*nats.Subscription, error) {
+	return nil, nil //nolint:nilnil // the transport does without
+}
+
+func (b *fakeBroker) PublishMsg(m *nats.Msg) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sent = append(b.sent, m.Subject)
+	copied := &nats.Msg{Subject: m.Subject, Header: nats.Header{}, Data: append([]byte(nil), m.Data...)}
+	for name, values := range m.Header {
+		copied.Header[name] = append([]string(nil), values...)
+	}
+	var answer any
+	var err error
+	if strings.Contains(m.Subject, ".MSG.GET.") {
+		answer, err = b.read()
+	} else {
+		answer, err = b.store(copied)
+	}
+	var api *jetstream.APIError
+	switch reply := (&nats.Msg{Subject: m.Reply}); {
+	case errors.Is(err, errTimeout):
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
+		reply.Header = nats.Header{"Status": {"503"}}
+		b.reply(reply)
+	case errors.As(err, &api):
+		reply.Data, _ = json.Marshal(map[string]any{"error": api})
+		b.reply(reply)
+	case err != nil:
+		return err
+	default:
+		reply.Data, _ = json.Marshal(answer)
+		b.reply(reply)
+	}
+	return nil
+}
+
+func (b *fakeBroker) reply(m *nats.Msg) {
+	var late time.Duration
+	if b.late != nil {
+		late = b.late()
+	}
+	time.AfterFunc(late, func() { b.transport.received(m) })
+}
+
+func (b *fakeBroker) store(m *nats.Msg) (any, error) {
+	revision, _ := strconv.ParseUint(m.Header.Get(jetstream.ExpectedLastSubjSeqHeader), 10, 64)
+	m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	m.Header.Del(jetstream.ExpectedStreamHeader)
+	won, err := b.put(m, revision)
+	return map[string]any{"stream": "KV_b", "seq": won}, err
+}
+
+func (b *fakeBroker) read() (any, error) {
+	e, err := b.get()
+	if errors.Is(err, errNothing) {
+		err = &jetstream.APIError{Code: 404, ErrorCode: jetstream.JSErrCodeMessageNotFound}
+	}
+	return map[string]any{"message": map[string]any{"subject": "$KV.b.k", "seq": e.revision, "data": e.data, "time": time.Now()}}, err
+}
+
+// count is how many messages were published to subjects that have this in them.
+func (b *fakeBroker) count(what string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, subject := range b.sent {
+		if strings.Contains(subject, what) {
+			n++
+		}
+	}
+	return n
+}

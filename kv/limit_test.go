@@ -1,0 +1,71 @@
+package kv_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/cronce-io/cronce/internal/kvtest"
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Invariant 11: what cannot be stored is cut, not retried for ever. A server that takes
+// 32 KiB takes a record with 60 kB of output, an alert and an event with a long error, and a
+// node with many handlers; a payload that is too large is refused before anything is stored.
+func TestWhatCannotBeStoredIsCut(t *testing.T) {
+	t.Parallel()
+	s := open(t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = 32 << 10 }).JetStream(), kv.Options{})
+	ctx := within(t, time.Minute)
+	claim := kvtest.Record(0, "claim")
+	fence, err := s.Ledger().Write(ctx, claim, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.Nonce, claim.State, claim.Finished, claim.Output = "outcome", job.Succeeded, at, strings.Repeat("x", 60_000)
+	if _, err := s.Ledger().Write(ctx, claim, fence); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := s.Ledger().Read(ctx, claim.Slot)
+	if err != nil || got.State != job.Succeeded || len(got.Output) < 28_000 || !strings.HasSuffix(got.Output, "max_payload)") {
+		t.Errorf("read %s with %d bytes of output, %v; want as much as fits, and a mark", got.State, len(got.Output), err)
+	}
+	long := job.Event{V: job.Version, Kind: job.EventAlert, Time: at, Node: "n", ID: claim.Slot.ID(), Job: "report", Error: strings.Repeat("e", 60_000)}
+	if err := s.Alert(ctx, long, "1"); err != nil {
+		t.Errorf("alert: %v", err)
+	}
+	if err := s.Tell(ctx, long); err != nil {
+		t.Errorf("event: %v", err)
+	}
+	if err := s.EmitEvent(long); err != nil {
+		t.Errorf("event: %v", err)
+	}
+	many := job.Node{Name: "n1", State: job.NodeAlive, Lease: time.Hour, Worker: true, Nonce: "1"}
+	for range 5000 {
+		many.Handlers = append(many.Handlers, "a-job-with-quite-a-long-name")
+	}
+	if _, err := s.Nodes().Write(ctx, many, 0); err != nil {
+		t.Errorf("heartbeat: %v", err)
+	}
+	slot, err := job.ParseSlotID("report:@big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, large := job.Message{Slot: slot, Node: "n", Due: time.Now().Add(time.Hour)}, []byte(`"`+strings.Repeat("p", 25_000)+`"`)
+	_, err = s.Timers().Set(ctx, kv.Timer{Message: m, Queue: "default", Payload: large}, 0)
+	for what, err := range map[string]error{"trigger": s.Slots().Put(ctx, "default", m, large), "timer": err} {
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "max_payload") {
+			t.Errorf("%s: %v, want that the payload is too large", what, err)
+		}
+	}
+	for w := range s.Waiting(ctx, kv.WaitingFilter{}) {
+		t.Errorf("%s is stored", w.Slot)
+	}
+	if err := s.Slots().Put(ctx, "default", m, large[:100]); err != nil {
+		t.Errorf("a payload that fits: %v", err)
+	}
+}

@@ -1,0 +1,98 @@
+package kv
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// publishTimeout is how long a publication may go unanswered, or unsent, at a broker that
+// answers quickly. At a slow one it is given longer; see transport.patience.
+const publishTimeout = 5 * time.Second
+
+// publication is a slot's message on its way to the stream. It needs no revision: a copy
+// folds by its message ID, or finds its record. It ends when the connection is lost, or
+// after some seconds: whoever knows the slot judges then whether it is still to be sent.
+// The message is made by the writer, while the producer computes the next slots.
+type publication struct {
+	question
+	slots    *Slots
+	queue    string
+	message  job.Message
+	payload  []byte
+	answered func(duplicate bool, err error)
+	ended    func(duplicate bool, err error) // of the trace
+}
+
+func (l *Slots) publication() *publication {
+	p, ok := l.s.transport.publications.Get().(*publication)
+	if !ok {
+		p = &publication{}
+		p.asker, p.once, p.endsDenied = p, true, true
+	}
+	p.slots = l
+	return p
+}
+
+func (p *publication) subject() string { return p.slots.subject(p.queue, p.message.Slot.Job) }
+
+func (p *publication) compose(m *nats.Msg) {
+	m.Subject, m.Header, m.Data = p.subject(), p.slots.s.headers.of(&p.message), p.payload
+}
+
+// answer tells what became of the publication.
+func (p *publication) answer(m *nats.Msg, err error) {
+	var a ack
+	if err == nil {
+		a, err = pubAck(m)
+	}
+	if err == nil {
+		err = p.slots.s.misplaced(p.subject, a.domain)
+	}
+	if err != nil {
+		err = p.failed(err)
+	}
+	p.ended(a.duplicate, err)
+	answered := p.answered
+	if m != nil && p.free() {
+		p.message, p.payload, p.answered, p.ended = job.Message{}, nil, nil, nil
+		p.slots.s.transport.publications.Put(p)
+	}
+	answered(a.duplicate, err)
+}
+
+// failed is what is known of a publication that met err.
+func (p *publication) failed(err error) error {
+	if classify(err) == unanswered {
+		return fmt.Errorf("publish %s: %w: %w", p.message.Slot, job.ErrUnknown, err)
+	}
+	return fmt.Errorf("publish %s: %w", p.message.Slot, err)
+}
+
+// headers are those of one slot after the other: the client writes them out before it
+// returns, and a map for each would be half of what a publication costs. Only the
+// transport's writer uses them.
+type headers struct {
+	header nats.Header
+	values [16]string
+	stream string
+}
+
+func newHeaders(stream string) *headers { return &headers{header: nats.Header{}, stream: stream} }
+
+// of is the message's headers, until it is called again.
+func (h *headers) of(m *job.Message) nats.Header {
+	clear(h.header)
+	n := 0
+	set := func(name, value string) {
+		h.values[n] = value
+		h.header[name] = h.values[n : n+1 : n+1]
+		n++
+	}
+	m.EachHeader(set)
+	set(jetstream.ExpectedStreamHeader, h.stream)
+	return h.header
+}

@@ -1,0 +1,141 @@
+package kv_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// watched is what a watch of the registry has told.
+type watched struct {
+	mu      sync.Mutex
+	ready   uint64
+	settled []uint64
+	seen    uint64
+}
+
+func watchJobs(t *testing.T, store *kv.Store) *watched {
+	w := &watched{}
+	ctx, stop := context.WithCancel(context.Background())
+	var under sync.WaitGroup
+	under.Go(func() {
+		if err := store.Jobs().Watch(ctx, w.take); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { stop(); under.Wait() })
+	return w
+}
+
+func (w *watched) take(ev job.RegistryEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case ev.Ready:
+		w.ready = ev.Revision
+	case ev.Settled:
+		w.settled = append(w.settled, ev.Revision)
+	default:
+		w.seen = ev.Revision
+	}
+}
+
+// last is the last revision at which nothing was missing.
+func (w *watched) last() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.settled) == 0 {
+		return 0
+	}
+	return w.settled[len(w.settled)-1]
+}
+
+func writeJob(t *testing.T, store *kv.Store, name string, revision uint64) uint64 {
+	t.Helper()
+	d := job.Definition{Job: job.Job{Name: name, Schedule: "@daily"}, Nonce: fmt.Sprint(time.Now().UnixNano())}
+	won, err := store.Jobs().Write(t.Context(), d, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return won
+}
+
+// olderBucket makes the bucket's stream anew, as versions made it that did not deny
+// purges.
+func olderBucket(t *testing.T, js jetstream.JetStream, name string) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.DenyPurge, cfg.AllowRollup = false, true
+	if err := js.DeleteStream(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// "nats kv compact" takes away the markers of what was removed. Of a removal that was
+// the last write nothing is left then but the sequence, which the watermark knows.
+func TestAWatchKnowsTheRevisionOfARegistryThatWasCompacted(t *testing.T) {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	store, err := kv.Open(t.Context(), js, kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	olderBucket(t, js, "KV_cronce_jobs")
+	writeJob(t, store, "stays", 0)
+	running := watchJobs(t, store)
+	if err := store.Jobs().Delete(t.Context(), "goes", writeJob(t, store, "goes", 0)); err != nil {
+		t.Fatal(err)
+	}
+	last, err := store.Jobs().Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, time.Minute, "the removal", func() bool { return running.last() == last })
+	bucket, err := js.KeyValue(t.Context(), "cronce_jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)); err != nil {
+		t.Fatal(err)
+	}
+	w := watchJobs(t, store)
+	natstest.Eventually(t, time.Minute, "the watch to settle", func() bool { return w.last() != 0 })
+	if w.ready != last || w.last() != last {
+		t.Errorf("ready at revision %d, settled at %d, want both at %d, the registry's last", w.ready, w.last(), last)
+	}
+	next := writeJob(t, store, "more", 0)
+	natstest.Eventually(t, time.Minute, "the next write", func() bool { return w.last() == next && running.last() == next })
+}
+
+// A registry that is edited without a pause is known all the same.
+func TestAWatchSettlesWhileTheRegistryIsEditedWithoutAPause(t *testing.T) {
+	t.Parallel()
+	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watchJobs(t, store)
+	var revision uint64
+	natstest.Eventually(t, time.Minute, "the watch to settle again and again", func() bool {
+		for range 100 {
+			revision = writeJob(t, store, "report", revision)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.settled) > 10
+	})
+}

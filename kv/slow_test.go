@@ -1,0 +1,123 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/kvtest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Everything that is asked of a real server whose answers come 1.2 s late is answered:
+// writes, reads, publications and passes.
+func TestSlownessIsNotDeathOnARealServer(t *testing.T) {
+	t.Parallel()
+	through, _, p, _ := behindProxy(t)
+	p.Delay(1200 * time.Millisecond)
+	ctx := within(t, 2*time.Minute)
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			revision, err := through.Ledger().Write(ctx, kvtest.Record(i, fmt.Sprint(i)), 0)
+			if err != nil {
+				t.Errorf("write: %v", err)
+				return
+			}
+			if _, got, err := through.Ledger().Read(ctx, kvtest.Record(i, "").Slot); err != nil || got != revision {
+				t.Errorf("read: revision %d, %v; want %d", got, err, revision)
+			}
+			if err := through.Slots().Put(ctx, "default", job.Message{Slot: kvtest.Record(i, "").Slot, Node: "n"}, nil); err != nil {
+				t.Errorf("publish: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	n := 0
+	for _, err := range through.Ledger().List(ctx, kv.ListFilter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 50 {
+		t.Errorf("listed %d records, want 50", n)
+	}
+}
+
+// stalled is a namespace whose connection's socket takes nothing any more, and whose
+// client holds its lock for it.
+func stalled(t *testing.T) (through, beside *kv.Store, heal func()) {
+	t.Helper()
+	through, beside, p, _ := behindProxy(t)
+	if _, err := through.Ledger().Write(t.Context(), kvtest.Record(0, "first"), 0); err != nil {
+		t.Fatal(err)
+	}
+	p.Stall()
+	return through, beside, p.Heal
+}
+
+// fill publishes on the store's connection until its socket is full and the writer waits
+// for the connection: then a message that is sent is not handed over any more.
+func fill(t *testing.T, s *kv.Store) {
+	t.Helper()
+	for {
+		for range 64 {
+			_ = s.EmitEvent(job.Event{Kind: "noise", Error: strings.Repeat("x", 64<<10)})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err := s.Flush(ctx)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Nothing that has a deadline waits for a socket that does not drain; and what was
+// abandoned meanwhile is not sent when it drains.
+func TestAnAbandonedWriteIsNotSentLater(t *testing.T) {
+	t.Parallel()
+	through, beside, heal := stalled(t)
+	fill(t, through)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	abandoned := kvtest.Record(1, "abandoned")
+	ended := make(chan error, 4)
+	go func() { _, err := through.Ledger().Write(ctx, abandoned, 0); ended <- err }()
+	go func() { _, _, err := through.Ledger().Read(ctx, abandoned.Slot); ended <- err }()
+	go func() { _, err := through.Time(ctx); ended <- err }()
+	go func() {
+		for _, err := range through.Ledger().List(ctx, kv.ListFilter{}) {
+			ended <- err
+		}
+	}()
+	within := time.After(20 * time.Second) // the socket takes nothing for a minute and more
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, job.ErrUnknown) {
+				t.Errorf("ended with %v, want that it is unknown", err)
+			}
+		case <-within:
+			t.Fatal("a request with a context of half a second waits for the socket")
+		}
+	}
+	through.Connected()
+	through.Reconnects()
+	heal()
+	if err := through.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := through.Ledger().Write(t.Context(), kvtest.Record(2, "later"), 0); err != nil { // behind all that was sent
+		t.Fatal(err)
+	}
+	if _, _, err := beside.Ledger().Read(t.Context(), abandoned.Slot); !errors.Is(err, job.ErrNotFound) {
+		t.Errorf("the abandoned write was stored: %v", err)
+	}
+}

@@ -1,0 +1,253 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// keys is a broker's memory of any number of keys.
+type keys struct{ all map[string]uint64 }
+
+func (k *keys) put(m *nats.Msg, revision uint64) (uint64, error) {
+	if k.all[m.Subject] != revision {
+		return 0, &jetstream.APIError{Code: 400, ErrorCode: 10071}
+	}
+	k.all[m.Subject] = revision + 1
+	return revision + 1, nil
+}
+
+func (k *keys) get() (entry, error) { return entry{}, errNothing }
+
+// Invariant 9: slowness is not death. Each write is settled by the answer to its first
+// copy, whether or not others went out meanwhile, and once answers are known to be slow
+// no other goes out.
+func TestSlownessIsNotDeathForWrites(t *testing.T) {
+	t.Parallel()
+	for _, late := range []time.Duration{1200 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second, 20 * time.Second / 3} {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newFakeBroker(&keys{map[string]uint64{}})
+				b.late = func() time.Duration { return late }
+				const writes, rounds = 50, 4
+				for round := range rounds {
+					began, before := time.Now(), b.count("$KV")
+					var all sync.WaitGroup
+					for i := range writes {
+						all.Go(func() {
+							revision, err := b.bucket().write(t.Context(), fmt.Sprint(i), []byte{byte(round)}, uint64(round))
+							if err != nil || revision != uint64(round)+1 {
+								t.Errorf("round %d: revision %d, %v", round, revision, err)
+							}
+						})
+					}
+					all.Wait()
+					if took := time.Since(began); took != late {
+						t.Errorf("round %d took %v, want %v", round, took, late)
+					}
+					most := writes
+					if round == 0 {
+						most = 3 * writes // after 1 s and 3 s: the transport does not know better yet
+					}
+					if sent := b.count("$KV") - before; sent > most {
+						t.Errorf("round %d: %d copies of %d writes were sent, want at most %d", round, sent, writes, most)
+					}
+					synctest.Wait()
+				}
+				time.Sleep(2 * late) // the answers to other copies are nobody's
+			})
+		})
+	}
+}
+
+// Invariant 9: more load never makes the system send more. A burst that the broker works
+// off in less than half a minute is sent once, since its answers show that it does.
+func TestABurstThatTakesLongIsSentOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newFakeBroker(&keys{map[string]uint64{}})
+		var last time.Time
+		b.late = func() time.Duration { // one after the other
+			if now := time.Now(); last.Before(now) {
+				last = now
+			}
+			last = last.Add(9 * time.Millisecond) // all of them take 27 s, less than 2*mostSlow
+			return time.Until(last)
+		}
+		const writes = 2000
+		var all sync.WaitGroup
+		for i := range writes {
+			all.Go(func() {
+				if _, err := b.bucket().write(t.Context(), fmt.Sprint(i), nil, 0); err != nil {
+					t.Error(err)
+				}
+			})
+			if i%2 == 0 {
+				all.Go(func() {
+					if err := <-sentSlot(b, job.NewSlot(fmt.Sprint("j", i), time.Unix(1_800_000_000, 0))); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if n := b.count(""); n != writes*3/2 {
+			t.Errorf("%d messages were sent, want %d", n, writes*3/2)
+		}
+	})
+}
+
+// Copies of a write that is not answered go out after 1, 2, 4 seconds and so on, all with
+// one reply subject, until its context ends; and none after that.
+func TestCopiesOfAnUnansweredWriteGoOutEverMoreSeldom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newFakeBroker(silent{})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.bucket().write(ctx, "k", nil, 0)
+			ended <- err
+		}()
+		for seconds, want := range map[int]int{0: 1, 1: 2, 3: 3, 7: 4, 15: 5} {
+			time.AfterFunc(time.Duration(seconds)*time.Second+200*time.Millisecond, func() {
+				if got := b.count("$KV"); got != want {
+					t.Errorf("after %d s %d copies were sent, want %d", seconds, got, want)
+				}
+			})
+		}
+		if err := <-ended; !errors.Is(err, job.ErrUnknown) {
+			t.Errorf("ended with %v, want that it is unknown", err)
+		}
+		time.Sleep(time.Minute)
+		if got := b.count("$KV"); got != 5 {
+			t.Errorf("%d copies were sent, want none after the context ended", got)
+		}
+	})
+}
+
+// What is asked while the broker is away is sent when it is back, if it is still wanted.
+func TestWhatIsAskedWhileTheBrokerIsAwayIsSentWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newFakeBroker(&keys{map[string]uint64{}})
+		b.transport.link.connected.Store(false)
+		abandoned, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := b.bucket().write(abandoned, "abandoned", nil, 0); !errors.Is(err, job.ErrUnknown) {
+			t.Errorf("ended with %v, want that it is unknown", err)
+		}
+		time.AfterFunc(time.Minute, func() {
+			b.transport.link.losses.Add(1)
+			b.transport.link.connected.Store(true)
+		})
+		began := time.Now()
+		if _, err := b.bucket().write(t.Context(), "wanted", nil, 0); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > time.Minute+time.Second {
+			t.Errorf("it was answered after %v", took)
+		}
+		if n := b.count("abandoned"); n > 0 {
+			t.Errorf("a write whose context had ended was sent")
+		}
+	})
+}
+
+// Many who ask at once are all answered, and nothing is left open.
+func TestEveryQuestionEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newFakeBroker(&keys{map[string]uint64{}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		n := 0
+		b.late = func() time.Duration { // and answers overtake each other
+			n++
+			return time.Duration(n*7919%5000) * time.Millisecond
+		}
+		var asking sync.WaitGroup
+		for i := range 1000 {
+			asking.Go(func() {
+				if _, err := b.bucket().write(ctx, fmt.Sprint(i), nil, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		asking.Wait()
+		time.Sleep(10 * time.Second) // some had asked what stands there when their answer came
+		b.transport.mu.Lock()
+		defer b.transport.mu.Unlock()
+		if n := len(b.transport.open); n > 0 {
+			t.Errorf("%d questions are left open", n)
+		}
+	})
+}
+
+// sentSlot publishes a slot and returns what was answered.
+func sentSlot(b *fakeBroker, s job.Slot) <-chan error {
+	slots := &Slots{&Store{wire: b.bucket().wire, namespace: "n", headers: newHeaders("n_slots")}}
+	told := make(chan error, 1)
+	_ = slots.Send("default", job.Message{Slot: s, Node: "n"}, nil, func(_ bool, err error) { told <- err })
+	return told
+}
+
+// A process that slept between leaving a slot here and handing it to the connection does
+// not send it any more: others may have published it, and their copies be forgotten.
+func TestWhatWaitedWhileTheProcessSleptIsNotSent(t *testing.T) {
+	t.Parallel()
+	for slept, want := range map[time.Duration]bool{0: true, publishTimeout / 2: true, publishTimeout + time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newFakeBroker(&keys{map[string]uint64{}})
+			b.transport.mu.Lock()
+			b.transport.writing = true // so that nothing is handed over before it was put to sleep
+			b.transport.mu.Unlock()
+			told := sentSlot(b, job.NewSlot("report", time.Unix(1_800_000_000, 0)))
+			b.transport.mu.Lock()
+			for _, q := range b.transport.open {
+				q.wall -= int64(slept)
+			}
+			b.transport.mu.Unlock()
+			b.transport.write()
+			if err := <-told; (err == nil) != want || err != nil && !errors.Is(err, job.ErrUnknown) {
+				t.Errorf("after %v: %v, want it sent: %v, else unknown", slept, err, want)
+			}
+			if sent := b.count(".slot.") > 0; sent != want {
+				t.Errorf("after %v: sent %v, want %v", slept, sent, want)
+			}
+		})
+	}
+}
+
+// Publications are given up at a quick broker that loses them, and waited for at a slow
+// one: a copy for each that is late would make it slower.
+func TestPublicationsAtASlowBrokerAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newFakeBroker(&keys{map[string]uint64{}})
+		b.late = func() time.Duration { return 6 * time.Second }
+		slot := func(i int) job.Slot { return job.NewSlot(fmt.Sprint("j", i), time.Unix(1_800_000_000, 0)) }
+		if err := <-sentSlot(b, slot(0)); !errors.Is(err, job.ErrUnknown) {
+			t.Errorf("the first one: %v, want that it is unknown", err)
+		}
+		for i := 1; i < 5; i++ {
+			before := b.count(".slot.")
+			if err := <-sentSlot(b, slot(i)); err != nil {
+				t.Errorf("slot %d: %v", i, err)
+			}
+			if sent := b.count(".slot.") - before; sent != 1 {
+				t.Errorf("slot %d was sent %d times", i, sent)
+			}
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package producer
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// The first heartbeat was held for so long, on its way back: the node takes the broker
+// for half of that ahead of what it is, and knows that it may be. No slot is published
+// before its instant.
+func TestNoSlotIsPublishedEarlyAfterASlowFirstHeartbeat(t *testing.T) {
+	t.Parallel()
+	for _, held := range []time.Duration{300 * time.Millisecond, 4 * time.Second, 8 * time.Second} {
+		t.Run(held.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				j := every("a", "* * * * * *", job.CatchUpAll)
+				start := time.Now()
+				b.apply(j)
+				p := b.start(func(_ *Config, v *view) { v.offset, v.error = held/2, held/2 })
+				advance(20*time.Second + 500*time.Millisecond)
+				p.stop()
+				for id, m := range b.messages() {
+					if early := m.Due.Sub(b.storedAt[id]); early > 0 {
+						t.Errorf("%s was stored %v before it was due", id, early)
+					}
+				}
+				b.wantAll("a", slots(t, j, start, time.Now()))
+			})
+		})
+	}
+}
+
+// A producer that does not believe the broker's clock has nothing to ask anybody, and
+// is asked by nobody: it says that it leaves, and is silent.
+func TestProducersWhoseClockIsImplausibleAskOnce(t *testing.T) {
+	t.Parallel()
+	for _, doubting := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBroker(t)
+			all := crowd(b, 4, 5)
+			b.announcements()
+			for _, p := range all[:doubting] {
+				p.step(48 * time.Hour)
+			}
+			advance(10 * time.Second)
+			// Those that go on show life a few times a second, as their slots fall due.
+			usual := (len(all) - doubting) * 10 * 4
+			if n := b.announcements(); n > usual {
+				t.Errorf("%d announcements in ten seconds, with %d of four clocks wrong; want at most %d", n, doubting, usual)
+			}
+			for _, p := range all[doubting:] {
+				p.stop()
+			}
+			advance(time.Second)
+			b.announcements()
+			advance(10 * time.Second)
+			if n := b.announcements(); n > 0 {
+				t.Errorf("%d announcements of producers that do not believe the clock", n)
+			}
+			for _, p := range all[:doubting] {
+				p.step(-48 * time.Hour)
+			}
+			advance(awaySleep + 10*time.Millisecond)
+			if n := b.announcements(); n < doubting || n > 4*doubting {
+				t.Errorf("%d announcements of %d producers whose clock is right again", n, doubting)
+			}
+			stopAll(all[:doubting])
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package producer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// refuse has the broker take nothing of the jobs whose names begin so.
+func (b *broker) refuse(prefix string) {
+	b.setAnswer(func(m job.Message) fault {
+		if strings.HasPrefix(m.Slot.Job, prefix) {
+			return refused
+		}
+		return fine
+	})
+}
+
+// Jobs whose slots the broker refuses, however many and for however long, take nothing
+// from the others: and when it takes them again, nothing of them is lost.
+func TestJobsThatAreRefusedNeverHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				start := time.Now()
+				var bad []job.Job
+				for i := range 20 {
+					bad = append(bad, every(fmt.Sprint("refused", i), "* * * * * *", []job.CatchUpPolicy{job.CatchUpAll, job.CatchUpLatest, job.CatchUpNone}[i%3]))
+					b.apply(bad[i])
+				}
+				b.refuse("refused")
+				all := crowd(b, members, 5)
+				advance(20 * time.Minute)
+				b.complete(5, start, 50*time.Millisecond)
+				b.take()
+				advance(time.Minute)
+				tries := 0
+				for _, m := range b.take() {
+					if strings.HasPrefix(m.Slot.Job, "refused") {
+						tries++
+					}
+				}
+				if most := 20 * members * 40; tries > most {
+					t.Errorf("%d publications in a minute of 20 jobs that are refused, by %d producers; want at most %d", tries, members, most)
+				}
+				if wm := b.watermark(); wm.Time.After(start.Add(time.Second)) {
+					t.Errorf("the watermark %v vouches for slots that are not stored", wm.Time)
+				}
+				b.setAnswer(nil)
+				advance(30 * time.Second)
+				for _, j := range bad {
+					stored := b.has(j.Name)
+					ranges := 0
+					for _, is := range stored {
+						if strings.HasPrefix(is, "range") {
+							ranges++
+						}
+					}
+					if len(stored) < 1000 || ranges == 0 {
+						t.Errorf("%s: %d slots are stored, with %d ranges", j.Name, len(stored), ranges)
+					}
+				}
+				if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
+					t.Errorf("the watermark is at %v, and nothing is refused any more", wm.Time)
+				}
+				stopAll(all)
+			})
+		})
+	}
+}
+
+// What a job that is refused has in the outbox does not grow, and neither do tries.
+func TestJobThatIsRefusedKeepsItsSlotsOnTheBoard(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.fleet.peers = map[string]*peer{}
+	d.review()
+	e := job.Entry{Revision: 1, Time: epoch}
+	e.Job = every("a", "* * * * * *", job.CatchUpAll)
+	d.board.apply(job.RegistryEvent{Name: "a", Revision: 1, Entry: e}, epoch)
+	hand := func(now time.Time) int {
+		slots, _ := d.board.due(nil, now, maxChunk)
+		d.add(divided(slots), now)
+		return len(slots)
+	}
+	if n := hand(epoch.Add(2 * time.Second)); n != 2 {
+		t.Fatalf("%d slots in two seconds", n)
+	}
+	for _, answer := range d.reply {
+		answer(false, errAway)
+	}
+	d.answered()
+	if n := hand(epoch.Add(time.Hour)); n != 0 || d.waiting != 2 {
+		t.Errorf("%d slots more of a job that is refused, %d wait", n, d.waiting)
+	}
+	u := d.tasks[d.board.tasks["a"]]
+	u.retryAt = time.Time{}
+	d.repeat(d.board, epoch.Add(time.Hour)) // they are late: the whole job is judged anew
+	if d.open != 1 || d.waiting != 1 {
+		t.Errorf("%d slots are in the outbox, %d of them wait; want one to try", d.open, d.waiting)
+	}
+	if _, ok := d.claim(); ok {
+		t.Error("a position may be claimed")
+	}
+	d.reply = nil
+	u.retryAt = time.Time{}
+	d.repeat(d.board, epoch.Add(time.Hour))
+	d.mark(d.board.position(epoch.Add(time.Hour)))
+	d.acknowledge()
+	if until, _, ok := d.share(); ok && until.Equal(epoch.Add(time.Hour)) {
+		t.Error("it announces slots that are on the board again")
+	}
+	if pos, ok := d.claim(); ok {
+		t.Errorf("%v may be claimed, with slots of an hour on the board", pos.time)
+	}
+	if n := hand(epoch.Add(time.Hour)); n < 1000 {
+		t.Errorf("%d slots of an hour follow the one that was taken", n)
+	}
+}
