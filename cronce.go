@@ -16,7 +16,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/api"
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 )
 

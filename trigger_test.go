@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 

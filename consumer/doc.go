@@ -119,7 +119,7 @@
 //
 // Whether anything follows is known from this process's copy of the registry,
 // without a question; of a job that this copy has not heard of yet the sweep finds
-// the turns that it missed (internal/sweep).
+// the turns that it missed (internal/fleet/sweep).
 //
 // # Design: decisions
 //

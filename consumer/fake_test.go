@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/consumer"
-	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -341,7 +341,7 @@ func newBench(t *testing.T) *bench {
 		registry: fakeRegistry{}, handlers: map[string]job.Handler{}, chained: map[string]job.Message{}, alerts: map[string]job.Event{},
 	}
 	b.cfg = consumer.Config{
-		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memory.New().Locks(), Registry: b.registry,
+		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memstore.New().Locks(), Registry: b.registry,
 		Sources: []consumer.Open{func(context.Context) (consumer.Source, error) { return b.queue.source(), nil }},
 		Handler: func(name string) job.Handler { return b.handlers[name] },
 		Publish: b.put, Alert: b.alert,

@@ -3,20 +3,20 @@ package consumer_test
 import (
 	"context"
 
-	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
 
 // hookedLedger is the ledger in memory, which conforms to the one on the broker,
 // with hooks before and after each write. A nil hook does nothing.
 type hookedLedger struct {
-	*memory.Ledger
+	*memstore.Ledger
 
 	before func(job.Record, uint64) error
 	after  func(job.Record)
 }
 
-func newLedger() *hookedLedger { return &hookedLedger{Ledger: memory.New().Ledger()} }
+func newLedger() *hookedLedger { return &hookedLedger{Ledger: memstore.New().Ledger()} }
 
 func (l *hookedLedger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	if l.before != nil {

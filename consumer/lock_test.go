@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -55,7 +55,7 @@ func (r *runs) said() []string {
 func newFleet(t *testing.T, n int, j job.Job, d time.Duration) *fleet {
 	f := &fleet{T: t, runs: &runs{now: map[string]int{}, most: map[string]int{}}}
 	first := newBench(t)
-	store := memory.New()
+	store := memstore.New()
 	for i := range n {
 		b := newBench(t)
 		b.queue, b.ledger = first.queue, first.ledger

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/consumer"
-	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -141,7 +141,7 @@ func (m *member) away() bool {
 }
 
 type wiredLedger struct {
-	*memory.Ledger
+	*memstore.Ledger
 	m *member
 }
 
@@ -164,7 +164,7 @@ func (l wiredLedger) Send(ctx context.Context, r job.Record, revision uint64, an
 }
 
 type wiredLocks struct {
-	*memory.Locks
+	*memstore.Locks
 	m *member
 }
 

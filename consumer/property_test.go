@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -67,7 +67,7 @@ var works = []work{
 type scene struct {
 	t     *testing.T
 	queue *fakeQueue
-	store *memory.Store
+	store *memstore.Store
 
 	mu      sync.Mutex
 	wrong   []string
@@ -90,7 +90,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	return &scene{
-		t: t, queue: newQueue(), store: memory.New(), dead: map[string]time.Time{}, last: map[string]time.Time{},
+		t: t, queue: newQueue(), store: memstore.New(), dead: map[string]time.Time{}, last: map[string]time.Time{},
 		running: map[job.Slot]string{}, fences: map[string]bool{}, starts: map[job.Slot]int{}, most: map[string]int{},
 		chained: map[string]bool{}, rand: rand.New(rand.NewPCG(1, 2)), calls: map[*member]func(job.Slot){},
 	}
@@ -285,16 +285,16 @@ func (m *member) harm(kind string) {
 }
 
 func (s *scene) weather(kind string, seed uint64) {
-	fail := func(f memory.Fault) {
+	fail := func(f memstore.Fault) {
 		for i, b := range []interface {
-			Fail(func(string) memory.Fault)
+			Fail(func(string) memstore.Fault)
 		}{s.store.Ledger(), s.store.Locks()} {
 			r := rand.New(rand.NewPCG(seed, uint64(i)))
-			b.Fail(func(string) memory.Fault {
+			b.Fail(func(string) memstore.Fault {
 				if r.IntN(3) == 0 {
 					return f
 				}
-				return memory.None
+				return memstore.None
 			})
 		}
 	}
@@ -302,11 +302,11 @@ func (s *scene) weather(kind string, seed uint64) {
 	defer s.mu.Unlock()
 	switch kind {
 	case "losing":
-		fail(memory.Fault(1 + seed%2))
+		fail(memstore.Fault(1 + seed%2))
 	case "late":
-		fail(memory.Late)
+		fail(memstore.Late)
 	case "refusing":
-		fail(memory.Refused)
+		fail(memstore.Refused)
 	case "land":
 		s.store.Ledger().Land()
 		s.store.Locks().Land()

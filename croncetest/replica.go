@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/clock"
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/clock"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // how a command of a page is run by a test. With a test's name (by) or a reason

@@ -14,7 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
 // fence is a fenced block of a Markdown page of this repository.
@@ -118,7 +118,7 @@ func checkYAML(t *testing.T, f fence) {
 		}
 		text = "version: 1\njobs:\n  -\n" + indent(settings+text, "    ")
 	}
-	if _, err := config.Parse(f.String(), []byte(text)); err != nil {
+	if _, err := jobfile.Parse(f.String(), []byte(text)); err != nil {
 		t.Errorf("%v", err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/reference"
+	"github.com/cronce-io/cronce/internal/jobfile/reference"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,7 +22,7 @@ func TestTheConfigurationPageIsMadeFromTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := between(t, string(page), "<!-- From internal/reference: go test ./docs -rewrite -->\n", string(reference.Markdown()))
+	text := between(t, string(page), "<!-- From internal/jobfile/reference: go test ./docs -rewrite -->\n", string(reference.Markdown()))
 	text = between(t, text, "<!-- From job.Settings: go test ./docs -rewrite -->\n", settingsTable())
 	holdFile(t, "configuration.md", text)
 }

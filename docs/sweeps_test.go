@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/sweep"
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // slowTick is an action that is likely to be in the middle of something.

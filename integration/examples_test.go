@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // Four processes that Node's cluster has forked each bring up the scheduler: each slot

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // defaultAddress is where "cronce run" embeds its server when it is told nothing.

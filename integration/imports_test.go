@@ -47,39 +47,39 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 func TestArrowsPointOneWay(t *testing.T) {
 	t.Parallel()
 	may := map[string][]string{
-		"job":                 {"internal/suggest"},
-		"internal/suggest":    {},
-		"kv":                  {"job"},
-		"producer":            {"job"},
-		"consumer":            {"job"},
-		"internal/boot":       {},
-		"internal/clock":      {"internal/boot"},
-		"internal/node":       {"internal/boot", "job"},
-		"internal/registry":   {"job"},
-		"internal/tracing":    {"job"},
-		"internal/config":     {"internal/suggest", "job"},
-		"internal/migrate":    {"internal/config", "job"},
-		"internal/verify":     {"job"},
-		"internal/sweep":      {"job", "kv"},
-		"internal/control":    {"internal/suggest", "job", "kv"},
-		"internal/doctor":     {"internal/control", "job", "kv"},
-		"internal/api":        {"internal/config", "internal/control", "internal/node", "internal/tracing", "job", "kv"},
-		"internal/action":     {"internal/tracing", "job"},
-		"internal/ready":      {"internal/action"},
-		"internal/httpaction": {"internal/action", "internal/config", "job"},
-		"internal/natsaction": {"internal/action", "internal/config", "job"},
-		"internal/reference":  {"internal/action", "internal/config", "job"},
-		"internal/execaction": {"internal/action", "internal/guard", "internal/tracing", "job"},
-		"internal/alert":      {"internal/action", "internal/config", "internal/httpaction", "job"},
-		"internal/intake":     {"internal/tracing", "job"},
-		"internal/replica": {
-			"consumer", "internal/alert", "internal/intake", "internal/boot", "internal/clock", "internal/node", "internal/registry", "internal/sweep", "internal/tracing", "job", "kv", "producer",
+		"job":                        {"internal/suggest"},
+		"internal/suggest":           {},
+		"kv":                         {"job"},
+		"producer":                   {"job"},
+		"consumer":                   {"job"},
+		"internal/fleet/boot":        {},
+		"internal/fleet/clock":       {"internal/fleet/boot"},
+		"internal/fleet/node":        {"internal/fleet/boot", "job"},
+		"internal/fleet/registry":    {"job"},
+		"internal/tracing":           {"job"},
+		"internal/jobfile":           {"internal/suggest", "job"},
+		"internal/jobfile/migrate":   {"internal/jobfile", "job"},
+		"internal/check/verify":      {"job"},
+		"internal/fleet/sweep":       {"job", "kv"},
+		"internal/control":           {"internal/suggest", "job", "kv"},
+		"internal/check/doctor":      {"internal/control", "job", "kv"},
+		"internal/api":               {"internal/jobfile", "internal/control", "internal/fleet/node", "internal/tracing", "job", "kv"},
+		"internal/action":            {"internal/tracing", "job"},
+		"internal/action/ready":      {"internal/action"},
+		"internal/action/httpaction": {"internal/action", "internal/jobfile", "job"},
+		"internal/action/natsaction": {"internal/action", "internal/jobfile", "job"},
+		"internal/jobfile/reference": {"internal/action", "internal/jobfile", "job"},
+		"internal/action/execaction": {"internal/action", "internal/action/guard", "internal/tracing", "job"},
+		"internal/fleet/alert":       {"internal/action", "internal/jobfile", "internal/action/httpaction", "job"},
+		"internal/fleet/intake":      {"internal/tracing", "job"},
+		"internal/fleet/replica": {
+			"consumer", "internal/fleet/alert", "internal/fleet/intake", "internal/fleet/boot", "internal/fleet/clock", "internal/fleet/node", "internal/fleet/registry", "internal/fleet/sweep", "internal/tracing", "job", "kv", "producer",
 		},
-		"internal/bench":   {"internal/replica", "job", "kv"},
-		"internal/torture": {"internal/boot", "internal/control", "internal/replica", "internal/verify", "job", "kv"},
-		"croncetest":       {"internal/clock", "internal/control", "internal/replica", "job", "kv"},
-		"":                 {"internal/api", "internal/control", "internal/replica", "internal/tracing", "job", "kv"},
-		"metrics":          {"internal/replica", "job", "kv", "producer"},
+		"internal/lab/bench":   {"internal/fleet/replica", "job", "kv"},
+		"internal/lab/torture": {"internal/fleet/boot", "internal/control", "internal/fleet/replica", "internal/check/verify", "job", "kv"},
+		"croncetest":           {"internal/fleet/clock", "internal/control", "internal/fleet/replica", "job", "kv"},
+		"":                     {"internal/api", "internal/control", "internal/fleet/replica", "internal/tracing", "job", "kv"},
+		"metrics":              {"internal/fleet/replica", "job", "kv", "producer"},
 	}
 	packages := listPackages(t)
 	for name, allowed := range may {
@@ -137,7 +137,7 @@ func TestLibraryUsersDoNotGetTheServer(t *testing.T) {
 	t.Parallel()
 	for path, p := range listPackages(t) {
 		if !ours(path) || strings.HasPrefix(path, module+"/cmd/") || strings.HasPrefix(path, module+"/integration") ||
-			path == module+"/croncetest" || path == module+"/internal/embed" || path == module+"/internal/natstest" || path == module+"/internal/kvtest" {
+			path == module+"/croncetest" || path == module+"/internal/natsconn/embed" || path == module+"/internal/lab/natstest" || path == module+"/internal/lab/kvtest" {
 			continue
 		}
 		for _, dep := range p.Deps {

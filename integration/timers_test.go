@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	library "github.com/cronce-io/cronce"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 

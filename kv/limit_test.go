@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/cronce-io/cronce/internal/kvtest"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )

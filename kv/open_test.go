@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats-server/v2/server"

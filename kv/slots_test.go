@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/kvtest"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats.go/jetstream"

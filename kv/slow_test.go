@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/kvtest"
+	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/metrics"

@@ -3,7 +3,7 @@ package metrics
 import (
 	"time"
 
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/producer"
 )

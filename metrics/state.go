@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 )
 
 // reading is a metric whose value is asked for at each scrape.

@@ -13,7 +13,7 @@ import (
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/connect"
+	"github.com/cronce-io/cronce/internal/natsconn/connect"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"

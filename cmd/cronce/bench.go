@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/bench"
+	"github.com/cronce-io/cronce/internal/lab/bench"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/cronce-io/cronce/internal/bench"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/bench"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 func streams(t *testing.T, js jetstream.JetStream) (names []string) {

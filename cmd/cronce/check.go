@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/config"
-	"github.com/cronce-io/cronce/internal/reference"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/reference"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -78,18 +78,18 @@ editors complete names and mark mistakes.`,
 // with either can be known without a server. When ctx ends it returns at once, and
 // leaves the reading to end with the process: parsing a large file takes seconds, and
 // standard input may never end.
-func (a *app) readJobFile(ctx context.Context, path string, options ...config.Option) (*config.File, error) {
+func (a *app) readJobFile(ctx context.Context, path string, options ...jobfile.Option) (*jobfile.File, error) {
 	type answer struct {
-		file *config.File
+		file *jobfile.File
 		err  error
 	}
 	read := make(chan answer, 1)
 	go func() {
 		var r answer
 		if path == "-" {
-			r.file, r.err = config.Read("<stdin>", a.stdin, options...)
+			r.file, r.err = jobfile.Read("<stdin>", a.stdin, options...)
 		} else {
-			r.file, r.err = config.Load(path, options...)
+			r.file, r.err = jobfile.Load(path, options...)
 		}
 		read <- r
 	}()
@@ -117,7 +117,7 @@ type checkedJob struct {
 	line  int
 }
 
-func checkJobs(ctx context.Context, file *config.File, now time.Time) ([]checkedJob, error) {
+func checkJobs(ctx context.Context, file *jobfile.File, now time.Time) ([]checkedJob, error) {
 	checks, warnings := make([]checkedJob, len(file.Jobs)), checkWarnings(file)
 	for i, entry := range file.Jobs {
 		if err := ctx.Err(); err != nil {

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os/exec"
 
-	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
 // checkWarnings are what is right in the file and may be wrong in the world, for each
 // job in the file's order: a job to come after that the file has not, and a program
 // that is not on this machine.
-func checkWarnings(file *config.File) [][]string {
+func checkWarnings(file *jobfile.File) [][]string {
 	names := make(map[string]bool, len(file.Jobs))
 	for _, e := range file.Jobs {
 		names[e.Job.Name] = true

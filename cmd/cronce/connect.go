@@ -6,8 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/cronce-io/cronce/internal/connect"
-	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/natsconn/connect"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 	"github.com/cronce-io/cronce/job"
 )
 

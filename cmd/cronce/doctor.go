@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/doctor"
-	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/check/doctor"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"

@@ -9,12 +9,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/cronce-io/cronce/internal/config"
-	"github.com/cronce-io/cronce/internal/execaction"
-	"github.com/cronce-io/cronce/internal/guard"
-	"github.com/cronce-io/cronce/internal/httpaction"
-	"github.com/cronce-io/cronce/internal/natsaction"
-	"github.com/cronce-io/cronce/internal/ready"
+	"github.com/cronce-io/cronce/internal/action/execaction"
+	"github.com/cronce-io/cronce/internal/action/guard"
+	"github.com/cronce-io/cronce/internal/action/httpaction"
+	"github.com/cronce-io/cronce/internal/action/natsaction"
+	"github.com/cronce-io/cronce/internal/action/ready"
+	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -30,7 +30,7 @@ type means struct {
 }
 
 // handler makes what runs the slots of a job.
-func (m means) handler(e config.Entry) (job.Handler, error) {
+func (m means) handler(e jobfile.Entry) (job.Handler, error) {
 	a := e.Action
 	switch {
 	case a.HTTP != nil && e.Job.Retry.Attempts == 1:
@@ -51,7 +51,7 @@ type handlers struct {
 	working  []string // the queues whose slots this process takes
 
 	mu      sync.Mutex
-	entries []config.Entry
+	entries []jobfile.Entry
 	byName  map[string]job.Handler
 }
 
@@ -79,7 +79,7 @@ func (h *handlers) equip(m means, services *ready.Services, working []string) er
 
 // build makes handlers of what the file says now; set takes them over. Attempts
 // that run go on with what they began with.
-func (h *handlers) build(entries []config.Entry) (set func(), err error) {
+func (h *handlers) build(entries []jobfile.Entry) (set func(), err error) {
 	byName := map[string]job.Handler{}
 	var needs []ready.Need
 	for _, e := range entries {
@@ -103,7 +103,7 @@ func (h *handlers) build(entries []config.Entry) (set func(), err error) {
 func (h *handlers) runsPrograms() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.entries, func(e config.Entry) bool { return e.Action.Exec != nil })
+	return slices.ContainsFunc(h.entries, func(e jobfile.Entry) bool { return e.Action.Exec != nil })
 }
 
 func (h *handlers) handler(name string) job.Handler {

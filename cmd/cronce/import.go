@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/config"
-	"github.com/cronce-io/cronce/internal/migrate"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/migrate"
 	"github.com/cronce-io/cronce/internal/printable"
 )
 
@@ -172,7 +172,7 @@ func (a *app) printImportedFile(path string, head []string, r migrate.Result) er
 	for i, j := range r.Jobs {
 		r.Jobs[i].Comments = append(j.Comments, lacks[j.Job.Name]...)
 	}
-	text, err := config.FormatImported(head, r.Jobs)
+	text, err := jobfile.FormatImported(head, r.Jobs)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
 func TestImport(t *testing.T) {
@@ -76,7 +76,7 @@ func TestImportRefuses(t *testing.T) {
 func TestImportedCommandDoesWhatItDidUnderCron(t *testing.T) {
 	t.Parallel()
 	r := cli{stdin: "GREETING='hello there'\n0 7 * * * echo \"$GREETING\" 100\\%; cat; exit 7%it's%two%\n"}.run(t, "import", "crontab", "-", "--tz", "UTC")
-	file, err := config.Parse("f", []byte(r.stdout))
+	file, err := jobfile.Parse("f", []byte(r.stdout))
 	if err != nil || len(file.Jobs) != 1 {
 		t.Fatalf("%v: %+v", err, r)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -68,7 +68,7 @@ is omitted:
 			if cmd.Flags().Changed("revision") {
 				f.seen = &f.revision
 			}
-			file, err := a.readJobFile(cmd.Context(), f.file, config.WithoutActions())
+			file, err := a.readJobFile(cmd.Context(), f.file, jobfile.WithoutActions())
 			if err != nil {
 				return err
 			}
@@ -85,7 +85,7 @@ is omitted:
 	return cmd
 }
 
-func (r reader) apply(ctx context.Context, file *config.File, f applyFlags) error {
+func (r reader) apply(ctx context.Context, file *jobfile.File, f applyFlags) error {
 	jobs := make([]job.Job, len(file.Jobs))
 	for i, e := range file.Jobs {
 		jobs[i] = e.Job

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
@@ -66,7 +66,7 @@ func (r reader) showFile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	text, err := config.Format(e.Job)
+	text, err := jobfile.Format(e.Job)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"log"
 	"os"
 
-	"github.com/cronce-io/cronce/internal/guard"
+	"github.com/cronce-io/cronce/internal/action/guard"
 )
 
 func main() {

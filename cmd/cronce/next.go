@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/config"
+	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -149,7 +149,7 @@ func (f nextFlags) compile(spec string) (schedules, error) {
 }
 
 // compile takes the schedules of a file, or the one of the job called only.
-func compile(file *config.File, only string) (schedules, error) {
+func compile(file *jobfile.File, only string) (schedules, error) {
 	var all schedules
 	for _, e := range file.Jobs {
 		if only != "" && e.Job.Name != only {

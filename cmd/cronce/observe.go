@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 )
 
 const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
 // What the server has beside a node's metrics is described with those.

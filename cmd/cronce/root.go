@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 	"github.com/cronce-io/cronce/internal/printable"
 )
 

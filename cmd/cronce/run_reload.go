@@ -5,7 +5,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/embed"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
 func newServerCommand(a *app) *cobra.Command {

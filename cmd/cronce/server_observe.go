@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cronce-io/cronce/internal/embed"
-	"github.com/cronce-io/cronce/internal/replica"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
 // serverMetrics measures an embedded server.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )

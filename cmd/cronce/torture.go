@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/connect"
-	"github.com/cronce-io/cronce/internal/torture"
+	"github.com/cronce-io/cronce/internal/lab/torture"
+	"github.com/cronce-io/cronce/internal/natsconn/connect"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"github.com/cronce-io/cronce/internal/embed"
-	"github.com/cronce-io/cronce/internal/torture"
+	"github.com/cronce-io/cronce/internal/lab/torture"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
 // newTortureNodeCommand is one process of the torture's fleet.

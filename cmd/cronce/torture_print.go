@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/torture"
+	"github.com/cronce-io/cronce/internal/lab/torture"
 )
 
 // progress tells on stderr how a torture goes: one line that changes at a

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cronce-io/cronce/internal/action"
-	"github.com/cronce-io/cronce/internal/httpaction"
+	"github.com/cronce-io/cronce/internal/action/httpaction"
 )
 
 // flushFor is how long the last spans may take to be exported.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cronce-io/cronce/internal/verify"
+	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/printable"
-	"github.com/cronce-io/cronce/internal/verify"
 	"github.com/cronce-io/cronce/job"
 )
 

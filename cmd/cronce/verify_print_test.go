@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/verify"
+	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/job"
 )
 

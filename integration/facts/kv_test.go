@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -28,7 +28,7 @@ func gone(t *testing.T, kv jetstream.KeyValue, key string) bool {
 // for a while is renewed by a message with the header and the expected revision.
 //
 // On it stands: no key of ours has a time to live of its own; leases are judged
-// by who watches them (internal/node), and age is a limit of the bucket (kv). When
+// by who watches them (internal/fleet/node), and age is a limit of the bucket (kv). When
 // this fails, keys that expire are still judged by the broker's clock.
 func TestAnUpdateTakesTheTimeToLiveAway(t *testing.T) {
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestAnOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
 // is raised to it, without a word.
 //
 // On it stands: keys with a time to live were rejected as leases (kv,
-// internal/node), and the ages that we set are limits of whole buckets. When this
+// internal/fleet/node), and the ages that we set are limits of whole buckets. When this
 // fails, keys that expire are still judged by the broker's clock.
 func TestATimeToLiveIsAWholeNumberOfSeconds(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -279,9 +279,9 @@ func TestAnAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 // nobody any more, though it stays in the stream. A message before the floor that is
 // still stored prevents it, which a work queue never has.
 //
-// On it stands: kv/strand.go and internal/sweep, which count such a message of a slot
+// On it stands: kv/strand.go and internal/fleet/sweep, which count such a message of a slot
 // as none; and what is said of users' streams and of alerts, for which nothing of the
-// kind can be done (internal/intake, internal/alert). When this fails, all of that may go.
+// kind can be done (internal/fleet/intake, internal/fleet/alert). When this fails, all of that may go.
 func TestAPurgeOfOneSubjectTakesOtherMessagesFromWhoHasThem(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,7 +19,7 @@ import (
 // is just never ready.
 //
 // On it stands: whatever of ours runs a cluster inside a process listens on
-// loopback (internal/natstest); the embedded server always does (internal/embed).
+// loopback (internal/lab/natstest); the embedded server always does (internal/natsconn/embed).
 // When this fails, a cluster in one process needs no client ports.
 func TestAServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestAServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 // then nobody takes a write, nor refuses it.
 //
 // On it stands: attempts of a second, repeated until they are answered (kv); a
-// lease that outlasts an election, 20 s by default (internal/node): trust is
+// lease that outlasts an election, 20 s by default (internal/fleet/node): trust is
 // renewed every tenth of it, and ends a quarter before. When this fails, because
 // elections are faster, a cluster may have shorter leases.
 func TestAKilledLeaderStopsWritesForSeconds(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAKilledLeaderStopsWritesForSeconds(t *testing.T) {
 //
 // On it stands: kv puts the prefix of the API before a key's subject, and
 // Slots.Publish refuses an answer from another domain; a context with a domain is
-// not supported yet (internal/connect). When this fails, see whether the prefix
+// not supported yet (internal/natsconn/connect). When this fails, see whether the prefix
 // still works before it goes.
 func TestAClientOfADomainHasToPrefixRawKeys(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ const accounts = `accounts {
 // the end. A watch, whose messages are no answers, stays silent in any case, and
 // says nothing of it.
 //
-// On it stands: a context with an API prefix is refused (internal/connect), since a
+// On it stands: a context with an API prefix is refused (internal/natsconn/connect), since a
 // worker that pulls several slots would get one, and the others after AckWait; and a
 // slot may well have no payload. When this fails, imported accounts are worth
 // another look.

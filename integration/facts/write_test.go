@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -61,7 +61,7 @@ func TestOneServerChecksTheRevisionFirstAndThreeTheMessageID(t *testing.T) {
 //
 // On it stands: claims and completions are tied to their own record only, and a
 // dead owner's writes are stopped by taking over each record (kv,
-// internal/node). When this fails, one guard for all of a node's writes is worth
+// internal/fleet/node). When this fails, one guard for all of a node's writes is worth
 // another look: it would end a zombie's writes at one stroke.
 func TestAGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
 	t.Parallel()

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/check/doctor"
+	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/doctor"
-	"github.com/cronce-io/cronce/internal/sweep"
-	"github.com/cronce-io/cronce/internal/verify"
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )

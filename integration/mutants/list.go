@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{
 		name:   "named-after-the-redirection",
 		breaks: "import names a job after the file that its output goes to",
-		file:   "internal/migrate/migrate.go",
+		file:   "internal/jobfile/migrate/migrate.go",
 		old:    "command = redirected.ReplaceAllString(command, \" \")",
 		new:    "_ = redirected",
 		test:   "TestJobIsNamedAfterItsProgramAndNotAfterTheRedirection",
@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{
 		name:   "embedded-server-stays-full",
 		breaks: "an embedded server whose disk was full refuses writes until it is started by hand",
-		file:   "internal/embed/full.go",
+		file:   "internal/natsconn/embed/full.go",
 		old:    "why := s.full()",
 		new:    "why := \"\"",
 		test:   "TestEmbeddedServerGoesOnByItselfOnceItsDiskHasRoomAgain",
@@ -61,7 +61,7 @@ var mutants = []mutant{
 	{
 		name:   "full-storage-taken-for-dead-nodes",
 		breaks: "doctor has nodes started when storage is full",
-		file:   "internal/doctor/fleet.go",
+		file:   "internal/check/doctor/fleet.go",
 		old:    "if producers == 0 && c.Full == \"\" && slices",
 		new:    "if producers == 0 && slices",
 		test:   "TestFullStorageIsFoundInPlaceOfDeadNodes",
@@ -85,7 +85,7 @@ var mutants = []mutant{
 	{
 		name:   "clock-known-at-once",
 		breaks: "a node acts on the first answer about the clock, however slow it was",
-		file:   "internal/clock/clock.go",
+		file:   "internal/fleet/clock/clock.go",
 		old:    "if c.best.Load().err <= narrow || c.asked",
 		new:    "if c.asked == 1 || c.asked",
 		test:   "TestClockThatWasToldSlowlyIsNotKnownBeforeItHasAskedAgain",
@@ -135,7 +135,7 @@ var mutants = []mutant{
 	{
 		name:   "apply-waits-for-each-answer",
 		breaks: "a start writes one job after the other",
-		file:   "internal/replica/upsert.go",
+		file:   "internal/fleet/replica/upsert.go",
 		old:    "most = writers",
 		new:    "most = 1",
 		test:   "TestApplySendsWritesWithoutWaitingForEachAnswerAndEndsWithItsContext",
@@ -199,7 +199,7 @@ var mutants = []mutant{
 	{
 		name:   "sweep-by-the-old-clock",
 		breaks: "a slot that lost its message waits for a time that was computed before the clock was set back",
-		file:   "internal/sweep/suspect.go",
+		file:   "internal/fleet/sweep/suspect.go",
 		old:    "if age < -patience {",
 		new:    "if false {",
 		test:   "TestASlotOfAClockThatWasSetBackIsOfferedWithoutWaitingForIt",
@@ -207,7 +207,7 @@ var mutants = []mutant{
 	{
 		name:   "sweep-by-a-doubted-clock",
 		breaks: "a sweep is made although the broker's clock is not believed",
-		file:   "internal/sweep/sweep.go",
+		file:   "internal/fleet/sweep/sweep.go",
 		old:    "if err := s.cfg.Plausible(); err != nil {",
 		new:    "if err := s.cfg.Plausible(); err != nil && s.cfg.Lease < 0 {",
 		test:   "TestNoSweepIsMadeWhileTheClockIsImplausible",
@@ -330,7 +330,7 @@ var mutants = []mutant{
 	{
 		name:   "unreadable-in-silence",
 		breaks: "the doctor says that all is well while a lock cannot be read",
-		file:   "internal/doctor/finding.go",
+		file:   "internal/check/doctor/finding.go",
 		old:    "		c.unreadable()\n",
 		new:    "",
 		test:   "TestEachFinding",
@@ -470,7 +470,7 @@ var mutants = []mutant{
 	{
 		name:   "heartbeat-over-a-fence",
 		breaks: "a heartbeat is written over whatever stands there, the node's own fence included (invariant 4)",
-		file:   "internal/node/node.go",
+		file:   "internal/fleet/node/node.go",
 		old:    "	revision, err := n.cfg.Store.Write(writing, *n.open, n.at())\n",
 		new:    "	_, last, _ := n.cfg.Store.Read(writing, n.cfg.Name)\n	revision, err := n.cfg.Store.Write(writing, *n.open, last)\n",
 		test:   "TestAFencedNodeLosesItsLeaseAtItsNextHeartbeat",
@@ -478,7 +478,7 @@ var mutants = []mutant{
 	{
 		name:   "pause-after-a-slow-heartbeat",
 		breaks: "a node pauses although its last heartbeat took long: its trust ends before the next one is answered (invariant 9)",
-		file:   "internal/node/node.go",
+		file:   "internal/fleet/node/node.go",
 		old:    "	case took >= most:\n",
 		new:    "	case false:\n",
 		test:   "TestSlownessIsNotDeath",
@@ -621,7 +621,7 @@ var mutants = []mutant{
 	{
 		name:   "trust-from-the-answer",
 		breaks: "a lease is counted from the answer to a heartbeat, not from before it was sent",
-		file:   "internal/node/node.go",
+		file:   "internal/fleet/node/node.go",
 		old:    "	until := sent + n.cfg.Lease - Margin(n.cfg.Lease)\n",
 		new:    "	until := acked + n.cfg.Lease - Margin(n.cfg.Lease)\n",
 		test:   "TestTrustIsCountedFromBeforeTheHeartbeatWasSent",
@@ -629,7 +629,7 @@ var mutants = []mutant{
 	{
 		name:   "takeover-without-fence",
 		breaks: "a node is taken for dead because it was silent, without the won write that ends it",
-		file:   "internal/node/peers.go",
+		file:   "internal/fleet/node/peers.go",
 		old:    "	return p.fence(ctx, name, by, s, lease)\n",
 		new:    "	return true, 0, nil\n",
 		test:   "TestOnlyAWholeLeaseOfSilenceIsDeath",
@@ -637,7 +637,7 @@ var mutants = []mutant{
 	{
 		name:   "fence-at-a-revision-not-seen",
 		breaks: "a node is fenced at whatever revision its key has now, not at the one that was seen standing still",
-		file:   "internal/node/peers.go",
+		file:   "internal/fleet/node/peers.go",
 		old:    "	revision, err := p.cfg.Store.Write(ctx, n, s.revision)\n",
 		new:    "	_, at, _ := p.cfg.Store.Read(ctx, name)\n	revision, err := p.cfg.Store.Write(ctx, n, at)\n",
 		test:   "TestAStalledWatchFencesNobody",
@@ -645,7 +645,7 @@ var mutants = []mutant{
 	{
 		name:   "takeover-before-the-lease-is-over",
 		breaks: "half a lease of silence is enough",
-		file:   "internal/node/peers.go",
+		file:   "internal/fleet/node/peers.go",
 		old:    "	if wait = lease - still; wait > 0 {",
 		new:    "	if wait = lease/2 - still; wait > 0 {",
 		test:   "TestOnlyAWholeLeaseOfSilenceIsDeath",
@@ -729,7 +729,7 @@ var mutants = []mutant{
 	{
 		name:   "definition-of-a-watch-in-between",
 		breaks: "while the watch catches up, an old definition is given for a slot of a newer one",
-		file:   "internal/registry/view.go",
+		file:   "internal/fleet/registry/view.go",
 		old:    "if e.Ready || e.Settled {",
 		new:    "if e.Revision > 0 {",
 		test:   "TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp",
@@ -737,7 +737,7 @@ var mutants = []mutant{
 	{
 		name:   "sweep-asks-for-each-job",
 		breaks: "the sweep looks up every slot that waits, not only those without a message",
-		file:   "internal/sweep/suspect.go",
+		file:   "internal/fleet/sweep/suspect.go",
 		old:    "		if waits[p.slot] {\n			continue\n		}\n		group.Go",
 		new:    "		group.Go",
 		test:   "TestAPassListsTheBacklogOnceAndAsksOnlyAboutWhatIsNotInIt",
@@ -745,7 +745,7 @@ var mutants = []mutant{
 	{
 		name:   "bad-record-read-in-each-pass",
 		breaks: "a record that cannot be read is read again in each pass, though it was not written",
-		file:   "internal/sweep/suspect.go",
+		file:   "internal/fleet/sweep/suspect.go",
 		old:    "errors.Is(err, job.ErrNotFound), isUnreadable(err):\n		s.settled",
 		new:    "errors.Is(err, job.ErrNotFound):\n		s.settled",
 		test:   "TestARecordThatCannotBeReadIsPassedOverAndNamed",
@@ -753,7 +753,7 @@ var mutants = []mutant{
 	{
 		name:   "sweep-ends-at-a-bad-record",
 		breaks: "a record that cannot be read ends the whole sweep",
-		file:   "internal/sweep/suspect.go",
+		file:   "internal/fleet/sweep/suspect.go",
 		old:    "	s.end.Skip(\"slot \"+slot.ID(), err)\n	return nil",
 		new:    "	return err",
 		test:   "TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver",
@@ -761,7 +761,7 @@ var mutants = []mutant{
 	{
 		name:   "sweep-of-an-invented-node",
 		breaks: "while the oldest producer is an invented one, no node sweeps",
-		file:   "internal/sweep/sweep.go",
+		file:   "internal/fleet/sweep/sweep.go",
 		old:    "if !first && !s.standsIn(last) {",
 		new:    "if !first {",
 		test:   "TestAProducerSweepsWhenTheOneWhoseTurnItIsDoesNot",
@@ -769,7 +769,7 @@ var mutants = []mutant{
 	{
 		name:   "rewound-in-silence",
 		breaks: "a ledger that went back is taken for what it was",
-		file:   "internal/sweep/end.go",
+		file:   "internal/fleet/sweep/end.go",
 		old:    "case found >= mark.Revision:",
 		new:    "case found >= 0:",
 		test:   "TestALedgerThatWentBackIsSaidOnce",
@@ -785,7 +785,7 @@ var mutants = []mutant{
 	{
 		name:   "event-acked-before-its-slot",
 		breaks: "a stream's message is acked before its slot is published",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "\tparent := tracing.Traceparent(",
 		new:    "\t_ = m.Ack()\n\tparent := tracing.Traceparent(",
 		test:   "TestMessageIsAckedOnlyAfterItsSlotIsPublished",
@@ -793,7 +793,7 @@ var mutants = []mutant{
 	{
 		name:   "event-acked-without-its-slot",
 		breaks: "a stream's message whose slot could not be published is acked",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "_ = m.NakWithDelay(again)",
 		new:    "_ = m.Ack()",
 		test:   "TestMessageIsAckedOnlyAfterItsSlotIsPublished",
@@ -825,7 +825,7 @@ var mutants = []mutant{
 	{
 		name:   "event-of-a-stream-made-anew",
 		breaks: "what a consumer of the same name delivers is named by the stream before",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "if !state.Created.Equal(t.consumer.Created) {\n\t\treturn fmt",
 		new:    "if state.Created.IsZero() {\n\t\treturn fmt",
 		test:   "TestMessagesOfAConsumerThatWasMadeAnewAreNotNamedByTheOldStream",
@@ -833,7 +833,7 @@ var mutants = []mutant{
 	{
 		name:   "event-after-an-unknown-edit",
 		breaks: "a producer that has not heard of an edit takes later messages by the old plan",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "if e.Revision != t.entry.Revision {",
 		new:    "if e.Revision == 0 {",
 		test:   "TestProducerThatLagsBehindAnEditTakesNothingByTheOldPlan",
@@ -841,7 +841,7 @@ var mutants = []mutant{
 	{
 		name:   "event-after-its-plan",
 		breaks: "the old plan's consumer takes messages that were stored after the edit",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "case t.isOver() && stored.After(t.plan.To):",
 		new:    "case t.isOver() && stored.IsZero():",
 		test:   "TestEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoneFromBefore",
@@ -849,7 +849,7 @@ var mutants = []mutant{
 	{
 		name:   "event-before-its-plan",
 		breaks: "a message that was stored at the instant of an edit starts a run of the new plan",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "case !stored.After(t.plan.From) &&",
 		new:    "case stored.IsZero() &&",
 		test:   "TestEditOfTheSubjectKeepsTheOldPlansMessagesAndRunsNoneFromBefore",
@@ -857,7 +857,7 @@ var mutants = []mutant{
 	{
 		name:   "event-of-no-plan-acked",
 		breaks: "a message of no plan is taken out of a work queue",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))",
 		new:    "_, _ = m.Ack(), rand.N(beyondDelay)",
 		test:   "TestEditOnAWorkQueueLosesAndStealsNothing",
@@ -865,7 +865,7 @@ var mutants = []mutant{
 	{
 		name:   "plan-left-undrained",
 		breaks: "an old plan's consumer is removed with messages in it",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "return state.IsDrained(t.beyond), nil",
 		new:    "return true, nil",
 		test:   "TestConsumerIsNotRemovedBeforeItsPlanIsDrained",
@@ -873,7 +873,7 @@ var mutants = []mutant{
 	{
 		name:   "plan-begun-again",
 		breaks: "a plan that was drained is taken once more by each producer that starts",
-		file:   "internal/intake/arrange.go",
+		file:   "internal/fleet/intake/arrange.go",
 		old:    "i := a.newest + 1; i < len(plans)",
 		new:    "i := 0; i < len(plans)",
 		test:   "TestDrainedPlanIsNotBegunAgain",
@@ -881,7 +881,7 @@ var mutants = []mutant{
 	{
 		name:   "consumer-of-an-unreadable-definition",
 		breaks: "a definition that cannot be read removes the job's consumer, and its place",
-		file:   "internal/intake/intake.go",
+		file:   "internal/fleet/intake/intake.go",
 		old:    "if err != nil && !deleted || !deleted && takesFrom(e, p.stream) {",
 		new:    "if !deleted && takesFrom(e, p.stream) {",
 		test:   "TestUnreadableDefinitionKeepsTheConsumer",
@@ -889,7 +889,7 @@ var mutants = []mutant{
 	{
 		name:   "consumer-removed-for-a-copy",
 		breaks: "a producer that lags removes the consumer of a plan that it does not know yet",
-		file:   "internal/intake/arrange.go",
+		file:   "internal/fleet/intake/arrange.go",
 		old:    "a.newest = len(plans) // of",
 		new:    "a.remove = append(a.remove, c) // of",
 		test:   "TestConsumerIsNotRemovedOnTheWordOfACopy",
@@ -897,7 +897,7 @@ var mutants = []mutant{
 	{
 		name:   "older-consumer-renamed",
 		breaks: "messages that an older program may have published get another name",
-		file:   "internal/intake/taker.go",
+		file:   "internal/fleet/intake/taker.go",
 		old:    "Bare: !stored.After(t.consumer.Bare)",
 		new:    "Bare: false",
 		test:   "TestConsumerOfAnOlderProgramIsAdoptedAndItsMessagesKeepTheirNames",
@@ -905,7 +905,7 @@ var mutants = []mutant{
 	{
 		name:   "login-handed-to-commands",
 		breaks: "a command gets the worker's login in its environment",
-		file:   "internal/execaction/execaction.go",
+		file:   "internal/action/execaction/execaction.go",
 		old:    "return secret && !slices.Contains(pass, name)",
 		new:    "return secret && false",
 		test:   "TestCommandGetsNoLoginOfTheWorkerUnlessItIsAskedFor",
@@ -913,7 +913,7 @@ var mutants = []mutant{
 	{
 		name:   "lock-with-another-name",
 		breaks: "the lock file is written to although it is a hard link to another file",
-		file:   "internal/embed/lock.go",
+		file:   "internal/natsconn/embed/lock.go",
 		old:    "(!info.Mode().IsRegular() || hasOtherNames(info))",
 		new:    "!info.Mode().IsRegular()",
 		test:   "TestLockFollowsNoFileThatWasPlanted",
@@ -921,7 +921,7 @@ var mutants = []mutant{
 	{
 		name:   "alerts-wait-for-a-hanging-target",
 		breaks: "deliveries to one target are not bounded, and take the places of all others",
-		file:   "internal/alert/targets.go",
+		file:   "internal/fleet/alert/targets.go",
 		old:    "s.under == atOnce || t.under == atTarget",
 		new:    "s.under == atOnce",
 		test:   "TestAlertsToAWebhookThatHangsDelayNoOtherTarget",
@@ -929,7 +929,7 @@ var mutants = []mutant{
 	{
 		name:   "alerts-to-a-failing-target",
 		breaks: "a target that fails is tried by all its alerts again and again",
-		file:   "internal/alert/targets.go",
+		file:   "internal/fleet/alert/targets.go",
 		old:    "case left > 0:",
 		new:    "case false:",
 		test:   "TestATargetThatFailsIsTriedByOneDeliveryAtATimeAndLaterEachTime",
@@ -937,7 +937,7 @@ var mutants = []mutant{
 	{
 		name:   "node-ends-with-its-store",
 		breaks: "a node ends when what it has on the broker is gone",
-		file:   "internal/replica/replica.go",
+		file:   "internal/fleet/replica/replica.go",
 		old:    "case isGone(err):",
 		new:    "case false:",
 		test:   "TestANodeSetsUpAgainWhatIsGoneAndGoesOnFromItsJobs",
@@ -961,7 +961,7 @@ var mutants = []mutant{
 	{
 		name:   "guard-waits-for-its-worker",
 		breaks: "the guard ends nothing while its worker does not read",
-		file:   "internal/guard/queue_unix.go",
+		file:   "internal/action/guard/queue_unix.go",
 		old:    "\tq.values = append(q.values, v)",
 		new:    "\tfor len(q.values) > 150 {\n\t\tq.filled.Wait()\n\t}\n\tq.values = append(q.values, v)",
 		test:   "TestCommandsEndWithTheLeaseWhenTheWorkerReadsNothing",
@@ -969,7 +969,7 @@ var mutants = []mutant{
 	{
 		name:   "guard-forgets-an-end",
 		breaks: "a command whose end was asked for while it started runs on",
-		file:   "internal/guard/keeper_unix.go",
+		file:   "internal/action/guard/keeper_unix.go",
 		old:    "if asked.killAt > 0 {",
 		new:    "if asked == nil {",
 		test:   "TestStartThatHangsHoldsNoEndUp",
@@ -977,7 +977,7 @@ var mutants = []mutant{
 	{
 		name:   "guard-starts-too-late",
 		breaks: "a command that waited for another one's start is started after the lease",
-		file:   "internal/guard/starter_unix.go",
+		file:   "internal/action/guard/starter_unix.go",
 		old:    "refused: boot.Now() >= time.Duration(s.until.Load())}",
 		new:    "refused: boot.Now() < 0 || time.Duration(s.until.Load()) < 0}",
 		test:   "TestStartThatHangsHoldsNoEndUp",
@@ -985,7 +985,7 @@ var mutants = []mutant{
 	{
 		name:   "strays-left",
 		breaks: "processes that have left a command's group outlive its timeout",
-		file:   "internal/guard/stray_unix.go",
+		file:   "internal/action/guard/stray_unix.go",
 		old:    "if g != nil && g.ended {",
 		new:    "if g != nil && g.pid == 0 {",
 		test:   "TestProcessesThatLeftTheGroupEndWithATimeout",

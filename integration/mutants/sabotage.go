@@ -29,7 +29,7 @@ var sabotages = []sabotage{
 	{
 		mutant: mutant{
 			name: "no-margin", breaks: "a node trusts itself to the very end of its lease",
-			file: "internal/node/node.go",
+			file: "internal/fleet/node/node.go",
 			old:  "func Margin(lease time.Duration) time.Duration { return lease / 4 }",
 			new:  "func Margin(lease time.Duration) time.Duration { return lease / 100 }",
 		},
@@ -47,7 +47,7 @@ var sabotages = []sabotage{
 	{
 		mutant: mutant{
 			name: "no-sweep", breaks: "nothing looks for slots whose message is lost",
-			file: "internal/sweep/sweep.go",
+			file: "internal/fleet/sweep/sweep.go",
 			old:  "if err := s.turn(ctx); err != nil && ctx.Err() == nil {",
 			new:  "if err := error(nil); err != nil && ctx.Err() == nil {",
 		},

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/api"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )

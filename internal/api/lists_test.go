@@ -12,7 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/api"
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/natstest"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/config"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
@@ -202,7 +202,7 @@ func show(ctx context.Context, c *control.Control, in Of) (Details, error) {
 }
 
 func apply(ctx context.Context, c *control.Control, in Applying) (Applied, error) {
-	file, err := config.Parse("file", in.File, config.WithoutActions())
+	file, err := jobfile.Parse("file", in.File, jobfile.WithoutActions())
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", job.ErrInvalid, err)
 	}

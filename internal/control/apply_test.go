@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -209,8 +209,8 @@ func TestApplyAgainFinishesWhatAFailureLeft(t *testing.T) {
 		if len(old) > 0 {
 			p.apply(t, control.ApplyOptions{}, old...)
 		}
-		faults := rapid.SliceOf(rapid.SampledFrom([]memory.Fault{
-			memory.None, memory.None, memory.None, memory.LostAnswer, memory.LostRequest, memory.Late, memory.Refused,
+		faults := rapid.SliceOf(rapid.SampledFrom([]memstore.Fault{
+			memstore.None, memstore.None, memstore.None, memstore.LostAnswer, memstore.LostRequest, memstore.Late, memstore.Refused,
 		})).Draw(rt, "faults")
 		p.store.Jobs().FailNext(faults...)
 		report, err := p.Apply(t.Context(), wanted, control.ApplyOptions{})

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/memory"
+	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,7 +22,7 @@ var now = time.Date(2026, 3, 28, 12, 0, 30, 0, time.UTC)
 // place is a namespace in memory and the person who gives orders to it.
 type place struct {
 	*control.Control
-	store *memory.Store
+	store *memstore.Store
 
 	// meanwhile is called once, after everything was looked at and before the
 	// first write.
@@ -32,7 +32,7 @@ type place struct {
 
 func newPlace(t *testing.T, who string) *place {
 	t.Helper()
-	return place{store: memory.New()}.as(who)
+	return place{store: memstore.New()}.as(who)
 }
 
 // as is another person at the same place.
@@ -48,7 +48,7 @@ func (p place) as(who string) *place {
 
 // meddled is a registry in which somebody is always a little faster.
 type meddled struct {
-	*memory.Jobs
+	*memstore.Jobs
 	place *place
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/natstest"
-	"github.com/cronce-io/cronce/internal/node"
+	"github.com/cronce-io/cronce/internal/fleet/node"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats.go/jetstream"

@@ -1,0 +1,344 @@
+//go:build darwin || dragonfly || freebsd || linux || openbsd
+
+package guard
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+)
+
+const (
+	// lookEvery bounds how late the end of a suspend is noticed.
+	lookEvery = 100 * time.Millisecond
+
+	// endEvery is how often groups that are ending are looked at: systems that
+	// let another process adopt orphans do not tell when those have gone.
+	endEvery = 10 * time.Millisecond
+
+	// reapIn is how long the parents of killed processes have to reap them.
+	reapIn = 500 * time.Millisecond
+)
+
+// serve is the guard process: it keeps commands for the worker at the other end
+// of conn until that is gone, and ends what is left then.
+func serve(conn *net.UnixConn, config Config) error {
+	adoptOrphans()
+	// Those who end the worker often signal its whole cgroup or all of its name.
+	// The guard has to stay until its commands are gone. The signals are caught,
+	// not ignored: commands would inherit that.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+
+	k := newKeeper(config, newStarter(forkExec))
+	go k.starter.run()
+	go func() {
+		// The worker may have stopped reading. An error means that it is gone, which
+		// the receiver notices.
+		for reports := newEncoder(conn); ; {
+			_ = reports.encode(k.reports.take())
+		}
+	}()
+	requests := make(chan incoming)
+	var broken error
+	go func() {
+		broken = receive(conn, requests)
+		close(requests)
+	}()
+	timer := time.NewTimer(0)
+	for !k.orphaned || len(k.groups) > 0 || len(k.starting) > 0 {
+		select {
+		case in, ok := <-requests:
+			if ok {
+				k.handle(in)
+			} else {
+				requests = nil
+				k.orphan(boot.Now() + config.KillAfter)
+			}
+		case r := <-k.starter.results:
+			k.started(r)
+		case <-children:
+		case <-timer.C:
+		}
+		k.reap()
+		k.enforce(boot.Now())
+		timer.Reset(k.pause(boot.Now()))
+	}
+	return broken
+}
+
+// incoming is a request with its files.
+type incoming struct {
+	request
+	files []int
+}
+
+// receive passes on what the worker says until it is gone.
+func receive(conn *net.UnixConn, to chan<- incoming) error {
+	r := &fileReader{conn: conn}
+	decoder := gob.NewDecoder(r)
+	for {
+		var in incoming
+		err := decoder.Decode(&in.request)
+		if err == nil && in.Start != nil {
+			in.files, err = r.take(2)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+			return nil // the worker is gone; reset, if it had not read all
+		}
+		if err != nil {
+			return err
+		}
+		to <- in
+	}
+}
+
+// keeper holds what the guard process knows. One goroutine uses it, which never waits:
+// neither for the worker to read, nor for a command to start.
+type keeper struct {
+	config   Config
+	until    time.Duration
+	orphaned bool
+	groups   map[uint64]*group
+	reports  *queue[report]
+
+	// starting are the commands that the starter was asked for. One of them may be
+	// reaped before its start is known: reaped keeps those that are unknown meanwhile.
+	starter  *starter
+	starting map[uint64]*start
+	reaped   map[int]syscall.WaitStatus
+
+	table  map[int]process // of the system, as it was
+	readAt time.Duration   // then
+}
+
+func newKeeper(config Config, s *starter) *keeper {
+	return &keeper{
+		config: config, groups: map[uint64]*group{}, reports: newQueue[report](),
+		starter: s, starting: map[uint64]*start{}, reaped: map[int]syscall.WaitStatus{},
+	}
+}
+
+// group is the process group of one command. The number of its leader cannot be
+// given to another process before the leader is reaped and all others have left.
+type group struct {
+	pid    int
+	mark   []string
+	keep   bool // beyond the deadline
+	exited bool // and reaped
+	status syscall.WaitStatus
+
+	ending   bool          // TERM was sent
+	killAt   time.Duration // if ending
+	killedAt time.Duration // when KILL was sent first; zero: it was not
+
+	// strays are processes of an ended command that have left its group, with their
+	// start times.
+	strays map[int]string
+
+	ended, lapsed bool // as in report
+}
+
+func (k *keeper) handle(in incoming) {
+	// What ran while the lease was over must end, even if the worker has a new
+	// one by now; what has exited before this request was not ended by it.
+	k.reap()
+	k.enforce(boot.Now())
+	k.until = max(k.until, in.Until)
+	if !k.orphaned {
+		k.starter.until.Store(int64(k.until))
+	}
+	switch {
+	case in.Start != nil:
+		k.starting[in.ID] = in.Start
+		k.starter.waiting.put(in)
+	case in.End && k.groups[in.ID] != nil:
+		k.end(k.groups[in.ID], boot.Now()+k.config.Grace)
+	case in.End && k.starting[in.ID] != nil:
+		k.starting[in.ID].killAt = boot.Now() + k.config.Grace
+	}
+}
+
+// started takes in what became of a start. A command whose end was asked for meanwhile
+// ends at once.
+func (k *keeper) started(r startResult) {
+	asked := k.starting[r.id]
+	delete(k.starting, r.id)
+	k.reports.put(r.report())
+	if !r.refused && r.err == nil {
+		g := &group{pid: r.pid, keep: asked.Keep, mark: asked.Mark, strays: map[int]string{}}
+		g.status, g.exited = k.reaped[r.pid]
+		k.groups[r.id] = g
+		if asked.killAt > 0 {
+			k.end(g, asked.killAt)
+		}
+	}
+	if len(k.starting) == 0 {
+		clear(k.reaped)
+	}
+}
+
+// orphan ends all commands, since the worker is gone.
+func (k *keeper) orphan(killAt time.Duration) {
+	k.orphaned = true
+	k.starter.until.Store(0)
+	for _, g := range k.groups {
+		k.end(g, killAt)
+	}
+	for _, s := range k.starting {
+		s.killAt = killAt
+	}
+}
+
+// reap collects every child that has exited: commands, and adopted orphans.
+func (k *keeper) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		known := false
+		for _, g := range k.groups {
+			if g.pid == pid && !g.exited {
+				g.exited, g.status, known = true, status, true
+			}
+		}
+		if !known && len(k.starting) > 0 {
+			k.reaped[pid] = status
+		}
+	}
+}
+
+// enforce does what is due, and forgets groups that are gone.
+func (k *keeper) enforce(now time.Duration) {
+	if now >= k.readAt+strayEvery && k.isEnding() {
+		k.look(now)
+	}
+	for id, g := range k.groups {
+		if g.exited && g.isGone(now) {
+			delete(k.groups, id)
+			k.reports.put(report{ID: id, Kind: gone, Status: g.status, Ended: g.ended, Lapsed: g.lapsed})
+			continue
+		}
+		if now >= k.until && !g.keep {
+			g.lapsed = g.lapsed || !g.exited
+			k.end(g, k.until+k.config.KillAfter)
+		}
+		if g.exited {
+			k.end(g, now+k.config.Grace)
+		}
+		if g.ending && now >= g.killAt {
+			g.signal(unix.SIGKILL)
+			if g.killedAt == 0 {
+				g.killedAt = now
+			}
+		}
+	}
+}
+
+// isEnding reports whether a command was told to end.
+func (k *keeper) isEnding() bool {
+	for _, g := range k.groups {
+		if g.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// isGone reports whether no process of the command is left that could do anything. After
+// KILL all are zombies for a moment, until they are reaped; those that stay so
+// will not be waited for.
+func (g *group) isGone(now time.Duration) bool {
+	killed := g.killedAt != 0 && now >= g.killedAt+reapIn
+	return (len(g.strays) == 0 || killed) && (!exists(g.pid) || killed && onlyZombies(g.pid))
+}
+
+// exists reports whether the process group has any process, zombies included.
+func exists(pgid int) bool { return unix.Kill(-pgid, 0) != unix.ESRCH }
+
+// end sends TERM, once, and sees to it that KILL follows no later than killAt. What has
+// left the group of a command that is told to end is found before: when its parents have
+// ended, only the mark tells whose it is.
+func (k *keeper) end(g *group, killAt time.Duration) {
+	if g.ending {
+		g.killAt = min(g.killAt, killAt)
+		return
+	}
+	g.ending, g.killAt, g.ended = true, killAt, !g.exited
+	if g.ended {
+		k.look(boot.Now())
+	}
+	_ = unix.Kill(-g.pid, unix.SIGTERM)
+	_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process does not hear TERM
+}
+
+// pause is how long the guard may wait for events before it must look again.
+func (k *keeper) pause(now time.Duration) time.Duration {
+	if len(k.groups) == 0 {
+		return time.Hour
+	}
+	pause := lookEvery
+	for _, g := range k.groups {
+		if g.ending {
+			return endEvery
+		}
+		if !g.keep {
+			pause = min(pause, k.until-now)
+		}
+	}
+	return pause
+}
+
+// dispatch runs the guard process with the arguments of guardArgs.
+func dispatch(args []string) int {
+	err := func() error {
+		config, err := parseGuardArgs(args)
+		if err != nil {
+			return err
+		}
+		renameProcess()
+		conn, err := unixConn(os.NewFile(3, "worker"))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return serve(conn, config)
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "guard process:", err)
+		return 1
+	}
+	return 0
+}
+
+func guardArgs(c Config) []string {
+	return []string{hiddenArg, c.KillAfter.String(), c.Grace.String()}
+}
+
+func parseGuardArgs(args []string) (c Config, err error) {
+	if len(args) == 2 {
+		if c.KillAfter, err = time.ParseDuration(args[0]); err == nil {
+			c.Grace, err = time.ParseDuration(args[1])
+		}
+	}
+	if len(args) != 2 || err != nil {
+		return c, fmt.Errorf("arguments %q: this is started by a worker, not by hand", args)
+	}
+	return c, nil
+}

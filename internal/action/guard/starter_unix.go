@@ -1,0 +1,84 @@
+//go:build darwin || dragonfly || freebsd || linux || openbsd
+
+package guard
+
+import (
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+)
+
+// starter starts commands in a goroutine of its own. A file system that does not answer
+// can hold a start for as long as it likes, and with it those behind it, but not the
+// keeper, which has commands to end.
+type starter struct {
+	until   atomic.Int64 // a reading of boot.Now: nothing is started from then on
+	waiting *queue[incoming]
+	results chan startResult
+	fork    func(incoming) (pid int, err error)
+}
+
+// startResult is what became of a start.
+type startResult struct {
+	id      uint64
+	pid     int
+	refused bool // it was too late
+	err     error
+}
+
+func newStarter(fork func(incoming) (int, error)) *starter {
+	return &starter{waiting: newQueue[incoming](), results: make(chan startResult), fork: fork}
+}
+
+// run does not return in a guard: the kernel kills a command when the thread that started
+// it ends. A request without a command ends it, in a test.
+func (s *starter) run() {
+	runtime.LockOSThread()
+	for {
+		in := s.waiting.take()
+		if in.Start == nil {
+			return
+		}
+		r := startResult{id: in.ID, refused: boot.Now() >= time.Duration(s.until.Load())}
+		if !r.refused {
+			r.pid, r.err = s.fork(in)
+		}
+		for _, fd := range in.files {
+			_ = unix.Close(fd)
+		}
+		s.results <- r
+	}
+}
+
+// forkExec starts a command.
+func forkExec(in incoming) (pid int, err error) {
+	for _, fd := range in.files {
+		_ = unix.SetNonblock(fd, false) // programs do not expect EAGAIN
+	}
+	stdin, stdout := uintptr(in.files[0]), uintptr(in.files[1])
+	return syscall.ForkExec(in.Start.Path, in.Start.Args, &syscall.ProcAttr{
+		Env:   in.Start.Env,
+		Files: []uintptr{stdin, stdout, stdout},
+		Sys:   commandAttr(),
+	})
+}
+
+// report is what the worker is told about a start.
+func (r startResult) report() report {
+	switch {
+	case r.refused:
+		return report{ID: r.id, Kind: refused}
+	case r.err != nil:
+		errno, ok := r.err.(syscall.Errno)
+		if !ok {
+			errno = syscall.EINVAL // a zero byte in a string
+		}
+		return report{ID: r.id, Kind: failed, Errno: errno}
+	}
+	return report{ID: r.id, Kind: started, Pid: r.pid}
+}

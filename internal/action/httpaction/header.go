@@ -1,0 +1,100 @@
+package httpaction
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/cronce-io/cronce/internal/action"
+	"github.com/cronce-io/cronce/internal/jobfile"
+)
+
+// header is a configured one; secret is what its environment variable held.
+type header struct {
+	jobfile.Header
+	secret string
+}
+
+func newHeaders(configured []jobfile.Header, getenv func(string) string) ([]header, error) {
+	headers := make([]header, len(configured))
+	for i, h := range configured {
+		headers[i] = header{h, ""}
+		if h.Env == "" {
+			continue
+		}
+		secret, err := checked(getenv(h.Env))
+		if err != nil {
+			return nil, fmt.Errorf("header %s: environment variable %s %w", h.Name, h.Env, err)
+		}
+		headers[i].secret = secret
+	}
+	return headers, nil
+}
+
+// readHeaders returns the headers' values as they are now, and which parts of
+// them must not be shown.
+func readHeaders(headers []header) (values http.Header, secrets []string, err error) {
+	values = http.Header{}
+	for _, h := range headers {
+		value := h.Value
+		if h.Env != "" || h.File != "" {
+			secret := h.secret
+			if h.File != "" {
+				if secret, err = readSecret(h.File); err != nil {
+					return nil, nil, fmt.Errorf("header %s: %w", h.Name, err)
+				}
+			}
+			value = h.Prefix + secret
+			secrets = append(secrets, action.Secret(secret)...)
+		}
+		values[h.Name] = []string{value}
+	}
+	return values, secrets, nil
+}
+
+func readSecret(path string) (string, error) {
+	// To open a pipe is to wait for whoever writes to it.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, jobfile.MaxHeader+1))
+	if err != nil {
+		return "", err
+	}
+	secret, err := checked(string(data))
+	if err != nil {
+		return "", fmt.Errorf("file %s %w", path, err)
+	}
+	return secret, nil
+}
+
+// checked is the text without the line break that editors put at its end. Its
+// errors do not show it.
+func checked(secret string) (string, error) {
+	secret = strings.TrimSpace(secret)
+	switch {
+	case secret == "":
+		return "", errors.New("is not set, or empty")
+	case len(secret) > jobfile.MaxHeader:
+		return "", fmt.Errorf("holds more than %d bytes", jobfile.MaxHeader)
+	case strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		return "", errors.New("holds a line break or another control character, which no header can")
+	}
+	return secret, nil
+}
+
+// longest is the length of the longest one.
+func longest(secrets []string) (n int) {
+	for _, s := range secrets {
+		n = max(n, len(s))
+	}
+	return n
+}

@@ -1,0 +1,113 @@
+package alert
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/action"
+	"github.com/cronce-io/cronce/internal/action/httpaction"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/job"
+)
+
+// run is the alert as an action sees a slot.
+func (d *Deliverer) run(slot job.Slot, e job.Event, body []byte) job.Run {
+	return job.Run{Slot: slot, Attempt: e.Attempt, Fence: e.Fence, Namespace: d.cfg.Namespace, Payload: body, Output: io.Discard}
+}
+
+// post sends the alert as an http action sends a slot. Errors do not show what comes
+// from the environment.
+func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e job.Event, body []byte) error {
+	text := h.URL
+	if h.URLEnv != "" {
+		if text = strings.TrimSpace(d.cfg.Getenv(h.URLEnv)); text == "" {
+			return fmt.Errorf("environment variable %s, which has the webhook's URL, is not set on this node", h.URLEnv)
+		}
+	}
+	u, err := job.ParseAlertURL(text)
+	switch {
+	case err != nil && h.URLEnv != "":
+		return fmt.Errorf("environment variable %s: %w", h.URLEnv, err)
+	case err != nil:
+		return err
+	}
+	request := jobfile.HTTP{URL: u, Method: http.MethodPost, Timeout: limit}
+	for _, header := range h.Headers {
+		request.Headers = append(request.Headers, jobfile.Header{Name: header.Name, Prefix: header.Prefix, Env: header.Env})
+	}
+	send, err := httpaction.New(request, d.transport, d.cfg.Getenv)
+	if err != nil {
+		return fmt.Errorf("on this node: %w", err)
+	}
+	// What is wrong with a host is wrong with each webhook there.
+	err = d.bounded(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.run(slot, e, body)) })
+	if put := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &put) {
+		return hidden(err, httpaction.Show(u), u.Path, "$"+h.URLEnv)
+	}
+	return err
+}
+
+// hidden is the error without a URL that is a secret, and its path.
+func hidden(err error, shown, path, instead string) error {
+	text := strings.ReplaceAll(err.Error(), shown, instead)
+	if len(path) > 1 {
+		text = strings.ReplaceAll(text, path, instead)
+	}
+	return errors.New(text)
+}
+
+// denied reports whether the server's last complaint is that the subject is not
+// permitted: it answers to nothing of that kind.
+func (d *Deliverer) denied(subject string) bool {
+	last := d.cfg.Conn.LastError()
+	return errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject))
+}
+
+// answerWait is how long an answer to a published alert is waited for.
+const answerWait = 2 * time.Second
+
+// publish sends the alert on a subject.
+func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, e job.Event, body []byte) error {
+	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") || strings.HasPrefix(subject, d.cfg.Namespace+".") {
+		return fmt.Errorf("subject %s is the server's, or this namespace's own: no alert goes there", subject)
+	}
+	if !d.cfg.Conn.IsConnected() {
+		return nats.ErrDisconnected
+	}
+	msg := nats.NewMsg(subject)
+	msg.Data = body
+	for _, h := range action.Headers(ctx, d.run(slot, e, body)) {
+		msg.Header.Set(h.Name, h.Value)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	answer, err := d.cfg.Conn.RequestMsgWithContext(ctx, msg)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("subject %s: nobody listens there", subject)
+	case errors.Is(err, context.DeadlineExceeded) && d.denied(subject):
+		return fmt.Errorf("subject %s: this node's login may not publish there", subject)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil // somebody listens, and says nothing
+	case err != nil:
+		return err
+	}
+	var ack struct {
+		Error *struct {
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(answer.Data, &ack) == nil && ack.Error != nil {
+		return fmt.Errorf("subject %s: it was not stored: %s", subject, ack.Error.Description)
+	}
+	return nil
+}

@@ -1,0 +1,589 @@
+package intake_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/fleet/intake"
+	"github.com/cronce-io/cronce/internal/fleet/registry"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+const limit = 30 * time.Second
+
+// fixture is a namespace with a registry, and a stream ORDERS.
+type fixture struct {
+	*testing.T
+	js       jetstream.JetStream
+	store    *kv.Store
+	view     *registry.View
+	revision uint64
+
+	mu      sync.Mutex
+	entries map[string]job.Entry // as the registry's leader has them
+	log     strings.Builder
+}
+
+func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
+	t.Parallel()
+	js := natstest.JetStream(t, natstest.Connect(t, natstest.Run(t, edit...).ClientURL()))
+	store, err := kv.Open(t.Context(), js, kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false }), entries: map[string]job.Entry{}}
+}
+
+func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
+	f.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "ORDERS"
+	}
+	if cfg.Subjects == nil {
+		cfg.Subjects = []string{strings.ToLower(cfg.Name) + ".>"}
+	}
+	s, err := f.js.CreateStream(f.Context(), cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s
+}
+
+// job brings a definition into the registry and its copy, as a file does.
+func (f *fixture) job(j job.Job, edit func(*job.Definition)) {
+	f.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := j.Validate(); err != nil {
+		f.Fatal(err)
+	}
+	now, err := f.store.Time(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	var old *job.Entry
+	if e, ok := f.entries[j.Name]; ok {
+		old = &e
+	}
+	d, change, err := job.Upsert(old, j, job.OwnerFile, "test", true)
+	if change == job.Unchanged && old != nil {
+		d.Since = old.Since()
+	}
+	if edit != nil {
+		edit(&d)
+	}
+	data, failed := json.Marshal(d)
+	if err := errors.Join(err, failed); err != nil {
+		f.Fatal(err)
+	}
+	f.revision++
+	e, err := job.DecodeEntry(data, f.revision, now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.entries[j.Name] = e
+	f.view.Apply(job.RegistryEvent{Name: j.Name, Revision: f.revision, Entry: e})
+}
+
+func (f *fixture) remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision++
+	delete(f.entries, name)
+	f.view.Apply(job.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
+}
+
+// spoil has the registry hold a definition that cannot be read.
+func (f *fixture) spoil(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision++
+	err := &job.EntryError{Name: name, Revision: f.revision, Err: errors.New("spoilt")}
+	f.entries[name] = job.Entry{}
+	f.view.Apply(job.RegistryEvent{Name: name, Revision: f.revision, Err: err})
+}
+
+func (f *fixture) read(_ context.Context, name string) (job.Entry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, ok := f.entries[name]
+	switch {
+	case !ok:
+		return e, job.ErrNotFound
+	case e.Revision == 0:
+		return e, &job.EntryError{Name: name, Err: errors.New("spoilt")}
+	}
+	return e, nil
+}
+
+func (f *fixture) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.Write(p)
+}
+
+func (f *fixture) says(text string) {
+	f.Helper()
+	f.eventually("a word on "+text, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return strings.Contains(f.log.String(), text)
+	})
+}
+
+func (f *fixture) eventually(what string, ok func() bool) {
+	f.Helper()
+	natstest.Eventually(f, limit, what, ok)
+}
+
+// run starts a producer's part, which ends with the test, or when it is stopped.
+func (f *fixture) run() (stop func()) {
+	i := intake.New(intake.Config{
+		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
+		Open:  func(ctx context.Context, c job.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
+		Names: func(name string) []string { return kv.OnConsumers(f.store.Namespace(), name) },
+		Read:  f.read, Now: time.Now, Horizon: 24 * time.Hour, Settle: time.Millisecond,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { i.Run(ctx) })
+	stop = func() { cancel(); ended.Wait() }
+	f.Cleanup(stop)
+	return stop
+}
+
+func (f *fixture) publish(subject, data string, opts ...jetstream.PublishOpt) uint64 {
+	f.Helper()
+	ack, err := f.js.Publish(f.Context(), subject, []byte(data), opts...)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// slots are the messages that wait, by slot.
+func (f *fixture) slots() map[string]kv.WaitingSlot {
+	f.Helper()
+	all := map[string]kv.WaitingSlot{}
+	for w, err := range f.store.Slots().Waiting(f.Context(), kv.WaitingFilter{}) {
+		if err != nil {
+			f.Fatal(err)
+		}
+		if _, twice := all[w.Slot.ID()]; twice {
+			f.Errorf("%s is there twice", w.Slot)
+		}
+		all[w.Slot.ID()] = w
+	}
+	return all
+}
+
+func (f *fixture) wait(ids ...string) map[string]kv.WaitingSlot {
+	f.Helper()
+	slices.Sort(ids)
+	f.eventually(fmt.Sprintf("%v", ids), func() bool { return len(f.slots()) >= len(ids) })
+	all := f.slots()
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, ids) {
+		f.Fatalf("slots %v, want %v", got, ids)
+	}
+	return all
+}
+
+// consumer is the one that takes a stream's messages for the job; nil if there is none,
+// or more.
+func (f *fixture) consumer(stream, name string) *jetstream.ConsumerInfo {
+	var found []*jetstream.ConsumerInfo
+	for _, consumer := range kv.OnConsumers("cronce", name) {
+		if c, err := f.js.Consumer(f.Context(), stream, consumer); err == nil {
+			found = append(found, c.CachedInfo())
+		}
+	}
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
+// id is the slot of a message without an ID.
+func (f *fixture) id(s jetstream.Stream, sequence uint64) string {
+	i := s.CachedInfo()
+	return "charge:@" + job.StreamEvent{Stream: i.Config.Name, Created: i.Created, Sequence: sequence}.Token()
+}
+
+var charge = job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, Queue: "money"}
+
+func TestEachMessageIsARunWithItsDataAsPayload(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.publish("orders.paid", "before the job") // nobody's
+	f.job(charge, nil)
+	f.run()
+	bytes := string([]byte{0, 1, 0xff, '\n'})
+	f.publish("orders.made", "of another subject")
+	f.publish("orders.paid", bytes, jetstream.WithMsgID("order-17"))
+	seq := f.publish("orders.paid", `{"n":2}`)
+	f.publish("orders.paid", "", jetstream.WithMsgID("empty"))
+	all := f.wait("charge:@order-17", f.id(s, seq), "charge:@empty")
+	for id, want := range map[string]string{"charge:@order-17": bytes, f.id(s, seq): `{"n":2}`, "charge:@empty": ""} {
+		w := all[id]
+		if string(w.Payload) != want || w.Queue != "money" || w.Node != "p1" || w.JobRevision != 1 || w.Due.IsZero() || w.Due.After(w.Published) {
+			t.Errorf("%s: %+v with %q, want %q", id, w.Message, w.Payload, want)
+		}
+	}
+	f.eventually("the acks", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.NumAckPending == 0 && c.NumPending == 0
+	})
+	if info, err := s.Info(t.Context()); err != nil || info.State.Msgs != 5 {
+		t.Errorf("the stream holds %d messages, %v: it is the user's", info.State.Msgs, err)
+	}
+}
+
+// An ID may hold what a token may not.
+func TestAnyMessageIDNamesARun(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	for _, id := range []string{strings.Repeat("x", 500), "order/r2", "order#1of2", "\xff\xfe"} {
+		f.publish("orders.paid", id, jetstream.WithMsgID(id))
+	}
+	f.eventually("four slots", func() bool { return len(f.slots()) == 4 })
+	for id := range f.slots() {
+		if !strings.HasPrefix(id, "charge:@sha256-") {
+			t.Errorf("slot %s", id)
+		}
+	}
+}
+
+func TestAMessageThatIsTooLargeIsARunThatIsRecordedAsFailed(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", strings.Repeat("x", job.MaxPayload), jetstream.WithMsgID("largest"))
+	f.publish("orders.paid", strings.Repeat("x", job.MaxPayload+1), jetstream.WithMsgID("larger"))
+	all := f.wait("charge:@largest", "charge:@larger")
+	if w := all["charge:@largest"]; len(w.Payload) != job.MaxPayload || w.Refused != "" {
+		t.Errorf("largest: %d bytes (%s)", len(w.Payload), w.Refused)
+	}
+	w := all["charge:@larger"]
+	if len(w.Payload) != 0 || !strings.Contains(w.Refused, "262145 bytes") {
+		t.Errorf("larger: %d bytes (%s)", len(w.Payload), w.Refused)
+	}
+	step := job.Decide(job.Delivery{Message: w.Message, Published: w.Published}, job.View{Now: w.Published, Horizon: time.Hour, Self: "A"})
+	if step.Action != job.End || step.Record.State != job.Failed || step.Record.Error != w.Refused {
+		t.Errorf("a worker makes %s (%s) of it", step.Record.State, step.Record.Error)
+	}
+}
+
+// Several producers, some of which come and go: each message is one slot.
+func TestOfManyWhoAskOneGetsEachMessage(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.run()
+	stop := f.run()
+	const n = 500
+	want := map[string]bool{}
+	for i := range n {
+		if i == n/2 {
+			stop()
+		}
+		want[f.id(s, f.publish("orders.paid", "x"))] = true
+	}
+	f.eventually("all of them", func() bool { return len(f.slots()) >= n })
+	if got := f.slots(); len(got) != n {
+		t.Errorf("%d slots of %d messages", len(got), n)
+	} else {
+		for id := range got {
+			if !want[id] {
+				t.Errorf("slot %s of no message", id)
+			}
+		}
+	}
+}
+
+func TestASplitJobHasAllItsPartsOfAMessage(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	split := charge
+	split.Shards = 2
+	f.job(split, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a#1of2", "charge:@a#2of2")
+}
+
+func TestAPausedJobTakesNothingAndLosesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	pause := func(paused bool) { f.job(charge, func(d *job.Definition) { d.Paused = paused }) }
+	pause(true)
+	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
+	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
+	f.wait("charge:@a")
+	pause(false)
+	f.wait("charge:@a", "charge:@b")
+}
+
+// Two messages wait under the old subject while the job is paused; five of the new one
+// were stored before the edit.
+func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	f.job(charge, func(d *job.Definition) { d.Paused = true })
+	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
+	for i := range 5 {
+		f.publish("orders.made", "x", jetstream.WithMsgID(fmt.Sprint("before", i)))
+	}
+	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
+	f.publish("orders.paid", "x", jetstream.WithMsgID("c"))
+	edited := charge
+	edited.On.Subject = "orders.made"
+	f.job(edited, nil)
+	f.publish("orders.paid", "x", jetstream.WithMsgID("late"))
+	f.publish("orders.made", "x", jetstream.WithMsgID("d"))
+	f.job(edited, func(d *job.Definition) { d.Paused = false })
+	f.wait("charge:@a", "charge:@b", "charge:@c", "charge:@d")
+	f.eventually("the old plan's consumer to go", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.Config.FilterSubject == "orders.made" && c.NumPending == 0 && c.NumAckPending == 0
+	})
+	f.wait("charge:@a", "charge:@b", "charge:@c", "charge:@d")
+}
+
+// Interest retention keeps a message only while a consumer wants it.
+func TestAnEditOnAStreamThatKeepsWhatIsWantedLosesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{Retention: jetstream.InterestPolicy})
+	f.job(charge, nil)
+	stop := f.run()
+	f.eventually("the consumer", func() bool { return f.consumer("ORDERS", "charge") != nil })
+	stop()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("before"))
+	all := charge
+	all.On.Subject = "orders.*"
+	f.job(all, nil)
+	f.publish("orders.paid", "x", jetstream.WithMsgID("after"))
+	f.run()
+	f.wait("charge:@after", "charge:@before")
+	f.eventually("the new plan's consumer", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.Config.FilterSubject == "orders.*"
+	})
+	f.publish("orders.made", "x", jetstream.WithMsgID("made"))
+	f.wait("charge:@after", "charge:@before", "charge:@made")
+}
+
+func TestAnEditOnAWorkQueueIsFollowedThoughBothPlansWantASubject(t *testing.T) {
+	f := newFixture(t)
+	work := f.stream(jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	f.job(charge, nil)
+	stop := f.run()
+	f.eventually("the consumer", func() bool { return f.consumer("ORDERS", "charge") != nil })
+	stop()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("before"))
+	all := charge
+	all.On.Subject = "orders.*"
+	f.job(all, nil)
+	f.publish("orders.paid", "x", jetstream.WithMsgID("after"))
+	f.run()
+	f.wait("charge:@after", "charge:@before")
+	f.eventually("the queue to be empty", func() bool { i, err := work.Info(t.Context()); return err == nil && i.State.Msgs == 0 })
+}
+
+func TestADefinitionThatCannotBeReadKeepsItsConsumer(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	other := charge
+	other.Name, other.On.Subject = "other", "orders.made"
+	f.job(other, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	made := f.consumer("ORDERS", "charge").Created
+	f.eventually("the other's consumer", func() bool { return f.consumer("ORDERS", "other") != nil })
+	f.spoil("charge")
+	f.remove("other")
+	f.eventually("the other's consumer to go", func() bool { return f.consumer("ORDERS", "other") == nil })
+	if c := f.consumer("ORDERS", "charge"); c == nil || !c.Created.Equal(made) {
+		t.Errorf("its consumer is %+v", c)
+	}
+	f.job(charge, nil)
+	seq := f.publish("orders.paid", "x")
+	f.wait("charge:@a", f.id(s, seq))
+}
+
+// The stream is deleted and made anew: its sequences begin again.
+func TestAStreamThatIsMadeAnewHasNewRuns(t *testing.T) {
+	f := newFixture(t)
+	first := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.run()
+	one := f.id(first, f.publish("orders.paid", "x"))
+	f.wait(one)
+	if err := f.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	second := f.stream(jetstream.StreamConfig{})
+	two := f.id(second, f.publish("orders.paid", "x"))
+	f.wait(one, two)
+}
+
+func TestAStreamThatIsNotThereIsComplainedAboutAndTakenWhenItIs(t *testing.T) {
+	f := newFixture(t)
+	f.job(charge, nil)
+	f.run()
+	f.says("stream ORDERS: not found")
+	f.stream(jetstream.StreamConfig{})
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+}
+
+func TestWhatAStreamDoesNotAllowIsSaid(t *testing.T) {
+	f := newFixture(t)
+	work := f.stream(jetstream.StreamConfig{Retention: jetstream.WorkQueuePolicy})
+	if _, err := work.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "mine", FilterSubject: "orders.paid", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
+		t.Fatal(err)
+	}
+	f.job(charge, nil)
+	other := charge
+	other.Name, other.On.Subject = "elsewhere", "nothing.of.it"
+	f.job(other, nil)
+	own := charge
+	own.Name, own.On = "own", job.On{Stream: "cronce_slots", Subject: ">"}
+	f.job(own, nil)
+	f.run()
+	f.says("filtered consumer not unique")
+	f.says("subject nothing.of.it: stream ORDERS has none of it, but orders.>")
+	f.says("stream cronce_slots: it is this namespace's own")
+	if err := work.DeleteConsumer(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	f.eventually("the queue to be empty", func() bool { i, err := work.Info(t.Context()); return err == nil && i.State.Msgs == 0 })
+}
+
+func TestAnEditOfTheSubjectOrTheStreamIsFollowed(t *testing.T) {
+	f := newFixture(t)
+	f.stream(jetstream.StreamConfig{})
+	f.stream(jetstream.StreamConfig{Name: "BILLS"})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	edited := charge
+	edited.On.Subject = "orders.*"
+	f.job(edited, nil)
+	f.eventually("the subject", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.Config.FilterSubject == "orders.*"
+	})
+	f.publish("orders.made", "x", jetstream.WithMsgID("b"))
+	f.wait("charge:@a", "charge:@b")
+	edited.On = job.On{Stream: "BILLS", Subject: "bills.>"}
+	f.job(edited, nil)
+	f.eventually("the old consumer to go", func() bool { return f.consumer("ORDERS", "charge") == nil && f.consumer("BILLS", "charge") != nil })
+	f.publish("orders.made", "x", jetstream.WithMsgID("c"))
+	f.publish("bills.x", "x", jetstream.WithMsgID("d"))
+	f.wait("charge:@a", "charge:@b", "charge:@d")
+	f.remove("charge")
+	f.eventually("the consumer to go with the job", func() bool { return f.consumer("BILLS", "charge") == nil })
+}
+
+// A program that kept one consumer for all plans made it. Its metadata is added, and its
+// place stays.
+func TestTheConsumerOfAnOlderProgramIsAdopted(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	if _, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
+		Durable: kv.OnConsumers("cronce", "charge")[0], FilterSubject: "orders.paid", AckPolicy: jetstream.AckExplicitPolicy,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	seq := f.publish("orders.paid", "x")
+	f.run()
+	f.wait(fmt.Sprintf("charge:@%d", seq))
+	if c := f.consumer("ORDERS", "charge"); c == nil || c.Config.DeliverPolicy != jetstream.DeliverAllPolicy {
+		t.Errorf("got %+v, want the consumer that was there", c)
+	}
+}
+
+// Somebody deletes the consumer: it is made again, from the job's beginning, and what
+// was a slot before is the same slot.
+func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	f.job(charge, nil)
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
+	f.wait("charge:@a")
+	if err := s.DeleteConsumer(t.Context(), f.consumer("ORDERS", "charge").Name); err != nil {
+		t.Fatal(err)
+	}
+	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
+	f.wait("charge:@a", "charge:@b")
+}
+
+// Somebody purges one subject of the stream while a producer dies with messages in
+// hand: the server gives those of other subjects to nobody any more (integration/facts).
+// What the operations page says brings them back, and nothing twice.
+func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T) {
+	f := newFixture(t)
+	s := f.stream(jetstream.StreamConfig{})
+	all := charge
+	all.On.Subject = "orders.*"
+	f.job(all, nil)
+	e := f.view.Messaged()[0]
+	if err := f.store.BeginOn(t.Context(), "charge", kv.OnConsumers("cronce", "charge")[0], e.OnPlans()[0], e.Since()); err != nil {
+		t.Fatal(err)
+	}
+	taker, err := s.Consumer(t.Context(), f.consumer("ORDERS", "charge").Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := f.publish("orders.paid", "x", jetstream.WithMsgID("lost"))
+	f.publish("orders.made", "x", jetstream.WithMsgID("purged"))
+	natstest.Take(t, taker, 2) // by one that dies
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject("orders.made")); err != nil {
+		t.Fatal(err)
+	}
+	f.run()
+	f.publish("orders.paid", "x", jetstream.WithMsgID("next"))
+	f.wait("charge:@next")
+	f.eventually("the floor to pass what was in hand", func() bool {
+		c := f.consumer("ORDERS", "charge")
+		return c != nil && c.AckFloor.Stream > lost
+	})
+	if err := s.DeleteConsumer(t.Context(), f.consumer("ORDERS", "charge").Name); err != nil {
+		t.Fatal(err)
+	}
+	f.wait("charge:@lost", "charge:@next")
+}

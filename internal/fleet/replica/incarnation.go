@@ -1,0 +1,299 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/fleet/alert"
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/fleet/intake"
+	"github.com/cronce-io/cronce/internal/fleet/node"
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/producer"
+)
+
+// lastWord is how long a node that stops tries to say so.
+const lastWord = 2 * time.Second
+
+// incarnation lives under one name, until ctx ends (nil), the lease is lost
+// (job.ErrLeaseLost) or something fails that cannot be mended. life outlives ctx
+// by the time that handlers take to end; when it ends before, the incarnation is
+// lost with it, since nobody heartbeats any more.
+func (r *Replica) incarnation(ctx, life context.Context) error {
+	started := r.clock.Now()
+	name := nodeName(r.cfg.Host, started)
+	stamps := r.newStamps(name)
+	n := node.New(node.Config{
+		Store: r.cfg.Store.Nodes(), Record: r.record, Name: name, Started: started,
+		Lease: r.cfg.Store.Settings().Lease, Renewed: r.cfg.Renewed, Failed: r.observer.HeartbeatFailed, Logger: r.log,
+		Pause: func() time.Duration { return pause(r.clock.Now(), r.cfg.Store.Settings().Lease, name) },
+		Acknowledged: func(revision uint64, sent, acked time.Duration) {
+			r.beats.acknowledged(revision, sent, acked)
+			stamps.acknowledged()
+		},
+	})
+	defer context.AfterFunc(life, func() { n.Lose(fmt.Errorf("%w: this replica has ended", job.ErrLeaseLost)) })()
+	r.current.lives(n)
+	defer r.current.lives(nil)
+	r.beats.follow(n.Name())
+	if len(r.cfg.Queues) > 0 { // else there is nothing to end, and no right to be asked
+		deaf, err := r.cfg.Store.ServeClaims(n.Name(), r.table)
+		if err != nil {
+			return err
+		}
+		defer deaf()
+	}
+	beating, stop := context.WithCancel(life)
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = n.Run(beating) }) // n.Context says why
+	ended.Go(func() { stamps.run(beating) })
+	var err error
+	if r.begun(ctx, n) {
+		r.log.Info("node is up", "node", n.Name())
+		quiet := r.serve(ctx, n)
+		err = r.roles(ctx, life, n)
+		bounded(quiet)
+	}
+	stop()
+	ended.Wait()
+	if lost := context.Cause(n.Context()); lost != nil {
+		return lost
+	}
+	r.stop(life, n)
+	return err
+}
+
+// bounded calls f, which may wait for the connection, and waits for it for no longer than
+// for the last word: it ends by itself.
+func bounded(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	late := time.NewTimer(lastWord)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	}
+}
+
+// serve answers for the incarnation until the returned function is called. The fleet
+// works without it.
+func (r *Replica) serve(ctx context.Context, n *node.Node) (stop func()) {
+	if r.cfg.Serve == nil {
+		return func() {}
+	}
+	stop, err := r.cfg.Serve(ctx, n.Name(), r.record)
+	if err != nil {
+		r.log.Warn("this node answers no requests", "error", err)
+		return func() {}
+	}
+	return stop
+}
+
+// begun waits until the node may act: its first heartbeat is acknowledged and the
+// broker's clock is known. By a local clock that is a day fast every slot would be
+// too old, and by one that is slow none would be due. It is false when ctx or the
+// node ends first.
+func (r *Replica) begun(ctx context.Context, n *node.Node) bool {
+	for _, event := range []<-chan struct{}{n.Ready(), r.clock.Known()} {
+		select {
+		case <-event:
+		case <-n.Context().Done():
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// roles runs the producer and the consumers until ctx or the node ends.
+func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(n.Context(), stop)()
+	group, ctx := errgroup.WithContext(ctx)
+	if r.cfg.Produce {
+		r.view.Restart() // what happened since the last producer's watch, nobody has told it
+	}
+	// What asks the view waits for it: what follows from a job is not known before,
+	// and each slot's definition would be asked for.
+	informed := func(run func(context.Context) error) {
+		ready := r.view.Ready()
+		group.Go(func() error {
+			select {
+			case <-ready:
+				return run(ctx)
+			case <-ctx.Done():
+				return nil
+			}
+		})
+	}
+	if r.cfg.Produce {
+		s := r.sweeper(n.Name())
+		informed(func(ctx context.Context) error { s.Run(ctx); return nil })
+		informed(func(ctx context.Context) error { r.intake(n.Name()).Run(ctx); return nil })
+		group.Go(func() error { return r.produce(ctx, n, s.Handed) })
+		group.Go(func() error { r.peers.Guard(ctx, n.Name()); return nil })
+	}
+	if len(r.cfg.Queues) > 0 {
+		informed(func(ctx context.Context) error { r.alerts().Run(ctx); return nil })
+	}
+	for _, queue := range r.cfg.Queues {
+		informed(r.consumer(life, n, queue).Run)
+	}
+	return group.Wait()
+}
+
+// stop says the node's last word, unless a handler is still running: then only
+// silence tells the truth.
+func (r *Replica) stop(life context.Context, n *node.Node) {
+	if left := r.table.Len(n.Name()); left > 0 {
+		r.log.Warn("slots are left claimed until the lease runs out", "node", n.Name(), "slots", left)
+		return
+	}
+	ctx, cancel := context.WithTimeout(life, lastWord)
+	defer cancel()
+	if err := n.Stop(ctx); err != nil {
+		r.log.Warn("the node's end was not recorded; what it held is free after a lease", "node", n.Name(), "error", err)
+		return
+	}
+	r.log.Info("node stopped", "node", n.Name())
+}
+
+func (r *Replica) record() job.Node {
+	return job.Node{
+		Producer: r.cfg.Produce, Worker: len(r.cfg.Queues) > 0, Queues: r.cfg.Queues, Handlers: r.cfg.Handlers(),
+		Priority: r.cfg.Priority, Running: r.table.Running(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
+		Tzdata: job.TzdataVersion(), Version: r.cfg.Version,
+	}
+}
+
+func (r *Replica) sweeper(name string) *sweep.Sweeper {
+	store, settings := r.cfg.Store, r.cfg.Store.Settings()
+	return sweep.New(sweep.Config{
+		Node: name, Ledger: store.Ledger(), Locks: store.Locks(), Slots: store.Slots(), Timers: store.Timers(),
+		Nodes: store.Nodes(), Registry: store.Jobs(), Ends: store.SweepEnds(), Seen: &r.seen, After: r.view.After,
+		Now: r.clock.Now, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon, Logger: r.log,
+		Offered: func(job.Slot) { r.observer.Offered() }, Rewound: r.emit,
+	})
+}
+
+func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, job.Message)) error {
+	ctx, stop := context.WithCancel(ctx)
+	vouches := r.newVouches()
+	var ended sync.WaitGroup
+	ended.Go(func() { vouches.run(ctx) })
+	defer func() { stop(); ended.Wait() }()
+	cfg := producer.Config{
+		Node: n.Name(), Started: n.Started(), Registry: followed{r}, Watermark: r.cfg.Store.Watermark(),
+		Slots: r.cfg.Store.Slots(), Peers: r.cfg.Store.Producers(), Vouched: vouches.of, Clock: r.clock, Stepped: r.clock.Stepped(),
+		Horizon: r.cfg.Store.Settings().Horizon, Logger: r.log, Handed: handed, TakesPart: r.watches.set, Nap: boot.Nap,
+	}
+	p, err := producer.New(cfg)
+	if err != nil {
+		return err
+	}
+	r.current.produces(p)
+	defer r.current.produces(nil)
+	return p.Run(ctx)
+}
+
+func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *consumer.Consumer {
+	settings, locks := r.cfg.Store.Settings(), r.cfg.Store.Locks()
+	var ready func() <-chan struct{}
+	if r.cfg.Ready != nil {
+		ready = func() <-chan struct{} { return r.cfg.Ready(queue) }
+	}
+	cfg := consumer.Config{
+		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
+		Ledger: r.ledger(), Observer: r.cfg.Observer, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
+		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, Sources: r.sources(queue),
+		// What these three lose, a later look at the lock finds.
+		Wake: func(s job.Slot) { _ = locks.Wake(s) },
+		Listen: func(name string, woken func(job.Slot)) func() {
+			stop, err := locks.Listen(name, woken)
+			if err != nil {
+				return func() {}
+			}
+			return stop
+		},
+		Cancel: func(ctx context.Context, node string, req job.CancelRequest) {
+			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
+		},
+		Holds: r.cfg.Store.AskHolds,
+		Life:  life, Emit: r.emit, Now: r.clock.Now, ClockError: r.clock.Error, Plausible: r.clock.Plausible, Lease: settings.Lease, Horizon: settings.Horizon,
+		Concurrency: r.cfg.Concurrency, Grace: r.cfg.Grace, Logger: r.log,
+	}
+	if r.cfg.Tracer != nil {
+		cfg.Trace = r.cfg.Tracer.Step
+	}
+	return consumer.New(cfg)
+}
+
+func (r *Replica) intake(name string) *intake.Intake {
+	store := r.cfg.Store
+	return intake.New(intake.Config{
+		Node: name, Registry: r.view, Slots: store.Slots(), Broker: store, Logger: r.log,
+		Open:  func(ctx context.Context, c job.OnConsumer) (intake.Feed, error) { return store.OpenOn(ctx, c) },
+		Names: func(job string) []string { return kv.OnConsumers(store.Namespace(), job) },
+		Read: func(ctx context.Context, name string) (job.Entry, error) {
+			e, _, err := store.Jobs().Read(ctx, name)
+			return e, err
+		},
+		Now: r.clock.Now, Horizon: store.Settings().Horizon,
+	})
+}
+
+func (r *Replica) alerts() *alert.Deliverer {
+	return alert.New(alert.Config{
+		Namespace: r.cfg.Store.Namespace(), Registry: r.view, Conn: r.cfg.Conn, Getenv: os.Getenv, Logger: r.log,
+		Open: func(ctx context.Context) (alert.Feed, error) { return r.cfg.Store.Alerts(ctx) },
+	})
+}
+
+// sources are those of a queue: its slots, and what was set for a time and has
+// fired.
+func (r *Replica) sources(queue string) []consumer.Open {
+	failed := func(err error) error { return fmt.Errorf("open queue %s: %w", queue, err) }
+	slots := func(ctx context.Context) (consumer.Source, error) {
+		source, err := r.cfg.Store.Slots().Source(ctx, queue, r.cfg.Priority)
+		if err != nil {
+			return nil, failed(err)
+		}
+		return source, nil
+	}
+	timers := func(ctx context.Context) (consumer.Source, error) {
+		source, err := r.cfg.Store.Timers().Source(ctx, queue, r.cfg.Priority)
+		switch {
+		case errors.Is(err, kv.ErrNoTimers):
+			return nil, nil //nolint:nilnil // no source, and no failure: see consumer.Open
+		case err != nil:
+			return nil, failed(err)
+		}
+		return source, nil
+	}
+	return []consumer.Open{slots, timers}
+}
+
+// member is a node that can also ask about its peers.
+type member struct {
+	*node.Node
+	peers *node.Peers
+}
+
+func (m member) Dead(ctx context.Context, name string) (bool, time.Duration, error) {
+	return m.peers.Dead(ctx, name, m.Name())
+}

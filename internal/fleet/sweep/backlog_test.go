@@ -1,0 +1,108 @@
+package sweep_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/nats-io/nats.go"
+)
+
+// backlog is a broker on which each of many jobs has a slot that waits, and counts what
+// it is asked.
+type backlog struct {
+	*pair
+	slots []job.Slot
+	lists int
+	reads atomic.Int64
+	sent  atomic.Int64
+}
+
+func (b *backlog) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
+	b.lists++
+	return func(yield func(kv.WaitingSlot, error) bool) {
+		for i, slot := range b.slots {
+			if !yield(kv.WaitingSlot{Message: job.Message{Slot: slot}, Queue: "default", Sequence: uint64(i + 1)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (b *backlog) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
+	return func(func(kv.Change, error) bool) {}
+}
+
+func (b *backlog) Read(context.Context, job.Slot) (job.Record, uint64, error) {
+	b.reads.Add(1)
+	return job.Record{}, 0, job.ErrNotFound
+}
+
+func (b *backlog) Publish(string, job.Message, []byte) (func(context.Context) (bool, error), error) {
+	b.sent.Add(1)
+	return func(context.Context) (bool, error) { return false, nil }, nil
+}
+
+// What a pass asks the broker does not grow with what waits, but with what is lost.
+func TestAPassListsTheBacklogOnceAndAsksOnlyAboutWhatIsNotInIt(t *testing.T) {
+	t.Parallel()
+	const jobs, lost = 20_000, 3
+	b := &backlog{pair: &pair{}}
+	s := sweep.New(sweep.Config{
+		Node: "n", Ledger: b, Locks: locks{}, Slots: b, Timers: timers{}, Nodes: b, Registry: registry{}, Ends: noEnds{},
+		Now: time.Now, Lease: lease, Horizon: 24 * time.Hour,
+	})
+	due := time.Now().Add(-time.Hour)
+	for i := range jobs {
+		slot := job.NewSlot(fmt.Sprint("job", i), due)
+		s.Handed("default", job.Message{Slot: slot, Due: due})
+		if i >= lost {
+			b.slots = append(b.slots, slot)
+		}
+	}
+	if err := s.Pass(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if b.lists != 1 || b.reads.Load() != lost || b.sent.Load() != lost {
+		t.Errorf("%d listings, %d reads, %d offers, want 1, %d and %d", b.lists, b.reads.Load(), b.sent.Load(), lost, lost)
+	}
+}
+
+func TestTheRequestsOfAPassDoNotGrowWithTheJobsThatHaveABacklog(t *testing.T) {
+	s := newSite(t)
+	const jobs = 2000
+	due := time.Now().Add(-time.Hour)
+	for i := range jobs {
+		m := job.Message{Slot: job.NewSlot(fmt.Sprint("job", i), due), Due: due}
+		s.publish(m)
+		s.sweeper.Handed("default", m)
+	}
+	var requests atomic.Int64
+	nc := natstest.Connect(t, s.js.Conn().ConnectedUrl())
+	if _, err := nc.Subscribe("$JS.API.>", func(*nats.Msg) { requests.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.pass()
+	if err := s.js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n := requests.Load(); n == 0 || n > 40 {
+		t.Errorf("%d requests for a backlog of %d jobs, want a few", n, jobs)
+	}
+	if len(s.offered) > 0 {
+		t.Errorf("offered again: %d", len(s.offered))
+	}
+}

@@ -1,0 +1,205 @@
+package sweep_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// end is what the last sweep has left behind.
+func (s *site) end() job.SweepEnd {
+	s.Helper()
+	end, err := s.SweepEnds().Read(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return end.SweepEnd
+}
+
+func (s *site) turn(sweeper *sweep.Sweeper) {
+	s.Helper()
+	if err := sweeper.Turn(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// lasting is the sweeper of a producer that is older than the others and lives long.
+func (s *site) lasting(node string) *sweep.Sweeper {
+	s.Helper()
+	s.node(job.Node{Name: node, State: job.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour), Lease: 24 * time.Hour})
+	return s.at(node)
+}
+
+// spoil puts what no program can read where a slot's record is.
+func (s *site) spoil(slot job.Slot) {
+	s.Helper()
+	if _, err := s.js.Publish(s.Context(), "$KV.cronce_ledger."+slot.Key(), []byte(`{"v":1,"state":`)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func TestARecordThatCannotBeReadIsPassedOverAndNamed(t *testing.T) {
+	s := newSite(t)
+	bad, lost := slot(1), slot(2)
+	s.spoil(bad)
+	s.record(job.Record{Slot: lost, State: job.Retrying, RetryAt: time.Now()})
+	s.shift = time.Minute
+	sweeper := s.lasting("n0")
+	for turn := range 2 {
+		s.reads.Store(0)
+		s.turn(sweeper)
+		if turn > 0 && s.reads.Load() > 1 { // the newest write that was seen
+			t.Errorf("%d records were read, although nothing has changed", s.reads.Load())
+		}
+		if len(s.offered) != 1 || s.offered[0] != lost {
+			t.Errorf("offered %v, want %s", s.offered, lost)
+		}
+		end := s.end()
+		if len(end.Skipped) != 1 || !strings.Contains(end.Skipped[0].What, bad.ID()) || !strings.Contains(end.Skipped[0].Why, "invalid") || end.Node != "n0" {
+			t.Errorf("it left behind %+v, want a word about %s", end, bad)
+		}
+	}
+	s.record(job.Record{Slot: bad, State: job.Succeeded}) // somebody has mended it
+	s.turn(sweeper)
+	if end := s.end(); len(end.Skipped) > 0 {
+		t.Errorf("it still says %+v", end.Skipped)
+	}
+}
+
+func TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver(t *testing.T) {
+	s := newSite(t)
+	bad, lost := slot(1), slot(2)
+	s.publish(job.Message{Slot: bad})
+	s.publish(job.Message{Slot: lost})
+	natstest.Strand(t, s.js, "cronce")
+	s.spoil(bad)
+	s.shift = 5 * time.Minute
+	s.pass()
+	if len(s.offered) != 1 || s.offered[0] != lost {
+		t.Errorf("offered %v, want %s", s.offered, lost)
+	}
+}
+
+// Anybody who may write the nodes bucket can invent a producer that is older than all.
+func TestAProducerSweepsWhenTheOneWhoseTurnItIsDoesNot(t *testing.T) {
+	s := newSite(t)
+	invented := job.Node{Name: "a-1-1-x", State: job.NodeAlive, Producer: true, Lease: 24 * time.Hour, Started: time.Unix(0, 0)}
+	s.node(invented)
+	lost := slot(1)
+	s.record(job.Record{Slot: lost, State: job.Retrying, RetryAt: time.Now()})
+	other := s.at("n6")
+	for s.shift < 100*time.Second {
+		s.turn(s.sweeper)
+		s.shift += 30 * time.Second
+	}
+	if len(s.offered) != 0 && s.shift <= 90*time.Second {
+		t.Errorf("it swept at once, and not when the older one was overdue")
+	}
+	s.turn(s.sweeper)
+	if len(s.offered) != 1 {
+		t.Fatalf("offered %v, want %s", s.offered, lost)
+	}
+	first := s.end()
+	if first.Node != "n5" {
+		t.Fatalf("the sweep was %q's, want n5's", first.Node)
+	}
+	// The one that stands in goes on, and the others leave it to it.
+	s.turn(other)
+	s.turn(s.sweeper)
+	if end := s.end(); end.Node != "n5" || end.Nonce == first.Nonce {
+		t.Errorf("then the sweep was %q's, want n5's again", end.Node)
+	}
+}
+
+func TestASilentNodeRecordThatCannotBeReadIsNoLiveNode(t *testing.T) {
+	s := newSite(t)
+	if _, err := s.js.Publish(t.Context(), "$KV.cronce_nodes.broken", []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	lost := slot(1)
+	s.record(job.Record{Slot: lost, State: job.Running, Node: "broken"})
+	s.shift = time.Minute
+	s.turn(s.lasting("n0"))
+	if len(s.offered) != 1 || s.offered[0] != lost {
+		t.Errorf("offered %v, want %s, whose owner is silent", s.offered, lost)
+	}
+}
+
+func TestALedgerThatWentBackIsSaidOnce(t *testing.T) {
+	old := []job.Record{{Slot: slot(3), State: job.Succeeded}, {Slot: slot(2), State: job.Succeeded}}
+	for name, c := range map[string]struct {
+		lose func(s *site)
+		want bool
+	}{
+		"nothing was lost":       {func(s *site) {}, false},
+		"it was made anew":       {func(s *site) { s.remake(0) }, true},
+		"an old copy is there":   {func(s *site) { s.remake(0, old...) }, true},
+		"its slots run again":    {func(s *site) { s.remake(0, old[0], job.Record{Slot: slot(1), State: job.Running, Node: "n5"}) }, true},
+		"it was written since":   {func(s *site) { s.record(job.Record{Slot: slot(1), State: job.Failed, Attempt: 2}) }, false},
+		"it is forgotten by age": {func(s *site) { s.remake(0); s.shift = 25 * time.Hour }, false},
+		"the record is not read": {func(s *site) { s.spoil(slot(1)) }, false},
+		"the record was removed": {func(s *site) { s.remove(slot(1)) }, false},
+		"its stream was purged":  {func(s *site) { s.remake(100) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			for _, r := range old {
+				s.record(r)
+			}
+			s.record(job.Record{Slot: slot(1), State: job.Running, Node: "n5"})
+			at := s.record(job.Record{Slot: slot(1), State: job.Succeeded})
+			s.turn(s.sweeper)
+			if newest := s.end().Newest; newest.Revision != at || newest.Slot != slot(1).ID() {
+				t.Fatalf("the newest write it saw is %+v, want %s at %d", newest, slot(1), at)
+			}
+			c.lose(s)
+			s.node(job.Node{Name: "n6", State: job.NodeAlive, Producer: true, Started: time.Now()})
+			for range 2 { // another one, which learned of it from the first, and that one
+				s.turn(s.at("n6"))
+				s.turn(s.sweeper)
+			}
+			if said := len(s.rewound); said > 1 || (said == 1) != c.want {
+				t.Errorf("it was said %d times, want %v: %+v", said, c.want, s.rewound)
+			}
+			if got := s.end().Rewound; got.IsZero() == c.want || c.want && got.Lost.Revision != at {
+				t.Errorf("what was left behind says %+v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func (s *site) remove(slot job.Slot) {
+	s.Helper()
+	bucket, err := s.js.KeyValue(s.Context(), "cronce_ledger")
+	if err == nil {
+		err = bucket.Delete(s.Context(), slot.Key())
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// remake has the ledger made anew, with the records of a copy. A stream that was purged
+// is as one that begins at the sequence after its last.
+func (s *site) remake(purged uint64, restore ...job.Record) {
+	s.Helper()
+	info, err := s.js.Stream(s.Context(), "KV_cronce_ledger")
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := s.js.DeleteStream(s.Context(), "KV_cronce_ledger"); err != nil {
+		s.Fatal(err)
+	}
+	cfg := info.CachedInfo().Config
+	cfg.FirstSeq = purged
+	if _, err := s.js.CreateStream(s.Context(), cfg); err != nil {
+		s.Fatal(err)
+	}
+	for _, r := range restore {
+		s.record(r)
+	}
+}

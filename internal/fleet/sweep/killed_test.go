@@ -1,0 +1,185 @@
+package sweep_test
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+const (
+	lease = 20 * time.Second
+	most  = 2 * time.Minute
+)
+
+// pair is two nodes that may sweep, on a broker that answers at once. The first, which
+// does, is killed.
+type pair struct {
+	killed  time.Time
+	record  *job.Record
+	written time.Time // the record
+	waiting []kv.WaitingSlot
+
+	mu      sync.Mutex
+	offered time.Time // when the slot was first offered again; zero: not yet
+}
+
+func (p *pair) List(context.Context) ([]job.NodeEvent, error) {
+	const beat = lease / 10
+	now := time.Now()
+	last := func(t time.Time) time.Time { return t.Truncate(beat) }
+	node := func(name string, heard time.Time, age time.Duration) job.NodeEvent {
+		return job.NodeEvent{Name: name, Time: heard, Node: job.Node{Name: name, State: job.NodeAlive, Producer: true, Lease: lease, Started: p.killed.Add(-age)}}
+	}
+	heard := now
+	if now.After(p.killed) {
+		heard = p.killed
+	}
+	return []job.NodeEvent{node("younger", last(now), time.Hour), node("older", last(heard), 2*time.Hour)}, nil
+}
+
+func (p *pair) Read(context.Context, job.Slot) (job.Record, uint64, error) {
+	if p.record == nil {
+		return job.Record{}, 0, job.ErrNotFound
+	}
+	return *p.record, 7, nil
+}
+
+func (p *pair) Publish(_ string, m job.Message, _ []byte) (func(context.Context) (bool, error), error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.Slot == lost && p.offered.IsZero() {
+		p.offered = time.Now()
+	}
+	return func(context.Context) (bool, error) { return false, nil }, nil
+}
+
+func (p *pair) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
+	return func(yield func(kv.WaitingSlot, error) bool) {
+		for _, w := range p.waiting {
+			if !yield(w, nil) {
+				return
+			}
+		}
+	}
+}
+
+// What the methods of the pair cannot be, since they have the names of others.
+type (
+	ledger   struct{ *pair }
+	locks    struct{}
+	timers   struct{}
+	registry struct{}
+)
+
+func (l ledger) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error] {
+	return func(yield func(kv.Change, error) bool) {
+		if r := l.record; r != nil {
+			yield(kv.Change{Slot: r.Slot, Revision: 7, Time: l.written, State: r.State, Node: r.Node, RetryAt: r.RetryAt}, nil)
+		}
+	}
+}
+
+func (locks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange, error] {
+	return func(func(kv.LockChange, error) bool) {}
+}
+
+func (timers) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
+	return func(func(kv.WaitingSlot, error) bool) {}
+}
+
+// noEnds is where no sweep may say that it came to its end.
+type noEnds struct{}
+
+func (noEnds) Read(context.Context) (kv.SweepEnd, error) { return kv.SweepEnd{}, job.ErrNotFound }
+
+func (noEnds) Write(context.Context, job.SweepEnd, uint64) (uint64, error) {
+	return 0, job.ErrDenied
+}
+
+func (registry) Read(context.Context, string) (job.Entry, uint64, error) {
+	return job.Entry{}, 0, job.ErrNotFound
+}
+
+var lost = job.Slot{Job: "report", Token: "lost"}
+
+// run has both nodes sweep, until somebody has offered the slot again.
+func (p *pair) run(handed *job.Message, younger time.Duration) {
+	ctx, end := context.WithTimeout(context.Background(), time.Hour)
+	defer end()
+	var under sync.WaitGroup
+	defer under.Wait()
+	node := func(ctx context.Context, name string) {
+		s := sweep.New(sweep.Config{
+			Node: name, Ledger: ledger{p}, Locks: locks{}, Slots: p, Timers: timers{}, Nodes: p, Registry: registry{}, Ends: noEnds{},
+			Now: time.Now, Lease: lease, Horizon: 24 * time.Hour, Offered: func(job.Slot) { end() },
+		})
+		if handed != nil {
+			s.Handed("default", *handed)
+		}
+		under.Go(func() { s.Run(ctx) })
+	}
+	older, kill := context.WithDeadline(ctx, p.killed)
+	defer kill()
+	node(older, "older")
+	time.Sleep(younger)
+	node(ctx, "younger")
+	<-ctx.Done()
+}
+
+// Whenever who sweeps is killed, and whenever in the nodes' turns that and the loss
+// come. One pass is taken to need no time.
+func TestALostSlotTakesUnderTwoMinutesAlsoWhenWhoSweepsIsKilled(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(p *pair, moves time.Time) (handed *job.Message){
+		"its next attempt was due": func(p *pair, moves time.Time) *job.Message {
+			p.record, p.written = &job.Record{Slot: lost, State: job.Retrying, RetryAt: moves}, moves.Add(-time.Second)
+			return nil
+		},
+		"the killed node ran it": func(p *pair, moves time.Time) *job.Message {
+			p.record, p.written = &job.Record{Slot: lost, State: job.Running, Node: "older"}, moves
+			p.killed = moves.Add(time.Second)
+			return nil
+		},
+		"it was handed out, and lost": func(_ *pair, moves time.Time) *job.Message {
+			return &job.Message{Slot: lost, Due: moves}
+		},
+		"the server forgot its message": func(p *pair, moves time.Time) *job.Message {
+			p.waiting = []kv.WaitingSlot{{Message: job.Message{Slot: lost}, Sequence: 3, Published: moves, Stranded: true}}
+			return nil
+		},
+	}
+	for name, lose := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const step = 5 * time.Second
+			var worst time.Duration
+			for phase := time.Duration(0); phase < time.Minute; phase += step { // of the loss, in the older's turns
+				for younger := time.Duration(0); younger < time.Minute; younger += step { // of the younger's turns
+					for kill := -step; kill < most; kill += step {
+						synctest.Test(t, func(t *testing.T) {
+							moves := time.Now().Add(2*time.Minute + phase)
+							p := &pair{killed: moves.Add(kill - time.Millisecond)}
+							p.run(lose(p, moves), younger+time.Microsecond)
+							took := p.offered.Sub(moves)
+							if p.offered.IsZero() || took > most {
+								t.Errorf("killed %v after it should have moved, %v in its turn, the other's %v later: offered after %v", kill, phase, younger, took)
+							}
+							worst = max(worst, took)
+						})
+						if t.Failed() {
+							return
+						}
+					}
+				}
+			}
+			t.Logf("at most %v", worst)
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package sweep_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Of the slots with a record their record is offered, of those without their message.
+func TestAMessageThatIsGivenToNobodyAnyMoreIsNone(t *testing.T) {
+	s := newSite(t)
+	retries, fresh, done, run := slot(1), slot(2), slot(3), job.Slot{Job: "report", Token: "k"}
+	revision := s.record(job.Record{Slot: retries, State: job.Retrying, RetryAt: time.Now()})
+	s.record(job.Record{Slot: done, State: job.Succeeded})
+	payload := json.RawMessage(`{"own":1}`)
+	for _, m := range []job.Message{{Slot: retries}, {Slot: fresh, Due: fresh.At, CaughtUp: true}, {Slot: done}} {
+		s.publish(m)
+	}
+	wait, err := s.Slots().Publish("default", job.Message{Slot: run}, payload)
+	if err == nil {
+		_, err = wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.messages()
+	queue := natstest.Strand(t, s.js, "cronce")
+	s.pass()
+	s.want(before...) // they may be in somebody's hand yet
+	s.shift = 5 * time.Minute
+	for range 2 {
+		s.pass()
+	}
+	offered := []string{
+		retries.ID() + "/r" + strconv.FormatUint(revision+2, 10) + ` {"n":1}`,
+		fresh.ID() + "/r4 ", run.ID() + `/r6 {"own":1}`,
+	}
+	s.want(slices.Sorted(slices.Values(slices.Concat(before, offered)))...)
+	for _, m := range natstest.Take(t, queue, len(offered)) {
+		if got, err := job.ParseMessage(m.Headers()); err != nil || got.Slot == fresh && (!got.CaughtUp || !got.Due.Equal(fresh.At)) {
+			t.Errorf("offered %+v, %v", got, err)
+		}
+	}
+	var stranded []uint64
+	for w, err := range s.Waiting(t.Context(), kv.WaitingFilter{Stranded: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		stranded = append(stranded, w.Sequence)
+	}
+	if want := []uint64{1, 2, 3, 4}; !slices.Equal(stranded, want) {
+		t.Errorf("stranded are %v, want %v", stranded, want)
+	}
+}

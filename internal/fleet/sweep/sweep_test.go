@@ -1,0 +1,263 @@
+package sweep_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/internal/fleet/sweep"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// site is one namespace on a real server, whose clock the test moves.
+type site struct {
+	*testing.T
+	*kv.Store
+	js      jetstream.JetStream
+	shift   time.Duration
+	doubt   bool // the clock is not believed
+	sweeper *sweep.Sweeper
+	offered []job.Slot
+	rewound []job.Event
+	log     strings.Builder
+	after   []job.Entry  // the jobs that come after report and check
+	reads   atomic.Int64 // of records
+}
+
+// countedLedger counts what is read.
+type countedLedger struct {
+	*kv.Ledger
+	reads *atomic.Int64
+}
+
+func (l countedLedger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
+	l.reads.Add(1)
+	return l.Ledger.Read(ctx, slot)
+}
+
+func newSite(t *testing.T) *site {
+	t.Parallel()
+	js := natstest.Run(t).JetStream()
+	store, err := kv.Open(t.Context(), js, kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, Store: store, js: js}
+	s.sweeper = s.at("n5")
+	s.node(job.Node{Name: "n5", State: job.NodeAlive, Producer: true, Started: time.Now()})
+	j := job.Job{Name: "report", Schedule: "@hourly", Payload: []byte(`{"n":1}`)}
+	if _, err := store.Jobs().Write(t.Context(), job.Definition{Job: j.WithDefaults(), Owner: "file", Node: "x", Nonce: "x"}, 0); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *site) node(n job.Node) {
+	s.Helper()
+	n.Nonce = n.Name
+	if _, err := s.Nodes().Write(s.Context(), n, 0); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) at(node string) *sweep.Sweeper {
+	return sweep.New(sweep.Config{
+		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: s.SweepEnds(),
+		After: func(name string) []job.Entry {
+			if name == "report" || name == "check" {
+				return s.after
+			}
+			return nil
+		},
+		Plausible: func() error {
+			if s.doubt {
+				return errors.New("too far apart")
+			}
+			return nil
+		},
+		Now: func() time.Time { return time.Now().Add(s.shift) }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
+		Offered: func(offered job.Slot) { s.offered = append(s.offered, offered) },
+		Rewound: func(e job.Event) { s.rewound = append(s.rewound, e) },
+		Logger:  slog.New(slog.NewTextHandler(&s.log, nil)),
+	})
+}
+
+func slot(n int) job.Slot {
+	return job.NewSlot("report", time.Now().Truncate(time.Hour).Add(-time.Duration(n)*time.Hour))
+}
+
+func (s *site) record(r job.Record) uint64 {
+	s.Helper()
+	r.Queue, r.Nonce = "default", fmt.Sprint(r.Slot, r.State, r.Attempt, r.Node)
+	_, at, _ := s.Ledger().Read(s.Context(), r.Slot)
+	revision, err := s.Ledger().Write(s.Context(), r, at)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return revision
+}
+
+func (s *site) publish(m job.Message) {
+	s.Helper()
+	wait, err := s.Slots().Publish("default", m, nil)
+	if err == nil {
+		_, err = wait(s.Context())
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) pass() {
+	s.Helper()
+	if err := s.sweeper.Pass(s.Context(), map[string]bool{"alive": true}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// messages are the IDs, and bodies, of what is in the stream.
+func (s *site) messages() (ids []string) {
+	s.Helper()
+	for w, err := range s.Slots().Waiting(s.Context(), kv.WaitingFilter{}) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		stream, err := s.js.Stream(s.Context(), "cronce_slots")
+		if err != nil {
+			s.Fatal(err)
+		}
+		m, err := stream.GetMsg(s.Context(), w.Sequence)
+		if err != nil {
+			s.Fatal(err)
+		}
+		ids = append(ids, m.Header.Get("Nats-Msg-Id")+" "+string(m.Data))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (s *site) want(want ...string) {
+	s.Helper()
+	if got := s.messages(); !slices.Equal(got, want) {
+		s.Errorf("the stream has\n%q, want\n%q", got, want)
+	}
+}
+
+func TestASlotThatShouldHaveMovedAndHasNoMessageIsOfferedOnce(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		record job.Record
+		body   string
+	}{
+		"its next attempt was due": {job.Record{Slot: slot(1), State: job.Retrying, Attempt: 1, RetryAt: now}, `{"n":1}`},
+		"its owner is dead":        {job.Record{Slot: slot(1), State: job.Running, Attempt: 1, Node: "dead"}, `{"n":1}`},
+		"a triggered run":          {job.Record{Slot: job.Slot{Job: "report", Token: "k"}, State: job.Retrying, RetryAt: now, Payload: []byte(`{"own":1}`)}, `{"own":1}`},
+		"its job is gone":          {job.Record{Slot: job.NewSlot("gone", now), State: job.Retrying, RetryAt: now}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			revision := s.record(c.record)
+			s.pass()
+			s.want() // not yet
+			s.shift = time.Minute
+			s.pass()
+			offered := fmt.Sprintf("%s/r%d %s", c.record.Slot.ID(), revision+2, c.body)
+			s.want(offered)
+			if !slices.Equal(s.offered, []job.Slot{c.record.Slot}) {
+				t.Errorf("it was told that %v were offered", s.offered)
+			}
+			s.pass()
+			s.want(offered)
+		})
+	}
+}
+
+func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
+	now := time.Now()
+	for name, r := range map[string]job.Record{
+		"a live node runs it":          {Slot: slot(1), State: job.Running, Node: "alive"},
+		"its next attempt is far away": {Slot: slot(1), State: job.Retrying, RetryAt: now.Add(time.Hour)},
+		"it has its outcome":           {Slot: slot(1), State: job.Succeeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.record(r)
+			s.shift = 5 * time.Minute
+			s.pass()
+			s.want()
+		})
+	}
+	t.Run("its message waits", func(t *testing.T) {
+		s := newSite(t)
+		s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: now})
+		s.publish(job.Message{Slot: slot(1)})
+		s.shift = 5 * time.Minute
+		s.pass()
+		s.want(slot(1).ID() + " ")
+	})
+	t.Run("it has ended since", func(t *testing.T) {
+		s := newSite(t)
+		s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: now})
+		s.pass()
+		s.record(job.Record{Slot: slot(1), State: job.Succeeded})
+		s.shift = 5 * time.Minute
+		s.pass()
+		s.want()
+	})
+}
+
+// The producer has handed it out, and the stream has lost it before a worker had
+// it.
+func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
+	s := newSite(t)
+	if err := s.sweeper.Turn(t.Context()); err != nil { // from here on it is the one
+		t.Fatal(err)
+	}
+	lost, waits, recorded, missed := slot(0), slot(1), slot(2), slot(3)
+	now := time.Now()
+	s.sweeper.Handed("default", job.Message{Slot: lost, Due: now, JobRevision: 1, Node: "p"})
+	s.sweeper.Handed("default", job.Message{Slot: waits, Due: now})
+	s.sweeper.Handed("default", job.Message{Slot: recorded, Due: now})
+	s.sweeper.Handed("default", job.Message{Slot: missed, Due: now, Missed: 1})
+	s.publish(job.Message{Slot: waits})
+	s.record(job.Record{Slot: recorded, State: job.Succeeded})
+	s.shift = time.Minute
+	s.pass()
+	s.want(slices.Sorted(slices.Values([]string{waits.ID() + " ", lost.ID() + `/r2 {"n":1}`}))...)
+}
+
+func TestOneOfTheLiveProducersSweeps(t *testing.T) {
+	s := newSite(t)
+	s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: time.Now().Add(-time.Hour)})
+	started := time.Now().Add(-time.Hour)
+	s.node(job.Node{Name: "n1", State: job.NodeStopped, Producer: true, Started: started})
+	s.node(job.Node{Name: "n2", State: job.NodeFenced, Producer: true, Started: started})
+	s.node(job.Node{Name: "n3", State: job.NodeAlive, Worker: true, Started: started})
+	s.node(job.Node{Name: "n9", State: job.NodeAlive, Producer: true, Started: started.Add(time.Minute)})
+	s.node(job.Node{Name: "n8", State: job.NodeAlive, Producer: true, Started: started, ClockOffset: 2 * time.Minute}) // its clock is slow
+	run := func(sweeper *sweep.Sweeper) (sweeps bool) {
+		if err := sweeper.Turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return len(s.messages()) > 0
+	}
+	if run(s.at("n5")) {
+		t.Error("the younger of two swept")
+	}
+	if !run(s.at("n9")) {
+		t.Error("the older of two did not sweep")
+	}
+}

@@ -1,0 +1,139 @@
+package jobfile
+
+import (
+	"strings"
+	"time"
+)
+
+// Action is what is done for a slot. Exactly one field is set, or none of a job
+// that has no action (see WithoutActions).
+type Action struct {
+	// Exec is a program and its arguments, started without a shell. The first
+	// element is not empty.
+	Exec []string
+
+	// PassEnv names variables of the worker's environment that the program of Exec gets
+	// although they may hold a login.
+	PassEnv []string
+
+	HTTP *HTTP
+	NATS *NATS
+}
+
+// NATS is a request over the node's own connection.
+type NATS struct {
+	// Subject can be published to: no wildcards, no empty tokens.
+	Subject string
+
+	// Timeout bounds one request. Zero: the file says nothing.
+	Timeout time.Duration
+}
+
+const (
+	execExample = `a list of a program and its arguments, like ["/bin/sh", "-c", "make report"]`
+
+	// MaxSubject is the longest subject, in bytes: far below what makes a server hang up, which is the length of
+	// a whole protocol line.
+	MaxSubject = 1024
+)
+
+// decodeAction wants exactly one way to act.
+func (j *jobDecoder) decodeAction(v value) {
+	known := j.object(v, []field{
+		{"exec", j.exec},
+		{"pass_env", j.passEnv},
+		{"http", func(v value) { j.action.HTTP = j.http(v) }},
+		{"nats", func(v value) { j.action.NATS = j.nats(v) }},
+	})
+	var ways []string
+	for _, name := range []string{"exec", "http", "nats"} {
+		if v.member(name) != nil {
+			ways = append(ways, name)
+		}
+	}
+	switch {
+	case known && len(ways) == 0:
+		j.fail(v.at, "action: it is empty: want exec, http or nats")
+	case len(ways) > 1:
+		j.fail(v.at, "action: %s at once: want one of them", strings.Join(ways, " and "))
+	case known && v.member("pass_env") != nil && v.member("exec") == nil:
+		j.fail(v.at, "action: pass_env is about the program of exec, which is not there")
+	}
+}
+
+func (j *jobDecoder) passEnv(v value) {
+	const example = "NATS_URL"
+	j.list(v, "a list of environment variables, like [NATS_URL, NATS_CREDS]", func(item value) {
+		name, ok := j.text(item, example)
+		if ok && strings.ContainsAny(name, "=\x00") {
+			j.fail(item.at, "%s %q: want the name of an environment variable, like %s", item.label, clip(name), example)
+			return
+		}
+		j.action.PassEnv = append(j.action.PassEnv, name)
+	})
+}
+
+func (j *jobDecoder) exec(v value) {
+	var argv []string
+	right := true
+	j.list(v, execExample, func(item value) {
+		if item.kind == text && item.scalar == "" && len(argv) > 0 {
+			argv = append(argv, "") // only the program must not be empty
+			return
+		}
+		arg, ok := j.text(item, "/bin/sh")
+		if ok && strings.ContainsRune(arg, 0) {
+			j.fail(item.at, "%s: it holds a zero byte, which no program can be given", item.label)
+			ok = false
+		}
+		right = right && ok
+		argv = append(argv, arg)
+	})
+	if v.kind == list && len(v.items) == 0 {
+		j.fail(v.at, "%s: it is empty: want %s", v.label, execExample)
+		return
+	}
+	if right {
+		j.action.Exec = argv
+	}
+}
+
+func (j *jobDecoder) nats(v value) *NATS {
+	var n NATS
+	known := j.object(v, []field{
+		{"subject", func(v value) { n.Subject = j.subject(v) }},
+		{"timeout", func(v value) { n.Timeout, _ = j.duration(v) }},
+	})
+	if known {
+		j.needs(v, "subject")
+	}
+	return &n
+}
+
+// subject reads one that can be published to. The server takes wildcards in it,
+// and stores them as they are: nobody would ever hear such a request.
+func (d *decoder) subject(v value) string {
+	const example = "svc.report"
+	s, ok := d.text(v, example)
+	switch {
+	case !ok:
+		return ""
+	case len(s) > MaxSubject:
+		d.fail(v.at, "%s: %d bytes, at most %d", v.label, len(s), MaxSubject)
+	case strings.ContainsAny(s, " \t\r\n\f\x00"):
+		d.fail(v.at, "%s %q: want no spaces in it, like %s", v.label, clip(s), example)
+	default:
+		for token := range strings.SplitSeq(s, ".") {
+			switch token {
+			case "":
+				d.fail(v.at, "%s %q: it begins or ends with a dot, or has two in a row: want one like %s", v.label, clip(s), example)
+				return ""
+			case "*", ">":
+				d.fail(v.at, "%s %q: it has a wildcard, and a request goes to one subject: want one like %s", v.label, clip(s), example)
+				return ""
+			}
+		}
+		return s
+	}
+	return ""
+}

@@ -1,0 +1,202 @@
+package jobfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// value is a node with the name under which it is spoken of: "retry.attempts".
+type value struct {
+	*node
+	label string
+}
+
+// field is one member that an object may have.
+type field struct {
+	name   string
+	decode func(value)
+}
+
+// decoder reads nodes as Go values; each reading fails with what would be right.
+type decoder struct {
+	*source
+	prefix     string // `job "report": `, before every message
+	actionless bool   // jobs may be without an action
+}
+
+func (d *decoder) fail(at position, format string, args ...any) {
+	d.source.fail(at, "%s%s", d.prefix, fmt.Sprintf(format, args...))
+}
+
+// want reports v unless it is of kind k. example says what would be right.
+func (d *decoder) want(v value, k kind, example string) bool {
+	if v.kind != k && v.kind != broken {
+		d.fail(v.at, "%swant %s, got %s", colon(v.label), example, v.describe())
+	}
+	return v.kind == k
+}
+
+func colon(label string) string {
+	if label == "" {
+		return ""
+	}
+	return label + ": "
+}
+
+func (n *node) describe() string {
+	switch n.kind {
+	case number, boolean:
+		return n.kind.String() + " (" + clip(n.scalar) + ")"
+	case text:
+		return strconv.Quote(clip(n.scalar))
+	}
+	return n.kind.String()
+}
+
+// object hands each member of v to its field, in the order of fields, and
+// reports members that are none. It is true when there was no such member: else
+// a missing field may be the one with the wrong name.
+func (d *decoder) object(v value, fields []field) bool {
+	if !d.want(v, mapping, "a mapping of fields") {
+		return false
+	}
+	if v.label != "" {
+		v.label += "."
+	}
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+		if m := v.member(f.name); m != nil {
+			f.decode(value{m.value, v.label + f.name})
+		}
+	}
+	known := true
+	for _, m := range v.members {
+		if !slices.Contains(names, m.name) {
+			known = false
+			d.fail(m.at, "unknown field %q: %s", clip(v.label+m.name), place(m.name, names))
+		}
+	}
+	return known
+}
+
+// member is nil when there is none of that name.
+func (n *node) member(name string) *member {
+	for i := range n.members {
+		if n.members[i].name == name {
+			return &n.members[i]
+		}
+	}
+	return nil
+}
+
+// list hands on each item, named label[0] and so forth.
+func (d *decoder) list(v value, example string, decode func(value)) {
+	if !d.want(v, list, example) {
+		return
+	}
+	for i, item := range v.items {
+		decode(value{item, fmt.Sprintf("%s[%d]", v.label, i)})
+	}
+}
+
+// text reads a string that is not empty.
+func (d *decoder) text(v value, example string) (string, bool) {
+	if v.kind == number || v.kind == boolean {
+		d.fail(v.at, "%s: want text like %q, got %s; if that is meant, quote it: \"%s\"", v.label, example, v.describe(), clip(v.scalar))
+		return "", false
+	}
+	if !d.want(v, text, "text like "+strconv.Quote(example)) {
+		return "", false
+	}
+	if v.scalar == "" {
+		d.fail(v.at, "%s: it is empty: want text like %q", v.label, example)
+		return "", false
+	}
+	return v.scalar, true
+}
+
+// duration reads Go's notation. Zero is refused: it would mean "the default" to
+// package job, and something else to whoever wrote it.
+func (d *decoder) duration(v value) (time.Duration, bool) {
+	const example = "a duration like 30s, 10m or 1h30m"
+	if !d.want(v, text, example) {
+		return 0, false
+	}
+	dur, err := time.ParseDuration(v.scalar)
+	days, isDays := strings.CutSuffix(v.scalar, "d")
+	switch n, derr := strconv.Atoi(days); {
+	case isDays && derr == nil && n > 0 && n < 10_000:
+		d.fail(v.at, "%s %q: a day has no fixed length here: want %dh", v.label, v.scalar, 24*n)
+	case err != nil:
+		d.fail(v.at, "%s %q: want %s", v.label, clip(v.scalar), example)
+	case dur <= 0:
+		d.fail(v.at, "%s %q: want more than zero; leave the field out for its default", v.label, v.scalar)
+	default:
+		return dur, true
+	}
+	return 0, false
+}
+
+// count reads a whole number of at least 1; zero is refused as in duration.
+func (d *decoder) count(v value) (int, bool) {
+	const example = "a whole number from 1"
+	if !d.want(v, number, example) {
+		return 0, false
+	}
+	n, err := strconv.Atoi(v.scalar)
+	if err != nil || n < 1 {
+		d.fail(v.at, "%s %s: want %s", v.label, clip(v.scalar), example)
+		return 0, false
+	}
+	return n, true
+}
+
+// size reads bytes. Only KiB, which everybody reads alike.
+func (d *decoder) size(v value) (int, bool) {
+	const example = "a size like 16KiB"
+	if !d.want(v, text, example) {
+		return 0, false
+	}
+	digits, kib := strings.CutSuffix(v.scalar, "KiB")
+	n, err := strconv.ParseUint(digits, 10, 20)
+	if !kib || err != nil || n == 0 {
+		d.fail(v.at, "%s %q: want %s", v.label, clip(v.scalar), example)
+		return 0, false
+	}
+	return int(n) << 10, true
+}
+
+// instant reads RFC 3339, which is the only notation without a guess in it.
+func (d *decoder) instant(v value) (time.Time, bool) {
+	const example = "2026-12-31T23:00:00Z"
+	s, ok := d.text(v, example)
+	if !ok {
+		return time.Time{}, false
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	switch {
+	case err != nil:
+		d.fail(v.at, "%s %q: want an instant with its offset, like %s", v.label, clip(s), example)
+	case t.Nanosecond() != 0:
+		d.fail(v.at, "%s %q: want whole seconds", v.label, s)
+	case t.IsZero():
+		d.fail(v.at, "%s %q: leave the field out for no bound", v.label, s)
+	default:
+		return t.UTC(), true
+	}
+	return time.Time{}, false
+}
+
+// oneOf reads one of the words.
+func (d *decoder) oneOf(v value, words ...string) (string, bool) {
+	s, ok := d.text(v, words[0])
+	if ok && !slices.Contains(words, s) {
+		d.fail(v.at, "%s %q: %s", v.label, clip(s), suggest(s, words))
+		return "", false
+	}
+	return s, ok
+}

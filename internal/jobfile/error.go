@@ -1,0 +1,65 @@
+package jobfile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Error is one mistake in a file.
+type Error struct {
+	// File is the name given to Parse; Line and Column count from 1, columns in
+	// characters. Both are zero when the mistake has no place.
+	File         string
+	Line, Column int
+
+	// Message says what is wrong and what would be right, in one line.
+	Message string
+
+	// Excerpt is the offending line, cut to a window around Column when it is
+	// long; Caret is the offset in it that Column became, in characters.
+	Excerpt string
+	Caret   int
+}
+
+// Error is "file:line:column: message", and below it the line with a caret.
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.File + ": " + e.Message
+	}
+	number := strconv.Itoa(e.Line)
+	// Tabs stay, so that the caret stands under its character at any width.
+	pad := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, string([]rune(e.Excerpt)[:e.Caret]))
+	return fmt.Sprintf("%s:%d:%d: %s\n    %s | %s\n    %*s | %s^",
+		e.File, e.Line, e.Column, e.Message, number, e.Excerpt, len(number), "", pad)
+}
+
+// Unwrap says that the mistake is one of the input: job.ErrInvalid.
+func (e *Error) Unwrap() error { return job.ErrInvalid }
+
+// Errors are all mistakes of a file, in the file's order.
+type Errors []*Error
+
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives errors.Is and errors.As each mistake.
+func (e Errors) Unwrap() []error {
+	errs := make([]error, len(e))
+	for i, err := range e {
+		errs[i] = err
+	}
+	return errs
+}

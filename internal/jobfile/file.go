@@ -1,0 +1,145 @@
+package jobfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// File is what a job file says.
+type File struct {
+	// Path is the name that the file was read by.
+	Path string
+
+	// Jobs has at least one element, in the order of the file.
+	Jobs []Entry
+}
+
+// Entry is one job of a file.
+type Entry struct {
+	// Job is valid. Fields that the file does not set are zero.
+	Job job.Job
+
+	// Action is what this process does for a slot of the job. It never leaves
+	// the process: the registry holds no commands.
+	Action Action
+
+	// Line is where the job stands in the file, from 1.
+	Line int
+}
+
+// Option changes what is asked of a file.
+type Option func(*decoder)
+
+// WithoutActions takes jobs that have no action: for who says when jobs run, and
+// does not run them. An action that is there must be right all the same.
+func WithoutActions() Option { return func(d *decoder) { d.actionless = true } }
+
+// Load reads the file at path. Mistakes in it come as Errors; a file that cannot
+// be read gives the error of package os, wrapped.
+func Load(path string, options ...Option) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("job file: %w", err)
+	}
+	defer f.Close()
+	return Read(path, f, options...)
+}
+
+// Read reads r to its end and is otherwise like Parse. Its errors are those of
+// Load.
+func Read(name string, r io.Reader, options ...Option) (*File, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("job file: %w", err)
+	}
+	return Parse(name, data, options...)
+}
+
+// Parse reads data, at most 4 MiB. name stands in front of every error, which
+// are all of type Errors and answer to job.ErrInvalid.
+func Parse(name string, data []byte, options ...Option) (*File, error) {
+	s := newSource(name, data)
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	root := parseTree(s)
+	if root == nil || root.kind == broken {
+		return nil, s.err()
+	}
+	d := &decoder{source: s}
+	for _, option := range options {
+		option(d)
+	}
+	f := &File{Path: name, Jobs: d.file(root)}
+	if err := s.err(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (d *decoder) file(root *node) []Entry {
+	if root.kind != mapping {
+		d.fail(root.at, "want \"version: 1\" and \"jobs:\" at the top, got %s", root.describe())
+		return nil
+	}
+	// Nothing else is said about a file of a format that is not this one.
+	if !d.version(root) {
+		return nil
+	}
+	var entries []Entry
+	known := d.object(value{root, ""}, []field{
+		{"version", func(value) {}},
+		{"jobs", func(v value) { entries = d.jobs(v) }},
+	})
+	if known && root.member("jobs") == nil {
+		d.fail(root.at, "no jobs: want a list \"jobs:\"")
+	}
+	return entries
+}
+
+func (d *decoder) version(root *node) bool {
+	m := root.member("version")
+	if m == nil {
+		d.fail(root.at, "no version: want \"version: 1\" at the top")
+		return true
+	}
+	v := value{m.value, "version"}
+	if !d.want(v, number, "the number 1") {
+		return false
+	}
+	if v.scalar != "1" {
+		d.fail(v.at, "version %s: this program reads version 1", clip(v.scalar))
+	}
+	return v.scalar == "1"
+}
+
+func (d *decoder) jobs(v value) []Entry {
+	const example = "a list of jobs, each beginning with \"- name:\""
+	if v.kind == null || v.kind == list && len(v.items) == 0 {
+		d.fail(v.at, "no jobs: want %s", example)
+		return nil
+	}
+	var entries []Entry
+	lines, places := map[string]int{}, map[string]position{}
+	d.list(v, example, func(v value) {
+		e, at := d.entry(v, len(entries)+1)
+		if line, twice := lines[e.Job.Name]; twice && e.Job.Name != "" {
+			d.fail(at, "job %q: a job of this name is on line %d already", e.Job.Name, line)
+		} else {
+			lines[e.Job.Name], places[e.Job.Name] = e.Line, at
+		}
+		entries = append(entries, e)
+	})
+	jobs := make([]job.Job, len(entries))
+	for i, e := range entries {
+		jobs[i] = e.Job
+	}
+	if circle := job.Cycle(jobs); circle != nil {
+		d.fail(places[circle[0]], "after: these jobs wait for each other in a circle, so that none can start: %s", strings.Join(circle, " after "))
+	}
+	return entries
+}

@@ -1,0 +1,259 @@
+package jobfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// Format writes jobs as a file, without actions, that Parse reads as the same
+// jobs, defaults filled. Every value stands as JSON, which is YAML too: nothing
+// that a payload holds can be taken for something else. What a file cannot say,
+// and code can, is brought into its form: an output size in whole KiB, upward, and
+// the order of a payload's members.
+func Format(jobs ...job.Job) ([]byte, error) {
+	f := formatter{}
+	f.out.WriteString("version: 1\njobs:\n")
+	for _, j := range jobs {
+		f.job(members(j.WithDefaults()), j.Name)
+	}
+	return f.out.Bytes(), f.err
+}
+
+// Imported is a job that stood somewhere else before.
+type Imported struct {
+	Job job.Job
+
+	// Exec is its action's program and arguments.
+	Exec []string
+
+	// Line is where it stood, from 1.
+	Line int
+
+	// Comments stand above it, one to a line.
+	Comments []string
+}
+
+// FormatImported writes jobs with their actions as a file that Parse reads, and only
+// what is set in them. The head's lines stand above all, as comments.
+func FormatImported(head []string, jobs []Imported) ([]byte, error) {
+	f := formatter{}
+	f.comment("", head)
+	f.out.WriteString("version: 1\njobs:\n")
+	for i, j := range jobs {
+		if i > 0 {
+			f.out.WriteByte('\n')
+		}
+		f.comment("  ", j.Comments)
+		f.job(append(set(members(j.Job)), setting{"action", settings{{"exec", j.Exec}}}), j.Job.Name)
+	}
+	return f.out.Bytes(), f.err
+}
+
+func (f *formatter) comment(indent string, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(&f.out, "%s# %s\n", indent, escaped(line))
+	}
+}
+
+// set are the members that are not zero.
+func set(all settings) (some settings) {
+	for _, m := range all {
+		if inner, ok := m.value.(settings); ok {
+			if inner = set(inner); len(inner) > 0 {
+				some = append(some, setting{m.name, inner})
+			}
+			continue
+		}
+		if m.value != nil && !reflect.ValueOf(m.value).IsZero() {
+			some = append(some, m)
+		}
+	}
+	return some
+}
+
+type formatter struct {
+	out bytes.Buffer
+	err error
+}
+
+func (f *formatter) job(all settings, name string) {
+	lead := "  - "
+	for _, m := range all {
+		if m.value == nil {
+			continue
+		}
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(m.value); err != nil {
+			f.err = fmt.Errorf("job %s: %s: %w", name, m.name, err)
+		}
+		fmt.Fprintf(&f.out, "%s%s: %s\n", lead, m.name, escaped(strings.TrimSpace(text.String())))
+		lead = "    "
+	}
+}
+
+// escaped writes what no file may hold as it is with its number. In JSON that can
+// only stand inside of quotes.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r) // in YAML; JSON would need two
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// setting is a member of a job in a file. Without a value it is left out.
+type setting struct {
+	name  string
+	value any
+}
+
+// settings is an object, in an order of its own.
+type settings []setting
+
+// members are a job's, in the order in which people write them.
+func members(j job.Job) settings {
+	return settings{
+		{"name", j.Name}, {"after", some(j.After)}, {"on", on(j.On)}, {"schedule", planned(j, j.Schedule)}, {"timezone", planned(j, j.Timezone)},
+		{"dst_gap", planned(j, j.DSTGap)}, {"dst_overlap", planned(j, j.DSTOverlap)}, {"spread", length(j.Spread)},
+		{"from", instant(j.From)}, {"until", instant(j.Until)}, {"exclude", some(j.Exclude)},
+		{"queue", j.Queue}, {"payload", payload(j.Payload)}, {"timeout", length(j.Timeout)}, {"deadline", length(j.Deadline)},
+		{"retry", settings{
+			{"attempts", j.Retry.Attempts}, {"backoff", length(j.Retry.Backoff)}, {"max_backoff", length(j.Retry.MaxBackoff)},
+		}},
+		{"catch_up", planned(j, settings{
+			{"policy", j.CatchUp.Policy}, {"within", length(j.CatchUp.Within)}, {"max", j.CatchUp.Max},
+		})},
+		{"output", kib(j.Output)}, {"overlap", j.Overlap}, {"concurrency", count(j.Concurrency)}, {"shards", count(j.Shards)}, {"on_lease_lost", j.OnLeaseLost},
+		{"on_failure", alert(j.OnFailure)}, {"on_missed", alert(j.OnMissed)},
+	}
+}
+
+// MarshalJSON writes what has a value.
+func (s settings) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	for _, m := range s {
+		if m.value == nil {
+			continue
+		}
+		var value bytes.Buffer
+		enc := json.NewEncoder(&value)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(m.value); err != nil {
+			return nil, err
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", m.name, bytes.TrimSpace(value.Bytes()))
+	}
+	return []byte("{" + b.String() + "}"), nil
+}
+
+// planned is the value of a setting that is about a schedule.
+func planned(j job.Job, value any) any {
+	if j.Schedule == "" {
+		return nil
+	}
+	return value
+}
+
+func on(o job.On) any {
+	if o.IsZero() {
+		return nil
+	}
+	return settings{{"stream", o.Stream}, {"subject", o.Subject}}
+}
+
+func alert(a *job.Alert) any {
+	switch {
+	case a == nil:
+		return nil
+	case a.NATS != nil:
+		return settings{{"nats", settings{{"subject", a.NATS.Subject}}}}
+	}
+	var url, headers any = a.HTTP.URL, nil
+	if a.HTTP.URLEnv != "" {
+		url = settings{{"env", a.HTTP.URLEnv}}
+	}
+	if len(a.HTTP.Headers) > 0 {
+		all := settings{}
+		for _, h := range a.HTTP.Headers {
+			secret := settings{{"prefix", h.Prefix}, {"env", h.Env}}
+			if h.Prefix == "" {
+				secret = secret[1:]
+			}
+			all = append(all, setting{h.Name, secret})
+		}
+		headers = all
+	}
+	return settings{{"http", settings{{"url", url}, {"headers", headers}}}}
+}
+
+func length(d time.Duration) any {
+	if d == 0 {
+		return nil
+	}
+	return d.String()
+}
+
+func instant(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func count(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
+func kib(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Sprintf("%dKiB", (n+1023)>>10)
+}
+
+// payload is read as it is, but for the spelling of its text: JSON knows escapes
+// that YAML does not.
+func payload(data json.RawMessage) any {
+	if len(data) == 0 {
+		return nil
+	}
+	var value any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if dec.Decode(&value) != nil {
+		return data // the encoder will say what is wrong
+	}
+	if value == nil {
+		return data // null is a payload too
+	}
+	return value
+}
+
+func some[S ~[]E, E any](s S) any {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}

@@ -1,0 +1,275 @@
+package jobfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// jobDecoder builds one job. What is right is for package job to say, of a whole
+// job; see settle for how its complaints find their places.
+type jobDecoder struct {
+	*decoder
+	name   string // empty when it is missing or wrong
+	steps  []step
+	action Action
+}
+
+// step sets one field of the job.
+type step struct {
+	at  position
+	set func(*job.Job)
+}
+
+// entry reads the job at ordinal (from 1), and says where its name stands.
+func (d *decoder) entry(v value, ordinal int) (Entry, position) {
+	j := &jobDecoder{decoder: &decoder{d.source, fmt.Sprintf("job %d: ", ordinal), d.actionless}}
+	v.label = ""
+	nameAt := v.at
+	if m := v.member("name"); m != nil {
+		nameAt = m.value.at
+		j.decodeName(value{m.value, "name"})
+	} else if v.kind == mapping {
+		j.fail(v.at, "no name: want \"name:\" with 1 to 64 characters of A-Z a-z 0-9 _ -")
+	}
+	if j.object(v, j.fields()) {
+		j.required(v)
+	}
+	return Entry{Job: j.settle(v), Action: j.action, Line: v.at.line}, nameAt
+}
+
+// decodeName comes before everything else: the name stands in front of all other
+// errors of the job.
+func (j *jobDecoder) decodeName(v value) {
+	s, ok := j.text(v, "report")
+	if !ok {
+		return
+	}
+	if err := job.ValidateName("job", s); err != nil {
+		j.fail(v.at, "%s", complaints(err)[0])
+		return
+	}
+	j.name, j.prefix = s, fmt.Sprintf("job %q: ", s)
+}
+
+// settle takes all steps at once, and when package job refuses the outcome, one
+// after the other: the step that turns a valid job into an invalid one is where
+// the complaint belongs. It is then left out, to hear about the others.
+func (j *jobDecoder) settle(v value) job.Job {
+	// What is missing has been said; it must not be said of each step.
+	valid := job.Job{Name: "placeholder", Schedule: "* * * * *"}
+	if v.member("schedule") == nil {
+		switch {
+		case v.member("after") != nil:
+			valid.Schedule, valid.After = "", []string{"another"}
+		case v.member("on") != nil:
+			valid.Schedule, valid.On = "", job.On{Stream: "ANOTHER", Subject: "another"}
+		}
+	}
+	if j.name != "" {
+		valid.Name = j.name
+	}
+	whole := valid
+	for _, s := range j.steps {
+		s.set(&whole)
+	}
+	if whole.Validate() != nil {
+		for _, s := range j.steps {
+			if j.more {
+				break // nobody will be shown the rest
+			}
+			j.take(s, &valid)
+		}
+	}
+	whole.Name = j.name
+	return whole
+}
+
+func (j *jobDecoder) take(s step, valid *job.Job) {
+	candidate := *valid
+	s.set(&candidate)
+	err := candidate.Validate()
+	if err == nil {
+		*valid = candidate
+		return
+	}
+	for _, message := range complaints(err) {
+		j.fail(s.at, "%s", message)
+	}
+}
+
+func (j *jobDecoder) set(v value, set func(*job.Job)) {
+	j.steps = append(j.steps, step{v.at, set})
+}
+
+// complaints takes apart what Job.Validate joined, and drops what an error with
+// a place says already: that it is invalid, and in which job.
+func complaints(err error) []string {
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "job \"") {
+		err = inner
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], job.ErrInvalid.Error()+" ")
+	}
+	return lines
+}
+
+// required reports what every job must have.
+func (j *jobDecoder) required(v value) {
+	if v.member("schedule") == nil && v.member("on") == nil && v.member("after") == nil {
+		j.fail(v.at, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"; or after or on, which start the job in its place")
+	}
+	if v.member("action") == nil && !j.actionless {
+		j.fail(v.at, "no action: want one like \"action: {exec: [/bin/echo, hello]}\"")
+	}
+}
+
+// fields are in the order of the steps: whether anything is left of a
+// schedule depends on its bounds and exclusions, so they come after it.
+func (j *jobDecoder) fields() []field {
+	return []field{
+		{"name", func(value) {}}, // see decodeName
+		{"after", j.after},
+		{"on", j.on},
+		{"schedule", j.setText("0 7 * * MON-FRI", func(t *job.Job, s string) { t.Schedule = s })},
+		{"timezone", j.setText("Europe/Berlin", func(t *job.Job, s string) { t.Timezone = s })},
+		{"dst_gap", j.setText("after", func(t *job.Job, s string) { t.DSTGap = job.GapPolicy(s) })},
+		{"dst_overlap", j.setText("first", func(t *job.Job, s string) { t.DSTOverlap = job.RepeatPolicy(s) })},
+		{"spread", j.setDuration(func(t *job.Job, d time.Duration) { t.Spread = d })},
+		{"from", j.setInstant(func(t *job.Job, at time.Time) { t.From = at })},
+		{"until", j.setInstant(func(t *job.Job, at time.Time) { t.Until = at })},
+		{"exclude", j.exclude},
+		{"queue", j.setText("default", func(t *job.Job, s string) { t.Queue = s })},
+		{"payload", j.payload},
+		{"timeout", j.setDuration(func(t *job.Job, d time.Duration) { t.Timeout = d })},
+		{"deadline", j.setDuration(func(t *job.Job, d time.Duration) { t.Deadline = d })},
+		{"retry", j.retry},
+		{"catch_up", j.catchUp},
+		{"output", j.output},
+		{"action", j.decodeAction},
+		{"overlap", j.overlap},
+		{"concurrency", j.setCount(func(t *job.Job, n int) { t.Concurrency = n })},
+		{"on_lease_lost", j.onLeaseLost},
+		{"shards", j.setCount(func(t *job.Job, n int) { t.Shards = n })},
+		{"on_failure", j.alert(func(t *job.Job, a *job.Alert) { t.OnFailure = a })},
+		{"on_missed", j.alert(func(t *job.Job, a *job.Alert) { t.OnMissed = a })},
+	}
+}
+
+func (j *jobDecoder) setText(example string, set func(*job.Job, string)) func(value) {
+	return func(v value) {
+		if s, ok := j.text(v, example); ok {
+			j.set(v, func(t *job.Job) { set(t, s) })
+		}
+	}
+}
+
+func (j *jobDecoder) setDuration(set func(*job.Job, time.Duration)) func(value) {
+	return func(v value) {
+		if d, ok := j.duration(v); ok {
+			j.set(v, func(t *job.Job) { set(t, d) })
+		}
+	}
+}
+
+func (j *jobDecoder) setInstant(set func(*job.Job, time.Time)) func(value) {
+	return func(v value) {
+		if at, ok := j.instant(v); ok {
+			j.set(v, func(t *job.Job) { set(t, at) })
+		}
+	}
+}
+
+func (j *jobDecoder) setCount(set func(*job.Job, int)) func(value) {
+	return func(v value) {
+		if n, ok := j.count(v); ok {
+			j.set(v, func(t *job.Job) { set(t, n) })
+		}
+	}
+}
+
+// exclude sets the exclusions one by one, to learn which one is wrong, or takes
+// the last slot away.
+func (j *jobDecoder) exclude(v value) {
+	j.list(v, "a list like [\"2026-12-25\", \"* * * * SUN\"]", func(item value) {
+		if s, ok := j.text(item, "2026-12-25"); ok {
+			j.set(item, func(t *job.Job) { t.Exclude = append(t.Exclude, s) })
+		}
+	})
+}
+
+// on names the messages that start a job.
+func (j *jobDecoder) on(v value) {
+	var on job.On
+	before := len(j.errs)
+	known := j.object(v, []field{
+		{"stream", func(v value) { on.Stream, _ = j.text(v, "ORDERS") }},
+		{"subject", func(v value) { on.Subject, _ = j.text(v, "orders.paid") }},
+	})
+	if known {
+		j.needs(v, "stream", "subject")
+	}
+	if len(j.errs) == before {
+		j.set(v, func(t *job.Job) { t.On = on })
+	}
+}
+
+func (j *jobDecoder) after(v value) {
+	if v.kind == list && len(v.items) == 0 {
+		j.fail(v.at, "%s: it is empty: want job names, like [extract]", v.label)
+		return
+	}
+	names, right := []string{}, true
+	j.list(v, "a list of job names, like [extract]", func(item value) {
+		s, ok := j.text(item, "extract")
+		names, right = append(names, s), right && ok
+	})
+	if right && v.kind == list {
+		j.set(v, func(t *job.Job) { t.After = names })
+	}
+}
+
+func (j *jobDecoder) payload(v value) {
+	if data, ok := j.decoder.payload(v); ok {
+		j.set(v, func(t *job.Job) { t.Payload = data })
+	}
+}
+
+func (j *jobDecoder) retry(v value) {
+	j.object(v, []field{
+		{"attempts", j.setCount(func(t *job.Job, n int) { t.Retry.Attempts = n })},
+		{"backoff", j.setDuration(func(t *job.Job, d time.Duration) { t.Retry.Backoff = d })},
+		{"max_backoff", j.setDuration(func(t *job.Job, d time.Duration) { t.Retry.MaxBackoff = d })},
+	})
+}
+
+func (j *jobDecoder) catchUp(v value) {
+	j.object(v, []field{
+		{"policy", j.setText("latest", func(t *job.Job, s string) { t.CatchUp.Policy = job.CatchUpPolicy(s) })},
+		{"within", j.setDuration(func(t *job.Job, d time.Duration) { t.CatchUp.Within = d })},
+		{"max", j.setCount(func(t *job.Job, n int) { t.CatchUp.Max = n })},
+	})
+}
+
+func (j *jobDecoder) overlap(v value) {
+	s, ok := j.oneOf(v, string(job.OverlapSkip), string(job.OverlapQueue), string(job.OverlapLatest), string(job.OverlapReplace), string(job.OverlapAllow))
+	if ok {
+		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
+	}
+}
+
+func (j *jobDecoder) onLeaseLost(v value) {
+	if s, ok := j.oneOf(v, string(job.LeaseLostCancel), string(job.LeaseLostFinish)); ok {
+		j.set(v, func(t *job.Job) { t.OnLeaseLost = job.LeaseLost(s) })
+	}
+}
+
+func (j *jobDecoder) output(v value) {
+	if n, ok := j.size(v); ok {
+		j.set(v, func(t *job.Job) { t.Output = n })
+	}
+}

@@ -1,0 +1,240 @@
+package migrate
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/job"
+)
+
+// CrontabHead says what the jobs of a crontab do as they did, and what is different.
+var CrontabHead = []string{
+	"Imported from a crontab. As under cron, a job starts whether its last run has ended or not,",
+	"is tried once, and does not run later what was missed. Leave out overlap, retry and catch_up",
+	"for Cronce's defaults: one run at a time, three attempts, the newest missed slot is run.",
+	"Commands start in the working directory of \"cronce run\", not in the user's home.",
+}
+
+var (
+	cronSetting = regexp.MustCompile(`^\s*("[^"]*"|'[^']*'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$`)
+	// cronHalfStep is n/m, which other parsers read as "from n on, each m-th".
+	cronHalfStep = regexp.MustCompile(`(^|,)[A-Za-z0-9]+/`)
+	cronWord     = regexp.MustCompile(`^\s*(\S+)`)
+	// silent are settings whose purpose the record or the alerts of a job have.
+	silent = map[string]string{
+		"MAILTO":            "nobody is sent a mail; the output is kept in the slot's record (cronce slot show), and on_failure tells of failures",
+		"MAILFROM":          "nobody is sent a mail",
+		"CONTENT_TYPE":      "nobody is sent a mail",
+		"RANDOM_DELAY":      "not carried over; spread: delays each slot by a time of the job's own",
+		"START_HOURS_RANGE": "not carried over; put the hours into the schedules",
+	}
+)
+
+// crontab is the state of reading one: what the lines so far have set.
+type crontab struct {
+	Result
+	system bool
+	zone   string
+	shell  string
+	env    []string
+}
+
+// Crontab reads a crontab: a user's, or a system one, whose sixth field is a user. zone
+// is where the schedules' times are, unless a CRON_TZ line says so.
+func Crontab(text, zone string, system bool) Result {
+	c := crontab{system: system, zone: zone, shell: "/bin/sh"}
+	for i, line := range strings.Split(strings.TrimPrefix(text, "\ufeff"), "\n") {
+		line = strings.TrimRight(line, "\r")
+		switch trimmed := strings.TrimLeft(line, " \t"); {
+		case trimmed == "" || trimmed[0] == '#':
+		case cronSetting.MatchString(line):
+			m := cronSetting.FindStringSubmatch(line)
+			c.set(i+1, unquote(m[1]), unquote(m[2]))
+		default:
+			c.entry(i+1, trimmed)
+		}
+	}
+	return c.Result
+}
+
+func (c *crontab) set(line int, name, value string) {
+	why, isSilent := silent[name]
+	switch {
+	case name == "CRON_TZ":
+		c.zone = value
+	case name == "SHELL":
+		c.shell = value
+	case isSilent && value == "":
+	case isSilent:
+		c.note(line, "", "%s: %s", name, why)
+	default:
+		c.env = slices.DeleteFunc(slices.Clone(c.env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
+		c.env = append(c.env, name+"="+value)
+	}
+}
+
+func unquote(text string) string {
+	if n := len(text); n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n-1] == text[0] {
+		return text[1 : n-1]
+	}
+	return text
+}
+
+// entry reads a line that says when and what.
+func (c *crontab) entry(line int, text string) {
+	schedule, rest := text, ""
+	n := 5
+	if text[0] == '@' {
+		n = 1
+	}
+	var fields []string
+	for rest = text; len(fields) < n; {
+		word := cronWord.FindString(rest)
+		if word == "" {
+			c.note(line, "", "not carried over: it ends after %q, before there is a command", strings.Join(fields, " "))
+			return
+		}
+		fields, rest = append(fields, strings.TrimSpace(word)), rest[len(word):]
+	}
+	fields[0] = strings.TrimPrefix(fields[0], "-") // "do not log it", of some crons
+	schedule = strings.Join(fields, " ")
+	user := ""
+	if c.system {
+		word := cronWord.FindString(rest)
+		user, rest = strings.TrimSpace(word), rest[len(word):]
+	}
+	if rest = strings.TrimLeft(rest, " \t"); rest == "" {
+		c.note(line, "", "not carried over: there is no command")
+		return
+	}
+	command := cronCommand(rest)
+	name, _, _ := strings.Cut(rest, "%")
+	j := job.Job{
+		Name: slug(name), Schedule: schedule, Timezone: c.zone,
+		Overlap: job.OverlapAllow, Retry: job.Retry{Attempts: 1}, CatchUp: job.CatchUp{Policy: job.CatchUpNone},
+	}
+	if err := cronTimes(&j, fields); err != nil {
+		c.note(line, "", "not carried over: %v", err)
+		return
+	}
+	entry := jobfile.Imported{
+		Job: j, Exec: withEnvironment(c.env, []string{c.shell, "-c", command}),
+		Line: line, Comments: []string{fmt.Sprintf("line %d: %s", line, clip(strings.Join(strings.Fields(text), " ")))},
+	}
+	before := len(c.Jobs)
+	c.add(line, c.ofUser(entry, user))
+	if len(c.Jobs) > before && user != "" {
+		c.note(line, c.Jobs[before].Job.Name, "it ran as %s: a worker that runs as %s must take the queue %s", user, user, c.Jobs[before].Job.Queue)
+	}
+}
+
+// ofUser puts a user's jobs into a queue of their own, so that a worker who is that
+// user can take them, and no other has to.
+func (c *crontab) ofUser(e jobfile.Imported, user string) jobfile.Imported {
+	if user != "" {
+		e.Job.Queue = strings.Trim(unnamed.ReplaceAllString(user, "-"), "-")
+	}
+	return e
+}
+
+// cronTimes makes of cron's fields what has the same slots.
+func cronTimes(j *job.Job, fields []string) error {
+	if len(fields) == 1 {
+		if fields[0] == "@reboot" {
+			return fmt.Errorf("@reboot is no time; start the command as a service, or by the one that starts cronce run")
+		}
+		return nil
+	}
+	for _, f := range fields {
+		switch {
+		case strings.Contains(f, "~"):
+			return fmt.Errorf("%s is a random time; H in its place is a time of the job's own, the same each day (H(0-29) is one of a range)", f)
+		case cronHalfStep.MatchString(f):
+			return fmt.Errorf("%s: cron refuses a step without a range, or leaves it out: write 5-59/15, or 5", f)
+		}
+	}
+	for _, f := range []string{fields[2], fields[4]} {
+		if strings.LastIndex(f, "*") > 0 {
+			return fmt.Errorf("%s: cron reads a star that is not first as a list of all days; write them out", f)
+		}
+	}
+	if strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*") {
+		elapsed(j)
+	}
+	dom, dow := fields[2], fields[4]
+	stepped := strings.HasPrefix(dom, "*") && dom != "*" || strings.HasPrefix(dow, "*") && dow != "*"
+	if !stepped || dom == "*" || dow == "*" {
+		return nil
+	}
+	// Both must match, and one field alone can say that. The other one's days are
+	// excluded.
+	others, err := otherWeekdays(dow)
+	if err != nil {
+		return err
+	}
+	j.Schedule = strings.Join([]string{fields[0], fields[1], dom, fields[3], "*"}, " ")
+	if others != "" {
+		j.Exclude = []string{"* * * * " + others}
+	}
+	return nil
+}
+
+// otherWeekdays are the days of the week that a field leaves out.
+func otherWeekdays(field string) (string, error) {
+	var others []string
+	for day := range 7 {
+		s, err := job.ParseSchedule("x", job.Plan{Schedule: "0 0 * * " + field})
+		if err != nil {
+			return "", err
+		}
+		if !s.Includes(sunday.AddDate(0, 0, day)) {
+			others = append(others, strconv.Itoa(day))
+		}
+	}
+	return strings.Join(others, ","), nil
+}
+
+// cronCommand is a crontab's command for a shell. A percent sign ends it, unless there
+// is a backslash before; what follows is its standard input, percent signs being ends
+// of lines.
+func cronCommand(text string) string {
+	var parts []string
+	var part strings.Builder
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && i+1 < len(text) && text[i+1] == '%':
+			part.WriteByte('%')
+			i++
+		case text[i] == '%':
+			parts = append(parts, part.String())
+			part.Reset()
+		default:
+			part.WriteByte(text[i])
+		}
+	}
+	parts = append(parts, part.String())
+	command, input := parts[0], parts[1:]
+	if len(input) == 0 {
+		return command
+	}
+	if len(input) > 1 && input[len(input)-1] == "" {
+		input = input[:len(input)-1] // it ends with an end of line already
+	}
+	quoted := make([]string, len(input))
+	for i, line := range input {
+		quoted[i] = "'" + strings.ReplaceAll(line, "'", `'\''`) + "'"
+	}
+	return "printf '%s\\n' " + strings.Join(quoted, " ") + " | {\n" + command + "\n}"
+}
+
+func clip(text string) string {
+	const most = 100
+	if r := []rune(text); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return text
+}

@@ -1,0 +1,217 @@
+// Package reference is the job file as people and editors are told of it: each
+// field with its kind, default, limits and meaning, as a JSON Schema and as a
+// table in Markdown.
+//
+// What is read is for package jobfile to say, and what is right for package job;
+// limits and defaults are taken from there. That the fields are the same, and that
+// examples, defaults and limits are true, is for the tests to say. A test that
+// fails after a field was added asks for its line here, and then for
+//
+//	go test ./docs -rewrite
+//
+// Rejected: to have the decoders carry these texts, which would make them hard to
+// read; a schema by hand, which is right for a week.
+package reference
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/action"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Kind is what a field of a job file holds.
+type Kind string
+
+const (
+	Text     Kind = "text"
+	Word     Kind = "one of"       // Field.Words
+	Duration Kind = "duration"     // Go's notation: 30s, 1h30m
+	Count    Kind = "whole number" // from 1 to Field.Max; 0: no limit
+	Size     Kind = "size"         // 16KiB
+	Instant  Kind = "instant"      // RFC 3339
+	Any      Kind = "any value"    // that JSON knows
+	Texts    Kind = "list of text" // at most Field.Max; 0: no limit
+	Mapping  Kind = "mapping"      // of Field.Fields
+	TextOr   Kind = "text or mapping"
+	Headers  Kind = "mapping of names to values" // each like Field.Fields[0]; at most Field.Max
+	Jobs     Kind = "list of mappings"
+)
+
+// Field is a member of a job file, as it is explained.
+type Field struct {
+	Name string
+	Kind Kind
+
+	// Required of every mapping that it belongs to.
+	Required bool
+
+	// Default is in force when the field is left out; empty: see About.
+	Default string
+
+	// Limit is in words; empty: none that Kind and Max do not say.
+	Limit string
+
+	Max     int
+	Words   []string
+	Example string // in YAML
+	About   string // whole sentences, in Markdown
+	Fields  []Field
+
+	// OneOf says that exactly one of these members of Fields must be there.
+	OneOf []string
+}
+
+// Fields is the whole format: version and jobs.
+func Fields() []Field {
+	return []Field{
+		{Name: "version", Kind: Count, Required: true, Max: 1, Example: "1", About: "The version of this format."},
+		{Name: "jobs", Kind: Jobs, Required: true, Example: `[{name: report, schedule: "@hourly", action: {exec: [make]}}]`, About: "The jobs, at least one; no two have the same name.",
+			Fields: jobFields(), OneOf: []string{"schedule", "after", "on"}},
+	}
+}
+
+func jobFields() []Field {
+	d := job.Job{Schedule: "@hourly"}.WithDefaults()
+	fields := []Field{
+		{Name: "name", Kind: Text, Required: true, Example: "report", Limit: "1 to 64 characters of A-Z a-z 0-9 _ -",
+			About: "The job's identity. A renamed job is a new one."},
+	}
+	fields = append(fields, planFields(d)...)
+	fields = append(fields, runFields(d)...)
+	return append(fields,
+		alertField("on_failure", "Where to tell of a slot that has failed or expired."),
+		alertField("on_missed", "Where to tell of a slot that was missed."),
+		actionField(),
+	)
+}
+
+// planFields decide which slots there are.
+func planFields(d job.Job) []Field {
+	return []Field{
+		{Name: "schedule", Kind: Text, Example: `"0 7 * * MON-FRI"`,
+			About: "When: five cron fields, six with seconds first, `@hourly` and the like, `@every 90s` (counted from 1970), `@at 2027-01-01T00:00:00Z` (once). `H` in a field is a number that the job's name decides. Instead of it a job may have `after` or `on`."},
+		{Name: "after", Kind: Texts, Max: job.MaxAfter, Example: "[extract, check]",
+			About: "Jobs of this namespace: when their slots of one instant have all succeeded, this job has its own of that instant."},
+		{Name: "on", Kind: Mapping, Example: "{stream: ORDERS, subject: orders.paid}",
+			About: "Each message of a stream of yours, stored after the job came to be, is one run, with its data as payload. `overlap` is `allow` then, if left out.",
+			Fields: []Field{
+				{Name: "stream", Kind: Text, Required: true, Example: "ORDERS", About: "A JetStream stream."},
+				{Name: "subject", Kind: Text, Required: true, Example: "orders.paid", About: "Its messages on this subject, which may have wildcards."},
+			}},
+		{Name: "timezone", Kind: Text, Default: d.Timezone, Example: "Europe/Berlin", About: "An IANA name. Its rules are built into the program."},
+		{Name: "dst_gap", Kind: Word, Default: string(d.DSTGap), Words: words(job.GapAfter, job.GapSkip), Example: "skip",
+			About: "A wall time that does not exist, because the clocks go forward, runs at the first instant `after` the gap, or not at all. It does not concern jobs whose hour field begins with `*`."},
+		{Name: "dst_overlap", Kind: Word, Default: string(d.DSTOverlap), Words: words(job.RepeatFirst, job.RepeatSecond, job.RepeatBoth), Example: "both",
+			About: "A wall time that comes twice, because the clocks go back, runs at the `first` occurrence, the `second`, or `both`. It does not concern jobs whose hour field begins with `*`."},
+		{Name: "spread", Kind: Duration, Limit: "whole seconds, at most " + short(job.MaxSpread), Example: "5m",
+			About: "Delays the due time by less than this, by a stable hash of the name, so that many jobs do not start at once. The slot keeps its instant."},
+		{Name: "from", Kind: Instant, Example: "2026-01-01T00:00:00Z", About: "The first instant that may be a slot."},
+		{Name: "until", Kind: Instant, Example: "2027-01-01T00:00:00Z", About: "The first instant that may not be a slot any more."},
+		{Name: "exclude", Kind: Texts, Example: `["2026-12-25", "* * * * SUN"]`,
+			About: "Slots that are none: dates in the job's time zone, or cron expressions."},
+		{Name: "shards", Kind: Count, Max: job.MaxShards, Default: "1", Example: "8",
+			About: "Splits each slot into so many parts, each with its own record, retries and outcome."},
+	}
+}
+
+// runFields say how a slot is run.
+func runFields(d job.Job) []Field {
+	return []Field{
+		{Name: "queue", Kind: Text, Default: d.Queue, Limit: "as of a name", Example: "reports", About: "Only workers of this queue run the job."},
+		{Name: "payload", Kind: Any, Limit: fmt.Sprintf("%d KiB as JSON", job.MaxPayload>>10), Example: "{format: pdf}", About: "Handed to the action as JSON."},
+		{Name: "timeout", Kind: Duration, Example: "30s", About: "Bounds one attempt. Without it an attempt may take as long as it likes."},
+		{Name: "deadline", Kind: Duration, Example: "10m", About: "A slot that has not started so long after it was due ends as `expired`; for a slot that was caught up, so long after it was published."},
+		{Name: "retry", Kind: Mapping, Example: "{attempts: 5, backoff: 2s, max_backoff: 1m}", About: "How often and how soon a failed attempt is repeated, always within the horizon.", Fields: []Field{
+			{Name: "attempts", Kind: Count, Max: job.MaxAttempts, Default: fmt.Sprint(d.Retry.Attempts), Example: "5",
+				About: "All starts, the first included, and those of workers that died. With 1 a slot starts at most one time."},
+			{Name: "backoff", Kind: Duration, Default: short(d.Retry.Backoff), Example: "2s", About: "The delay after the first failure. It doubles, with jitter."},
+			{Name: "max_backoff", Kind: Duration, Default: short(d.Retry.MaxBackoff) + ", or `backoff` if that is more", Limit: "not below `backoff`", Example: "1m", About: "The longest delay."},
+		}},
+		{Name: "catch_up", Kind: Mapping, Example: "{policy: all, within: 12h, max: 10}",
+			About: "Slots that nobody published within a minute of their due time, because all producers were down, or the job paused. What is left out is recorded as `missed`.", Fields: []Field{
+				{Name: "policy", Kind: Word, Default: string(d.CatchUp.Policy), Words: words(job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone), Example: "all",
+					About: "The newest missed slot runs (`latest`), each does (`all`), or `none`."},
+				{Name: "within", Kind: Duration, Default: "the horizon, " + short(job.DefaultHorizon), Example: "12h", About: "How far back a missed slot may lie and still run."},
+				{Name: "max", Kind: Count, Max: job.MaxCatchUp, Default: fmt.Sprint(d.CatchUp.Max), Example: "10", About: "Bounds `all`: the newest so many."},
+			}},
+		{Name: "overlap", Kind: Word, Default: string(d.Overlap) + "; with `on` allow", Example: "queue",
+			Words: words(job.OverlapSkip, job.OverlapQueue, job.OverlapLatest, job.OverlapReplace, job.OverlapAllow),
+			About: "A slot that comes on time while an older one of the job has no outcome yet is `skipped` (`skip`), waits in line (`queue`), waits until a newer one takes its place (`latest`), cancels the older one (`replace`) or runs beside it (`allow`). Slots that were caught up, backfilled or triggered are never skipped, nor cancelled by `replace`: they wait."},
+		{Name: "concurrency", Kind: Count, Max: job.MaxConcurrency, Default: "1; with `overlap: allow` no limit", Example: "2",
+			About: "How many slots of the job may run, in the whole fleet, before `overlap` applies."},
+		{Name: "on_lease_lost", Kind: Word, Default: string(d.OnLeaseLost), Words: words(job.LeaseLostCancel, job.LeaseLostFinish), Example: "finish",
+			About: "A handler whose node cannot reach the broker for longer than the lease is cancelled in time, or may `finish`; then another may run beside it."},
+		{Name: "output", Kind: Size, Default: fmt.Sprintf("%dKiB", job.DefaultOutput>>10), Limit: fmt.Sprintf("at most %dKiB", job.MaxOutput>>10), Example: "16KiB",
+			About: "How much of what an attempt writes, or is answered, is kept in the slot's record: its beginning."},
+	}
+}
+
+func alertField(name, about string) Field {
+	env := Field{Name: "env", Kind: Text, Required: true, Limit: "begins with " + job.AlertEnv, Example: job.AlertEnv + "TOKEN",
+		About: "The environment variable, of the node that delivers, that holds the value."}
+	prefix := Field{Name: "prefix", Kind: Text, Limit: "256 bytes", Example: `"Bearer "`, About: "Stands before the value."}
+	return Field{Name: name, Kind: Mapping, OneOf: []string{"http", "nats"}, Example: "{nats: {subject: alerts.jobs}}",
+		About: about + " It stands in the registry, for all who may read it, so secrets are only named. Delivered at least once, by any worker of the fleet.",
+		Fields: []Field{
+			{Name: "http", Kind: Mapping, Example: `{url: "https://example.com/alerts"}`, About: "A webhook: a POST of JSON.", Fields: []Field{
+				{Name: "url", Kind: TextOr, Required: true, Example: `"https://example.com/alerts"`, About: "A URL without user and password, or `{env: NAME}` if it is a secret itself.", Fields: []Field{env}},
+				{Name: "headers", Kind: Headers, Max: job.MaxAlertHeaders, Example: "{Authorization: {prefix: \"Bearer \", env: " + job.AlertEnv + "TOKEN}}",
+					About: "Headers whose values come from the environment.", Fields: []Field{{Kind: Mapping, Fields: []Field{env, prefix}}}},
+			}},
+			{Name: "nats", Kind: Mapping, Example: "{subject: alerts.jobs}", About: "A message.", Fields: []Field{
+				{Name: "subject", Kind: Text, Required: true, Limit: "no wildcards, not below `$`", Example: "alerts.jobs", About: "Where it is published."},
+			}},
+		}}
+}
+
+func actionField() Field {
+	secret := []Field{
+		{Name: "prefix", Kind: Text, Example: `"Bearer "`, About: "Stands before the value."},
+		{Name: "env", Kind: Text, Example: "API_TOKEN", About: "An environment variable of this process, read at the start."},
+		{Name: "file", Kind: Text, Example: "/run/secrets/token", About: "A file, read at each request."},
+	}
+	return Field{Name: "action", Kind: Mapping, Required: true, OneOf: []string{"exec", "http", "nats"}, Example: "{exec: [/bin/echo, hello]}",
+		About: "What the nodes that read this file do for a slot. It stays in the file: the registry holds no actions. `cronce job apply` takes jobs without one.",
+		Fields: []Field{
+			{Name: "exec", Kind: Texts, Example: `["/bin/sh", "-c", "make report"]`,
+				About: "A program and its arguments, without a shell. It gets the payload on its standard input. Exit status 0 is success, 65 fails for good, anything else is retried."},
+			{Name: "pass_env", Kind: Texts, Example: "[NATS_URL, NATS_CREDS]",
+				About: "With `exec`: variables of the worker's environment that the program gets although they may hold a login. It gets all others without being asked (see [below](#flags-and-environment))."},
+			{Name: "http", Kind: Mapping, Example: `{url: "http://127.0.0.1:8080/jobs/report"}`, About: "A request to a service, with the payload. 2xx is success, 400, 410 and 422 fail for good, anything else is retried.", Fields: []Field{
+				{Name: "url", Kind: Text, Required: true, Limit: "http or https", Example: `"http://127.0.0.1:8080/jobs/report"`, About: "Absolute."},
+				{Name: "method", Kind: Word, Default: http.MethodPost, Words: jobfile.Methods(), Example: "PUT", About: "GET and HEAD carry no payload."},
+				{Name: "headers", Kind: Headers, Example: `{Authorization: {prefix: "Bearer ", env: API_TOKEN}}`,
+					About:  "Sent beside those that tell of the slot. A value is text, or comes from the environment or a file, and is then never shown.",
+					Fields: []Field{{Kind: TextOr, Limit: fmt.Sprintf("%d KiB", jobfile.MaxHeader>>10), Fields: secret, OneOf: []string{"env", "file"}}}},
+				{Name: "timeout", Kind: Duration, Default: short(action.DefaultTimeout) + ", if the job has no `timeout` either", Example: "20s", About: "Bounds one request."},
+				{Name: "ready", Kind: Text, Limit: "http or https", Example: `"http://127.0.0.1:8080/ready"`, About: "Asked every second. While it does not answer with 2xx, this node takes no slots of the job's queue."},
+			}},
+			{Name: "nats", Kind: Mapping, Example: "{subject: svc.report, timeout: 20s}", About: "A request over the node's own connection. Any answer is success, unless it is an error of a NATS service, or of a stream that did not store the request.", Fields: []Field{
+				{Name: "subject", Kind: Text, Required: true, Limit: fmt.Sprintf("no wildcards; at most %d bytes", jobfile.MaxSubject), Example: "svc.report", About: "Where the service listens."},
+				{Name: "timeout", Kind: Duration, Default: short(action.DefaultTimeout) + ", if the job has no `timeout` either", Example: "20s", About: "Bounds one request."},
+			}},
+		}}
+}
+
+func words[W ~string](all ...W) []string {
+	texts := make([]string, len(all))
+	for i, w := range all {
+		texts[i] = string(w)
+	}
+	return texts
+}
+
+// short is a duration as people write it: 1m, not 1m0s.
+func short(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}

@@ -1,0 +1,136 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/internal/lab/bench"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// BenchmarkDrain holds a worker with default settings against the same broker
+// operations written by hand, turn by turn. The ratio is what counts.
+func BenchmarkDrain(b *testing.B) {
+	for name, url := range map[string]func(*testing.B) (string, int){
+		"replicas=1": func(b *testing.B) (string, int) { return natstest.Run(b).ClientURL(), 1 },
+		"replicas=3": func(b *testing.B) (string, int) { return natstest.RunCluster(b).URL(), 3 },
+	} {
+		b.Run(name, func(b *testing.B) {
+			servers, replicas := url(b)
+			const slots = 20_000
+			var ours, ceiling time.Duration
+			turn := 0
+			connect := func() jetstream.JetStream { return natstest.JetStream(b, natstest.Connect(b, servers)) }
+			for b.Loop() {
+				turn++
+				byHand, own := time.Hour, time.Hour
+				for i, shape := range bench.Shapes() {
+					r, err := bench.DrainCeiling(b.Context(), connect(), fmt.Sprintf("hand%d", turn), replicas, slots, shape)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Logf("%+v: %v", shape, r)
+					byHand = min(byHand, r.Took)
+					r, err = bench.DrainOurs(b.Context(), connect(), connect(), fmt.Sprintf("ours%d_%d", turn, i), replicas, slots, 10, job.OverlapAllow)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Logf("ours: %v", r)
+					own = min(own, r.Took)
+				}
+				ours, ceiling = ours+own, ceiling+byHand
+			}
+			b.ReportMetric(float64(ceiling)/float64(ours), "ratio")
+			b.ReportMetric(float64(slots*turn)/ours.Seconds(), "slots/s")
+			b.ReportMetric(float64(slots*turn)/ceiling.Seconds(), "ceiling/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// connectTo gives everybody a connection of his own.
+func connectTo(srv *natstest.Server) bench.Connect {
+	return func(context.Context) (jetstream.JetStream, error) {
+		nc, err := nats.Connect(srv.ClientURL())
+		if err != nil {
+			return nil, err
+		}
+		return jetstream.New(nc)
+	}
+}
+
+// BenchmarkLateness: a hundred slots each second, one and ten producers. The target
+// is 2 ms for half of them, and 10 ms for all but one in a hundred.
+func BenchmarkLateness(b *testing.B) {
+	for _, producers := range []int{1, 10} {
+		b.Run(fmt.Sprintf("producers=%d", producers), func(b *testing.B) {
+			srv := natstest.Run(b)
+			connect := connectTo(srv)
+			var late bench.Lateness
+			for b.Loop() {
+				steady, err := bench.MeasureSteady(b.Context(), connect, nil, "late", 1, 100, producers, 10)
+				if err != nil {
+					b.Fatal(err)
+				}
+				late = steady.Late
+				b.Logf("%v; %.2f messages for each, %.1f a second without", late, steady.Sent, steady.Idle)
+			}
+			b.ReportMetric(float64(late.At(0.5).Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(late.At(0.99).Microseconds())/1000, "p99-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// A short slot is published, claimed, completed, acked and told of: five messages
+// into the server, and a share of the requests for several.
+func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	const slots = 2000
+	before := inMsgs(t, srv)
+	if _, err := bench.DrainOurs(t.Context(), srv.JetStream(), srv.JetStream(), "cost", 1, slots, 10, job.OverlapAllow); err != nil {
+		t.Fatal(err)
+	}
+	if per := float64(inMsgs(t, srv)-before) / slots; per < 5 || per > 7 {
+		t.Errorf("%.2f messages into the server per slot, setting up and looking included; want 5 to 7", per)
+	}
+}
+
+// A server that is told to keep few messages at a time for a stream refuses the others: a
+// producer has all of its slots stored in the end, and repeats few.
+func TestAServerThatTakesFewAtATimeHasAllSlots(t *testing.T) {
+	t.Parallel()
+	const slots, few = 4000, 100
+	srv := natstest.Run(t, func(o *server.Options) { o.StreamMaxBufferedMsgs = few })
+	connect := func(context.Context) (jetstream.JetStream, error) { return srv.JetStream(), nil }
+	p, err := bench.PublishDue(t.Context(), connect, "few", 1, slots, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Sent < 1.02 || p.Sent > 3 {
+		t.Errorf("%.2f messages for each slot, want more than one, since some are refused, and three at most", p.Sent)
+	}
+	if p.Took > 5*time.Second {
+		t.Errorf("the last of %d slots was stored %v after the first", slots, p.Took)
+	}
+}
+
+func inMsgs(t *testing.T, srv *natstest.Server) int64 {
+	t.Helper()
+	v, err := srv.Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.InMsgs
+}

@@ -1,0 +1,109 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// DrainOurs has one worker, with default settings and a handler that does nothing,
+// drain slots of so many jobs, in a namespace that it creates and deletes. work is on the
+// worker's connection, aside on another one. It is timed from the first handler's start to
+// the last ack, as the broker counts them.
+func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace string, replicas, slots, jobs int, overlap job.Overlap) (_ Rate, err error) {
+	defer func() { err = errors.Join(err, remove(ctx, aside, namespace)) }()
+	store, err := open(ctx, work, namespace, replicas)
+	if err != nil {
+		return Rate{}, err
+	}
+	var first, runs atomic.Int64
+	ran := make(chan struct{})
+	handler := func(context.Context, job.Run) error {
+		if first.Load() == 0 {
+			first.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		if runs.Add(1) == int64(slots) {
+			close(ran) // the rest is to be waited for, and not to be disturbed before
+		}
+		return nil
+	}
+	r := replica.New(replica.Config{
+		Conn: work.Conn(), Store: store, Queues: []string{"default"},
+		Handler:  func(string) job.Handler { return handler },
+		Handlers: func() []string { return nil },
+	})
+	// The queue first: the slots are there before the worker is.
+	if err := fill(ctx, store, makeJobs(jobs, job.Job{Schedule: "@every 1s", Overlap: overlap}), slots); err != nil {
+		return Rate{}, err
+	}
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(working) }()
+	defer func() { stop(); err = errors.Join(err, <-ended) }()
+	stream, err := aside.Stream(ctx, namespace+"_slots")
+	if err != nil {
+		return Rate{}, err
+	}
+	if err := awaitAll(ctx, ran, ended, stream); err != nil {
+		return Rate{}, err
+	}
+	return Rate{slots, time.Since(time.Unix(0, first.Load()))}, nil
+}
+
+// awaitAll waits until all slots have run, or are gone without: one that meets its
+// predecessor is skipped.
+func awaitAll(ctx context.Context, ran <-chan struct{}, ended chan error, stream jetstream.Stream) error {
+	const seldom = 250 * time.Millisecond // the broker is at work
+	for {
+		select {
+		case <-ran:
+			return Empty(ctx, stream)
+		case err := <-ended:
+			ended <- nil
+			return errors.Join(err, ctx.Err())
+		case <-time.After(seldom):
+		}
+		info, err := stream.Info(ctx)
+		if err != nil {
+			return err
+		}
+		if info.State.Msgs == 0 {
+			return nil
+		}
+	}
+}
+
+// fill enters the jobs and publishes the newest slots before now, spread over them.
+func fill(ctx context.Context, store *kv.Store, jobs []job.Job, slots int) error {
+	revisions, err := enter(ctx, store, jobs)
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	waits := make([]func(context.Context) (bool, error), 0, slots)
+	for i := range slots {
+		if i%len(jobs) == 0 {
+			at = at.Add(-time.Second)
+		}
+		j := jobs[i%len(jobs)]
+		slot := job.NewSlot(j.Name, at)
+		wait, err := store.Slots().Publish(j.Queue, job.Message{Slot: slot, JobRevision: revisions[i%len(jobs)], Node: "bench", Due: slot.At}, []byte(`{"n":1}`))
+		if err != nil {
+			return err
+		}
+		waits = append(waits, wait)
+	}
+	for _, wait := range waits {
+		if _, err := wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// PublishCeiling publishes slots messages by hand, into streams of the given name
+// that it creates and deletes. It is timed by the broker's timestamps of the first
+// and the last.
+func PublishCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int) (_ Rate, err error) {
+	h, err := newHand(js, name, Shape{})
+	if err != nil {
+		return Rate{}, err
+	}
+	defer func() { err = errors.Join(err, h.remove(ctx)) }()
+	if _, err := h.create(ctx, replicas); err != nil {
+		return Rate{}, err
+	}
+	if err := h.fill(ctx, slots, slots); err != nil {
+		return Rate{}, err
+	}
+	return stored(ctx, h.slots, slots)
+}
+
+// Published is how fast producers published, and what they sent for each slot.
+type Published struct {
+	Rate
+	Sent float64
+}
+
+// Leads are how long before its time the second is planned that all slots are due
+// in: enough to write the definitions, which is not what is measured.
+const (
+	leadEach  = 150 * time.Microsecond // a definition
+	leadLeast = 2 * time.Second
+	leadTries = 4 // each with twice the lead
+)
+
+// errLate says that the definitions were not there in time.
+var errLate = errors.New("the registry was not written in time")
+
+// PublishDue has producers, each on a connection of its own, publish slots that are
+// all due in one second, in a namespace that it creates and deletes. Their
+// membership is steady by then. It is timed by the broker's timestamps of the first
+// and the last.
+func PublishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int) (p Published, err error) {
+	err = inTime(slots, func(lead time.Duration) error {
+		p, err = publishDue(ctx, connect, namespace, replicas, slots, producers, lead)
+		return err
+	})
+	return p, err
+}
+
+// inTime does what needs so many definitions to be written in the lead time, with a longer one if
+// that was too short.
+func inTime(definitions int, do func(lead time.Duration) error) (err error) {
+	lead := leadLeast + time.Duration(definitions)*leadEach
+	for range leadTries {
+		if err = do(lead); !errors.Is(err, errLate) {
+			return err
+		}
+		lead *= 2
+	}
+	return err
+}
+
+func publishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int, lead time.Duration) (_ Published, err error) {
+	f, err := startFleet(ctx, connect, namespace, replicas, producers, nil)
+	defer func() { err = errors.Join(err, f.stop()) }()
+	if err != nil {
+		return Published{}, err
+	}
+	if _, err := f.plan(ctx, slots, job.Job{}, lead); err != nil {
+		return Published{}, err
+	}
+	stream, err := f.js.Stream(ctx, namespace+"_slots")
+	if err != nil {
+		return Published{}, err
+	}
+	before := f.sent()
+	for {
+		info, err := stream.Info(ctx)
+		if err != nil {
+			return Published{}, err
+		}
+		if info.State.Msgs >= uint64(slots) {
+			break
+		}
+		if err := f.sleep(20 * time.Millisecond); err != nil {
+			return Published{}, fmt.Errorf("%d of %d slots were published: %w", info.State.Msgs, slots, err)
+		}
+	}
+	rate, err := stored(ctx, stream, slots)
+	return Published{rate, float64(f.sent()-before) / float64(slots)}, err
+}
+
+// plan enters jobs, each of which has one slot, all at the returned instant, and returns a moment
+// before it.
+func (f *fleet) plan(ctx context.Context, slots int, like job.Job, lead time.Duration) (at time.Time, err error) {
+	at = time.Now().Add(lead).Truncate(time.Second)
+	like.Schedule = "@at " + at.UTC().Format(time.RFC3339)
+	if _, err := enter(ctx, f.store, makeJobs(slots, like)); err != nil {
+		return at, err
+	}
+	const settled = time.Second // the producers have heard of all, and of each other's having done so
+	if time.Until(at) < settled {
+		return at, fmt.Errorf("%w: %d definitions in %v", errLate, slots, lead)
+	}
+	return at, f.sleep(time.Until(at) - settled/4)
+}
+
+// stored is the rate at which a stream's messages were.
+func stored(ctx context.Context, stream jetstream.Stream, slots int) (Rate, error) {
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return Rate{}, err
+	}
+	return Rate{slots, info.State.LastTime.Sub(info.State.FirstTime)}, nil
+}
+
+// Connect makes a connection, and the client of its JetStream.
+type Connect = func(ctx context.Context) (jetstream.JetStream, error)
+
+// fleet is some replicas of one namespace, each on a connection of its own.
+type fleet struct {
+	js     jetstream.JetStream // on a connection that is none of the fleet's
+	store  *kv.Store           // on the same
+	conns  []*nats.Conn
+	ctx    context.Context
+	cancel context.CancelFunc
+	group  *errgroup.Group
+	name   string
+}
+
+// startFleet starts producers, of which the first is the worker too if handle is
+// there, and returns when all are up. The fleet is to be stopped even if it fails.
+func startFleet(ctx context.Context, connect Connect, namespace string, replicas, producers int, handle job.Handler) (f *fleet, err error) {
+	f = &fleet{name: namespace}
+	running, cancel := context.WithCancel(ctx)
+	f.cancel = cancel
+	f.group, f.ctx = errgroup.WithContext(running)
+	if f.js, err = connect(ctx); err != nil {
+		return f, err
+	}
+	if f.store, err = open(ctx, f.js, namespace, replicas); err != nil {
+		return f, err
+	}
+	for i := range producers {
+		js, err := connect(ctx)
+		if err != nil {
+			return f, err
+		}
+		f.conns = append(f.conns, js.Conn())
+		store, err := open(ctx, js, namespace, replicas)
+		if err != nil {
+			return f, err
+		}
+		cfg := replica.Config{Conn: js.Conn(), Store: store, Produce: true, Handlers: func() []string { return nil }}
+		if i == 0 && handle != nil {
+			cfg.Queues, cfg.Handler = []string{"default"}, func(string) job.Handler { return handle }
+		}
+		f.group.Go(func() error { return replica.New(cfg).Run(f.ctx) })
+	}
+	return f, f.up()
+}
+
+// up waits until all nodes are, and have had time to hear of each other.
+func (f *fleet) up() error {
+	for {
+		nodes, err := f.store.Nodes().List(f.ctx)
+		if err != nil {
+			return err
+		}
+		if len(nodes) == len(f.conns) {
+			return f.sleep(time.Second)
+		}
+		if err := f.sleep(20 * time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// sent is how many messages the fleet has sent.
+func (f *fleet) sent() (n uint64) {
+	for _, nc := range f.conns {
+		n += nc.Stats().OutMsgs
+	}
+	return n
+}
+
+// sleep ends before its time if the fleet does.
+func (f *fleet) sleep(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-f.ctx.Done():
+		return context.Cause(f.ctx)
+	}
+}
+
+// stop ends the fleet and removes its namespace.
+func (f *fleet) stop() error {
+	f.cancel()
+	err := f.group.Wait()
+	if f.store != nil {
+		err = errors.Join(err, remove(f.ctx, f.js, f.name))
+	}
+	for _, nc := range f.conns {
+		nc.Close()
+	}
+	if f.js != nil {
+		f.js.Conn().Close()
+	}
+	return err
+}

@@ -1,0 +1,480 @@
+// Package memstore is the broker's memory for tests: what package kv keeps on
+// JetStream, in a map, with the same errors, and with faults on demand. The
+// suite in kvtest judges both.
+//
+// Broker timestamps come from time.Now, so that they are fake inside
+// testing/synctest.
+package memstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Fault is what happens to one write.
+type Fault int
+
+const (
+	// None: it is stored and answered.
+	None Fault = iota
+	// LostAnswer: it is stored, the caller gets job.ErrUnknown.
+	LostAnswer
+	// LostRequest: it is not stored, the caller gets job.ErrUnknown.
+	LostRequest
+	// Late: the caller gets job.ErrUnknown; Bucket.Land stores it, if its
+	// revision is still the last one then.
+	Late
+	// Refused: it is not stored, the caller gets ErrRefused.
+	Refused
+)
+
+// ErrRefused is a definite refusal that is no conflict, like a full disk.
+var ErrRefused = errors.New("maximum bytes exceeded")
+
+// Store is one namespace. Its zero value is not usable: see New.
+type Store struct {
+	ledger, jobs, nodes, state *Bucket
+}
+
+// New returns an empty namespace.
+func New() *Store {
+	return &Store{newBucket("ledger"), newBucket("jobs"), newBucket("nodes"), newBucket("state")}
+}
+
+// Ledger is the ledger; its faults are those of the bucket.
+func (s *Store) Ledger() *Ledger { return &Ledger{s.ledger} }
+
+// Jobs is the registry.
+func (s *Store) Jobs() *Jobs { return &Jobs{s.jobs} }
+
+// Nodes keeps who is alive.
+func (s *Store) Nodes() *Nodes { return &Nodes{s.nodes} }
+
+// Watermark keeps up to when every slot was published.
+func (s *Store) Watermark() *Watermark { return &Watermark{s.state} }
+
+// Locks keeps which slots of a job may run. Its faults are those of the watermark
+// too: they share a bucket.
+func (s *Store) Locks() *Locks { return &Locks{s.state} }
+
+// Bucket is a map with revisions.
+type Bucket struct {
+	name string
+
+	mu      sync.Mutex
+	last    uint64
+	entries map[string]entry
+	late    []write
+	fault   func(key string) Fault
+	unread  func(key string) error
+	changed chan struct{} // closed and replaced with every change
+}
+
+type entry struct {
+	key      string
+	data     []byte // nil: a marker
+	revision uint64
+	at       time.Time
+}
+
+type write struct {
+	key      string
+	data     []byte
+	revision uint64
+}
+
+func newBucket(name string) *Bucket {
+	return &Bucket{name: name, entries: map[string]entry{}, changed: make(chan struct{})}
+}
+
+// Fail has f decide the fault of every write from now on. Nil: none.
+func (b *Bucket) Fail(f func(key string) Fault) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault = f
+}
+
+// FailNext gives the next writes these faults, in order, and then none.
+func (b *Bucket) FailNext(faults ...Fault) {
+	b.Fail(func(string) Fault { // called with the bucket locked
+		if len(faults) == 0 {
+			return None
+		}
+		next := faults[0]
+		faults = faults[1:]
+		return next
+	})
+}
+
+// FailReads has f decide the error of every read from now on. Nil: none.
+func (b *Bucket) FailReads(f func(key string) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unread = f
+}
+
+// Land stores the late writes, in order, as far as their revisions are still
+// the last, and says how many it stored.
+func (b *Bucket) Land() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	landed := 0
+	for _, w := range b.late {
+		if _, err := b.store(w); err == nil {
+			landed++
+		}
+	}
+	b.late = nil
+	return landed
+}
+
+// Forget removes the key without a trace, as age does.
+func (b *Bucket) Forget(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.entries, key)
+	b.signal()
+}
+
+func (b *Bucket) read(ctx context.Context, key string) (entry, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return entry{}, fmt.Errorf("read %s/%s: %w: %w", b.name, key, job.ErrUnknown, err)
+	}
+	if b.unread != nil {
+		if err := b.unread(key); err != nil {
+			return entry{}, fmt.Errorf("read %s/%s: %w", b.name, key, err)
+		}
+	}
+	e := b.entries[key]
+	if e.data == nil {
+		return e, fmt.Errorf("%s/%s: %w", b.name, key, job.ErrNotFound)
+	}
+	return e, nil
+}
+
+func (b *Bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
+	if nonce == "" {
+		return 0, fmt.Errorf("%w value for %s/%s: it has no nonce", job.ErrInvalid, b.name, key)
+	}
+	data, err := value.MarshalJSON()
+	if err != nil {
+		return 0, err
+	}
+	return b.write(ctx, write{key, data, revision})
+}
+
+func (b *Bucket) write(ctx context.Context, w write) (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	unknown := func(err error) error {
+		return fmt.Errorf("write %s/%s at revision %d: %w: %w", b.name, w.key, w.revision, job.ErrUnknown, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, unknown(err)
+	}
+	fault := None
+	if b.fault != nil {
+		fault = b.fault(w.key)
+	}
+	switch fault {
+	case LostRequest:
+		return 0, unknown(context.DeadlineExceeded)
+	case Late:
+		b.late = append(b.late, w)
+		return 0, unknown(context.DeadlineExceeded)
+	case Refused:
+		return 0, fmt.Errorf("write %s/%s: %w", b.name, w.key, ErrRefused)
+	}
+	won, err := b.store(w)
+	if fault == LostAnswer {
+		return 0, unknown(context.DeadlineExceeded)
+	}
+	return won, err
+}
+
+// store is the broker's part, and the recognition of one's own write.
+func (b *Bucket) store(w write) (uint64, error) {
+	now := b.entries[w.key]
+	if now.revision != w.revision {
+		if now.revision > w.revision && w.data != nil && string(now.data) == string(w.data) {
+			return now.revision, nil
+		}
+		return 0, fmt.Errorf("write %s/%s at revision %d: %w: the last is %d", b.name, w.key, w.revision, job.ErrConflict, now.revision)
+	}
+	b.last++
+	b.entries[w.key] = entry{w.key, w.data, b.last, time.Now()}
+	b.signal()
+	return b.last, nil
+}
+
+func (b *Bucket) signal() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// snapshot returns what is stored, markers included, oldest write first, the
+// last revision, and a channel that is closed with the next change.
+func (b *Bucket) snapshot() (all []entry, last uint64, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(x, y entry) int { return int(x.revision) - int(y.revision) })
+	return all, b.last, b.changed
+}
+
+// watch tells f what is stored, then that it did, then every change.
+func (b *Bucket) watch(ctx context.Context, stored, gone func(entry), ready func(last uint64)) error {
+	told := map[string]entry{}
+	for first := true; ; first = false {
+		all, last, changed := b.snapshot()
+		there := map[string]bool{}
+		for _, e := range all {
+			there[e.key] = true
+			if told[e.key].revision == e.revision {
+				continue
+			}
+			told[e.key] = e
+			if e.data != nil {
+				stored(e)
+			} else if !first {
+				gone(e)
+			}
+		}
+		for key, e := range told {
+			if there[key] {
+				continue
+			}
+			delete(told, key)
+			if e.data != nil {
+				gone(entry{key: key, revision: last})
+			}
+		}
+		if first {
+			ready(last)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// Ledger is a kv.Ledger in memory.
+type Ledger struct{ *Bucket }
+
+// Read is kv.Ledger.Read.
+func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
+	e, err := l.read(ctx, slot.Key())
+	if err != nil {
+		return job.Record{}, e.revision, err
+	}
+	r, err := job.DecodeRecord(e.data)
+	return r, e.revision, err
+}
+
+// Write is kv.Ledger.Write.
+func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
+	return l.encode(ctx, r.Slot.Key(), r.Nonce, r, revision)
+}
+
+// Send is kv.Ledger.Send.
+func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, r, revision)) }()
+}
+
+// Beside is kv.Ledger.Beside.
+func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
+	if _, stands, err := l.Read(ctx, own); err != nil || stands < revision {
+		return nil, fmt.Errorf("read beside %s, which stands at %d: %w: %v", own, stands, job.ErrUnknown, err)
+	}
+	var records []job.Record
+	for _, s := range others {
+		switch r, _, err := l.Read(ctx, s); {
+		case err == nil:
+			records = append(records, r)
+		case !errors.Is(err, job.ErrNotFound):
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+// List is kv.Ledger.List.
+func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error] {
+	return func(yield func(kv.LedgerEntry, error) bool) {
+		all, _, _ := l.snapshot()
+		for _, e := range all {
+			if e.data == nil || f.Job != "" && !strings.HasPrefix(e.key, f.Job+".") || e.at.Before(f.Since) {
+				continue
+			}
+			r, err := job.DecodeRecord(e.data)
+			if !yield(kv.LedgerEntry{Record: r, Revision: e.revision, Time: e.at}, err) {
+				return
+			}
+		}
+	}
+}
+
+// Nodes is a kv.Nodes in memory.
+type Nodes struct{ *Bucket }
+
+// Read is kv.Nodes.Read.
+func (n *Nodes) Read(ctx context.Context, name string) (job.Node, uint64, error) {
+	e, err := n.read(ctx, name)
+	if err != nil {
+		return job.Node{}, e.revision, err
+	}
+	node, err := job.DecodeNode(e.data)
+	return node, e.revision, err
+}
+
+// Write is kv.Nodes.Write.
+func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint64, error) {
+	return n.encode(ctx, node.Name, node.Nonce, node, revision)
+}
+
+// List is kv.Nodes.List.
+func (n *Nodes) List(context.Context) ([]job.NodeEvent, error) {
+	all, _, _ := n.snapshot()
+	var nodes []job.NodeEvent
+	for _, e := range all {
+		if e.data != nil {
+			nodes = append(nodes, nodeEvent(e))
+		}
+	}
+	return nodes, nil
+}
+
+// Watch is kv.Nodes.Watch.
+func (n *Nodes) Watch(ctx context.Context, f func(job.NodeEvent)) error {
+	return n.watch(ctx, func(e entry) { f(nodeEvent(e)) },
+		func(e entry) { f(job.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at, Gone: true}) },
+		func(last uint64) { f(job.NodeEvent{Ready: true, Revision: last}) })
+}
+
+func nodeEvent(e entry) job.NodeEvent {
+	ev := job.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at}
+	ev.Node, ev.Err = job.DecodeNode(e.data)
+	return ev
+}
+
+// Jobs is a kv.Jobs in memory.
+type Jobs struct{ *Bucket }
+
+// Read is kv.Jobs.Read.
+func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error) {
+	e, err := j.read(ctx, name)
+	if err != nil {
+		return job.Entry{}, e.revision, err
+	}
+	d, err := decodeEntry(e)
+	return d, e.revision, err
+}
+
+func decodeEntry(e entry) (job.Entry, error) {
+	d, err := job.DecodeEntry(e.data, e.revision, e.at)
+	if err != nil {
+		return job.Entry{}, &job.EntryError{Name: e.key, Revision: e.revision, Time: e.at.UTC(), Err: err}
+	}
+	return d, nil
+}
+
+// Write is kv.Jobs.Write.
+func (j *Jobs) Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+	return j.encode(ctx, d.Job.Name, d.Nonce, d, revision)
+}
+
+// Delete is kv.Jobs.Delete.
+func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
+	_, err := j.write(ctx, write{name, nil, revision})
+	return err
+}
+
+// List is kv.Jobs.List.
+func (j *Jobs) List(context.Context) ([]job.Entry, error) {
+	all, _, _ := j.snapshot()
+	var entries []job.Entry
+	var bad []error
+	for _, e := range all {
+		if e.data == nil {
+			continue
+		}
+		d, err := decodeEntry(e)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		entries = append(entries, d)
+	}
+	return entries, errors.Join(bad...)
+}
+
+// Watch is kv.Jobs.Watch.
+func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
+	return j.watch(ctx,
+		func(e entry) {
+			ev := job.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at}
+			ev.Entry, ev.Err = decodeEntry(e)
+			f(ev)
+		},
+		func(e entry) { f(job.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at, Deleted: true}) },
+		func(last uint64) { f(job.RegistryEvent{Ready: true, Revision: last}) })
+}
+
+// Watermark is a kv.Watermark in memory.
+type Watermark struct{ *Bucket }
+
+const watermarkKey = "watermark"
+
+// Read is kv.Watermark.Read.
+func (w *Watermark) Read(ctx context.Context) (job.Watermark, uint64, error) {
+	e, err := w.read(ctx, watermarkKey)
+	if err != nil {
+		return job.Watermark{}, e.revision, err
+	}
+	mark, err := job.DecodeWatermark(e.data)
+	return mark, e.revision, err
+}
+
+// Write is kv.Watermark.Write.
+func (w *Watermark) Write(ctx context.Context, mark job.Watermark, revision uint64) (uint64, error) {
+	return w.encode(ctx, watermarkKey, mark.Nonce, mark, revision)
+}
+
+// Locks is a kv.Locks in memory.
+type Locks struct{ *Bucket }
+
+// Read is kv.Locks.Read.
+func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+	e, err := l.read(ctx, "lock."+name)
+	if err != nil {
+		return job.Lock{}, e.revision, err
+	}
+	lock, err := job.DecodeLock(e.data)
+	return lock, e.revision, err
+}
+
+// Write is kv.Locks.Write.
+func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+	return l.encode(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
+}
+
+// Send is kv.Locks.Send.
+func (l *Locks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+	go func() { answered(l.Write(ctx, lock, revision)) }()
+}

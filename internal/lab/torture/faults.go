@@ -1,0 +1,213 @@
+package torture
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+)
+
+// suffer lets the faults of one lane happen, one after the other, and leaves
+// everything whole.
+func (t *torture) suffer(ctx context.Context, lane []Fault) {
+	for _, f := range lane {
+		if !sleep(ctx, time.Until(t.began.Add(f.At))) {
+			return
+		}
+		since := boot.Now()
+		switch f.Kind {
+		case Broker:
+			t.killBroker(ctx, f)
+			t.noteFault(f, "", since)
+		case Full:
+			t.fill(ctx, f)
+			t.noteFault(f, "", since)
+		case Freeze, Sleep: // written down with the instants of STOP and CONT
+			t.happen(ctx, t.members[f.Target], f)
+		default:
+			m := t.members[f.Target]
+			of := m.current()
+			t.happen(ctx, m, f)
+			t.noteFault(f, of, since)
+		}
+	}
+}
+
+// happen is one fault of one process. It is over when happen returns.
+func (t *torture) happen(ctx context.Context, m *member, f Fault) {
+	t.count(string(f.Kind))
+	through := func(fault link, d time.Duration) {
+		m.proxy.set(fault)
+		sleep(ctx, d)
+	}
+	// when waits for a write of a kind, and then has something happen to it.
+	when := func(write string, then *link, patience time.Duration) {
+		m.proxy.set(link{sever: []byte(t.subjectOf(write)), then: then})
+		for began := time.Now(); !m.proxy.severed() && time.Since(began) < patience && ctx.Err() == nil; {
+			sleep(ctx, 2*time.Millisecond)
+		}
+	}
+	switch f.Kind {
+	case Kill, Silence:
+		m.kill()
+		sleep(ctx, f.For)
+		m.again()
+	case Term:
+		m.term()
+		sleep(ctx, f.For)
+		m.again()
+	case Freeze:
+		goOn := m.hold(f)
+		sleep(ctx, f.For)
+		goOn()
+	case Sleep:
+		m.untilBusy(ctx)
+		if f.Write != "" {
+			// The write lands, and its answer finds a sleeper.
+			when(f.Write, &link{hold: true}, 3*time.Second)
+		}
+		goOn := m.hold(f)
+		m.proxy.set(link{})
+		sleep(ctx, f.For)
+		goOn()
+	case Cut:
+		through(link{apart: true}, f.For)
+		m.proxy.set(link{})
+	case Slow:
+		through(link{delay: f.Delay}, f.For)
+		m.proxy.set(link{})
+	case Deaf:
+		through(link{deaf: true}, f.For)
+		m.proxy.set(link{})
+	case Lag:
+		through(link{late: f.Delay}, f.For)
+		m.proxy.set(link{})
+	case Clog:
+		if !f.Ends {
+			through(link{clogged: true}, f.For)
+			m.proxy.set(link{})
+			break
+		}
+		through(link{clogged: true}, f.For/2)
+		m.term()
+		m.proxy.set(link{})
+		m.again()
+	case Hangup:
+		t.hangUp(ctx, m, f)
+	case Lose:
+		m.untilBusy(ctx)
+		t.lose(ctx, m)
+		m.kill()
+		sleep(ctx, f.For)
+		m.again()
+	case Hold:
+		until := time.Now().Add(f.For)
+		// A heartbeat lands, and its answer is lost; so is what follows.
+		when(writeNodes, &link{deaf: true}, t.cfg.Lease/5)
+		through(link{deaf: true}, f.Delay)
+		// On a new connection it is repeated and answered, and that is all.
+		when(writeNodes, &link{}, t.cfg.Lease/4)
+		sleep(ctx, heard(t.cfg.Lease))
+		through(link{apart: true}, time.Until(until))
+		m.proxy.set(link{})
+	case Sever:
+		var then *link
+		if f.Landed {
+			then = &link{deaf: true}
+		}
+		when(f.Write, then, f.For)
+		if f.Landed {
+			sleep(ctx, 100*time.Millisecond) // for what is severed to land
+		}
+		m.proxy.set(link{})
+	}
+}
+
+// hangUp has jobs come and go in the file of a process, which reads it again at each
+// HUP. In the end all of them are there.
+func (t *torture) hangUp(ctx context.Context, m *member, f Fault) {
+	r := rand.New(rand.NewPCG(t.cfg.Seed, uint64(f.At)))
+	write := func(names []string) {
+		fresh := m.jobFile() + ".new" // no process ever reads half a file
+		err := os.WriteFile(fresh, []byte(strings.Join(names, "\n")), 0o600)
+		if err == nil {
+			err = os.Rename(fresh, m.jobFile())
+		}
+		if err != nil {
+			t.fail(err)
+		}
+		m.hangUp()
+	}
+	all := caseNames(t.cases)
+	for until := time.Now().Add(f.For); time.Now().Before(until); {
+		write(slices.DeleteFunc(slices.Clone(all), func(string) bool { return r.IntN(2) == 0 }))
+		if !sleep(ctx, between(r, 20*time.Millisecond, 500*time.Millisecond)) {
+			break
+		}
+	}
+	write(all)
+}
+
+// lose deletes the messages of the slots that a process runs. The stream delivers
+// them to no other worker then: only a search for open records finds them.
+func (t *torture) lose(ctx context.Context, m *member) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	stream, err := t.js.Stream(ctx, t.cfg.Namespace+"_slots")
+	for _, sequence := range t.witness.messagesOf(m.name + "-") {
+		if err != nil {
+			return // the servers have no time for it
+		}
+		err = stream.DeleteMsg(ctx, sequence)
+	}
+}
+
+// fill has a stream refuse what it is sent for a while, as one that is full does.
+func (t *torture) fill(ctx context.Context, f Fault) {
+	t.count(string(Full))
+	name := "KV_" + t.cfg.Namespace + "_" + f.Write
+	if f.Write == writeSlots {
+		name = t.cfg.Namespace + "_" + f.Write
+	}
+	t.limitBytes(ctx, name, 1)
+	sleep(ctx, f.For)
+	t.limitBytes(t.fleetCtx, name, -1) // whatever happened, and however long it takes
+}
+
+// limitBytes changes how many bytes a stream may have, until that is known to be done.
+func (t *torture) limitBytes(ctx context.Context, name string, most int64) {
+	for {
+		err := t.limitBytesOnce(ctx, name, most)
+		if err == nil || !sleep(ctx, 200*time.Millisecond) {
+			return
+		}
+	}
+}
+
+func (t *torture) limitBytesOnce(ctx context.Context, name string, most int64) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stream, err := t.js.Stream(ctx, name)
+	if err != nil {
+		return err
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.MaxBytes = most
+	_, err = t.js.UpdateStream(ctx, cfg)
+	return err
+}
+
+// subjectOf begins the subjects of writes of a kind.
+func (t *torture) subjectOf(write string) string {
+	switch write {
+	case writeSlots:
+		return t.cfg.Namespace + ".slot."
+	case writeAcks:
+		return "$JS.ACK." + t.cfg.Namespace + "_slots."
+	}
+	return "$KV." + t.cfg.Namespace + "_" + write + "."
+}

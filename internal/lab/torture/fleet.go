@@ -1,0 +1,232 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+)
+
+// member is one process of the fleet, over all its lives.
+type member struct {
+	t     *torture
+	index int
+	name  string
+	proxy *proxy
+
+	mu   sync.Mutex
+	life int
+	now  *process // nil: it is meant to be away
+
+	// Of its file of the record: how far it was read, whether the current life is up,
+	// and how many of its handlers have started and not ended.
+	read    int64
+	up      bool
+	running int
+}
+
+func (t *torture) newMember(i int) (*member, error) {
+	name := fmt.Sprintf("w%d", i+1)
+	if i >= t.shape.Workers {
+		name = fmt.Sprintf("p%d", i-t.shape.Workers+1)
+	}
+	p, err := newProxy()
+	if err != nil {
+		return nil, err
+	}
+	return &member{t: t, index: i, name: name, proxy: p}, nil
+}
+
+func (m *member) record() string { return filepath.Join(m.t.dir, m.name+".jsonl") }
+
+// jobFile names the jobs that it has a handler for.
+func (m *member) jobFile() string { return filepath.Join(m.t.dir, m.name+".jobs") }
+
+// current names the current life; empty: it is away.
+func (m *member) current() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now == nil {
+		return ""
+	}
+	return m.now.name
+}
+
+// begin starts its next life.
+func (m *member) begin() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.life++
+	t := m.t
+	spec := NodeSpec{
+		Process: fmt.Sprintf("%s.%d", m.name, m.life), Host: m.name,
+		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
+		From: t.from, Boot: t.fromBoot, Duration: t.cfg.Duration,
+		Produce: t.shape.publishes(m.index), Work: m.index < t.shape.Workers,
+		Record: m.record(), Jobs: m.jobFile(), Proxy: m.proxy.address(), ClockOffset: t.shape.offset(m.index, m.life),
+		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	p, err := t.start(spec.Process, NodeCommand, string(data))
+	if err != nil {
+		return err
+	}
+	m.now, m.up, m.running = p, false, 0
+	go m.watch(p)
+	return nil
+}
+
+// watch waits for the end of a life. One that nobody asked for is looked into, and
+// the next one begun.
+func (m *member) watch(p *process) {
+	<-p.gone
+	m.t.deaths.note(p)
+	m.mu.Lock()
+	meant := m.now != p
+	if !meant {
+		m.now = nil
+	}
+	m.mu.Unlock()
+	if meant {
+		return
+	}
+	if p.cmd.ProcessState.ExitCode() != diedByItself {
+		m.t.found(Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended by itself: %s", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+	} else {
+		m.t.count("died in a handler")
+	}
+	if sleep(m.t.fleetCtx, time.Second) {
+		m.again()
+	}
+}
+
+// again begins the next life, unless there is one.
+func (m *member) again() {
+	m.mu.Lock()
+	there := m.now != nil
+	m.mu.Unlock()
+	if there || m.t.fleetCtx.Err() != nil {
+		return
+	}
+	if err := m.begin(); err != nil {
+		m.t.fail(err)
+	}
+}
+
+// take takes the current life away from watch: its end is meant.
+func (m *member) take() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.now
+	m.now = nil
+	return p
+}
+
+func (m *member) kill() {
+	if p := m.take(); p != nil {
+		p.kill()
+	}
+}
+
+// stuckAfter is how long a process may take to end after a TERM: its handlers'
+// grace, the time that a handler has to return, its last word, and a machine that
+// has much to do.
+const stuckAfter = grace + 5*time.Second + 2*time.Second + 15*time.Second
+
+// term asks it to end, and sees to it that it does.
+func (m *member) term() {
+	p := m.take()
+	if p == nil {
+		return
+	}
+	p.signal(termSignal)
+	select {
+	case <-p.gone:
+	case <-time.After(stuckAfter):
+		m.t.found(Violation{Rule: "stuck", Detail: fmt.Sprintf("process %s did not end within %v of a TERM", p.name, stuckAfter), Evidence: []string{p.lastWords()}})
+		p.kill()
+		return
+	}
+	// One that was ended by the signal itself had only just begun: it had logged
+	// nothing yet.
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.lastWords() != "") {
+		m.t.found(Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+	}
+}
+
+// hold stops it for a fault; the returned function lets it go on, and writes down for
+// how long it was stopped. It cannot be left to the process to say that: it may be
+// killed as soon as it wakes.
+func (m *member) hold(f Fault) func() {
+	m.mu.Lock()
+	p := m.now
+	m.mu.Unlock()
+	if p == nil {
+		return func() {}
+	}
+	since := boot.Now()
+	p.signal(stopSignal)
+	return func() {
+		p.signal(contSignal)
+		m.t.noteFault(f, p.name, since)
+	}
+}
+
+// hangUp sends it a HUP; not before it is up, since one that comes earlier ends it.
+func (m *member) hangUp() {
+	m.readRecord()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now != nil && m.up {
+		m.now.signal(hangupSignal)
+	}
+}
+
+// busy reports whether a handler of it runs.
+func (m *member) busy() bool {
+	m.readRecord()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running > 0
+}
+
+// readRecord takes in what its current life has written down since the last time.
+func (m *member) readRecord() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lines, read, err := readLines(m.record(), m.read)
+	if err != nil {
+		return // the check will say so
+	}
+	m.read = read
+	for _, l := range lines {
+		switch {
+		case m.now == nil || l.Process != m.now.name:
+		case l.What == lineUp:
+			m.up = true
+		case l.What == lineStart:
+			m.running++
+		case l.What == lineEnd:
+			m.running--
+		}
+	}
+}
+
+// untilBusy waits for the middle of a handler, not for ever.
+func (m *member) untilBusy(ctx context.Context) {
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		if m.busy() {
+			return
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return
+		}
+	}
+}

@@ -1,0 +1,335 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// NodeSpec is what a process of the fleet is told.
+type NodeSpec struct {
+	// Process names this life of the process: "w1.3".
+	Process string `json:"process"`
+	Host    string `json:"host"`
+
+	Namespace string        `json:"namespace"`
+	Lease     time.Duration `json:"lease"`
+	Seed      uint64        `json:"seed"`
+
+	// From is when it all begins, by the broker's clock, Boot the same as a reading
+	// of boot.Now. It lasts for Duration.
+	From     time.Time     `json:"from"`
+	Boot     time.Duration `json:"boot"`
+	Duration time.Duration `json:"duration"`
+
+	Produce bool `json:"produce"`
+	Work    bool `json:"work"`
+
+	// Record is its file of the record. Jobs is the file that names the jobs it has
+	// handlers for, all if there is none; it is read again at each HUP. Proxy is
+	// through which it reaches the servers, whichever.
+	Record string `json:"record"`
+	Jobs   string `json:"jobs"`
+	Proxy  string `json:"proxy"`
+
+	ClockOffset time.Duration `json:"clock_offset"`
+
+	// Server, Context and Creds are the global flags.
+	Server  string `json:"server,omitempty"`
+	Context string `json:"context,omitempty"`
+	Creds   string `json:"creds,omitempty"`
+}
+
+const (
+	// grace is what running handlers are given after a TERM.
+	grace = 2 * time.Second
+
+	// diedByItself is the exit status of a process that a handler ended.
+	diedByItself = 86
+)
+
+// RunNode is one process of the fleet, until ctx ends: a producer, a worker or
+// both, as "cronce run" is, but with handlers that write down what they do.
+func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), log *slog.Logger) error {
+	rec, err := newRecorder(spec.Record, spec.Process)
+	if err != nil {
+		return err
+	}
+	defer rec.close()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, hangupSignal)
+	defer signal.Stop(hangups)
+	// Before the file of jobs is read: the torture changes it, and then sends a HUP
+	// only to a process that is up.
+	if err := rec.add(Line{What: lineUp}); err != nil {
+		return err
+	}
+	nc, err := connected(ctx, connect, proxyDialer(spec.Proxy), log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: spec.Namespace, Logger: log})
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go rec.watch(ended)
+
+	h := newHandlers(spec, rec)
+	if err := h.read(); err != nil {
+		return err
+	}
+	cfg := replica.Config{
+		Conn: nc, Store: store, Produce: spec.Produce, Grace: grace, Host: spec.Host, ClockShift: spec.ClockOffset,
+		Owner: jobOwner, Handler: h.handler, Handlers: h.names, Logger: log, Version: "torture",
+	}
+	if spec.Work {
+		cfg.Queues = h.queues()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var ordering sync.WaitGroup
+	ordering.Go(func() { h.order(ctx, spec, store, log) })
+	r := replica.New(cfg)
+	ordering.Go(func() { h.reload(ctx, hangups, r, log) })
+	defer ordering.Wait()
+	defer cancel()
+	return r.Run(ctx)
+}
+
+// connected connects as soon as somebody lets it.
+func connected(ctx context.Context, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), d nats.CustomDialer, log *slog.Logger) (*nats.Conn, error) {
+	for {
+		nc, err := connect(ctx, d)
+		if err == nil {
+			return nc, nil
+		}
+		log.Info("not connected yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// handlers run the cases.
+type handlers struct {
+	rec   *recorder
+	seed  uint64
+	cases map[string]Case
+	works bool
+	file  string
+
+	mu    sync.Mutex
+	there map[string]bool // by job: the file names it
+}
+
+func newHandlers(spec NodeSpec, rec *recorder) *handlers {
+	h := &handlers{rec: rec, seed: spec.Seed, cases: map[string]Case{}, works: spec.Work, file: spec.Jobs}
+	for _, c := range bounded(spec.Lease, spec.From, spec.From.Add(spec.Duration).Truncate(time.Second)) {
+		h.cases[c.Job.Name] = c
+	}
+	return h
+}
+
+// read takes over the file of jobs.
+func (h *handlers) read() error {
+	names := slices.Collect(maps.Keys(h.cases))
+	data, err := os.ReadFile(h.file)
+	switch {
+	case err == nil:
+		names = strings.Fields(string(data))
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("read jobs: %w", err)
+	}
+	there := map[string]bool{}
+	for _, name := range names {
+		there[name] = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.there = there
+	return nil
+}
+
+// reload reads the file again at each HUP, and brings its jobs into the registry, as
+// "cronce run" does.
+func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *replica.Replica, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		if err := h.read(); err != nil {
+			log.Error("the file of jobs was not taken over", "error", err)
+			continue
+		}
+		var jobs []job.Job
+		for _, name := range h.names() {
+			jobs = append(jobs, h.cases[name].Job)
+		}
+		if err := r.Apply(ctx, jobs, true); err != nil {
+			log.Error("the file's jobs were not brought into the registry", "error", err)
+		}
+	}
+}
+
+// names are the jobs that it has handlers for.
+func (h *handlers) names() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for name := range h.there {
+		if h.works {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (h *handlers) queues() []string {
+	seen := map[string]bool{}
+	var queues []string
+	for _, c := range h.cases {
+		if q := c.Job.WithDefaults().Queue; !seen[q] {
+			seen[q] = true
+			queues = append(queues, q)
+		}
+	}
+	return queues
+}
+
+func (h *handlers) handler(name string) job.Handler {
+	h.mu.Lock()
+	there := h.there[name]
+	h.mu.Unlock()
+	c, ok := h.cases[name]
+	if !ok || !there || !h.works {
+		return nil
+	}
+	return func(ctx context.Context, run job.Run) error { return h.run(ctx, c, run) }
+}
+
+// run is every handler: it writes down its start, works until it is done or its
+// context ends, and writes down its end. When its context ended stands there too:
+// whoever is frozen learns of it late, and returns later still.
+func (h *handlers) run(ctx context.Context, c Case, run job.Run) error {
+	line := Line{Slot: run.Slot.ID(), Attempt: run.Attempt, Fence: run.Fence, Node: run.Node}
+	tell := func(what, result, cause string) {
+		l := line
+		l.What, l.Result, l.Cause = what, result, cause
+		if err := h.rec.add(l); err != nil {
+			// Without its record a run proves nothing.
+			fmt.Fprintln(os.Stderr, "the record cannot be written:", err)
+			os.Exit(1)
+		}
+	}
+	tell(lineStart, "", "")
+	noted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(noted)
+		tell(lineCancel, "", cause(ctx))
+	})
+	act := c.act(h.seed, run.Slot, run.Attempt)
+	done := time.NewTimer(act.Work)
+	defer done.Stop()
+	result := act.Result
+	select {
+	case <-done.C:
+	case <-ctx.Done():
+		result = resultError
+	}
+	if !stop() {
+		<-noted // in this order
+	}
+	tell(lineEnd, result, "")
+	// Markup grows most where a program writes it down as JSON.
+	words := strings.Repeat("<", act.Words)
+	_, _ = io.WriteString(run.Output, words)
+	return finish(result, words)
+}
+
+func finish(result, words string) error {
+	failed := errors.New("as the torture wants it" + words)
+	switch result {
+	case resultOK:
+		return nil
+	case resultPermanent:
+		return job.Permanent(failed)
+	case resultLater:
+		return job.RetryAfter(rand.N(time.Second), failed)
+	case resultPanic:
+		panic(failed.Error())
+	case resultDie:
+		time.Sleep(100 * time.Millisecond) // if it has just woken, the record is to say so
+		os.Exit(diedByItself)
+	}
+	return failed
+}
+
+// order triggers what has no plan. All processes order the same, at about the same
+// time, each until it is told that the order stands.
+func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, log *slog.Logger) {
+	c := control.New(control.Config{
+		Jobs: store.Jobs(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Settings: store.Settings(), Who: spec.Process,
+		Now: func(context.Context) (time.Time, error) { return spec.From.Add(boot.Now() - spec.Boot), nil },
+	})
+	for _, k := range h.cases {
+		if !k.Triggered {
+			continue
+		}
+		passed := boot.Now() - spec.Boot
+		for n := int(max(passed, 0)/k.Every) + 1; time.Duration(n)*k.Every < spec.Duration; n++ {
+			if !sleep(ctx, spec.Boot+time.Duration(n)*k.Every-boot.Now()) {
+				return
+			}
+			s, at := k.order(spec.From, n)
+			attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
+			_, err := c.Trigger(attempt, control.Order{Job: s.Job, Key: s.Token, At: at})
+			cancel()
+			if err != nil {
+				log.Info("not triggered", "slot", s.ID(), "error", err)
+			} else if err := h.rec.add(Line{What: lineOrder, Slot: s.ID()}); err != nil {
+				log.Error("the record cannot be written", "error", err)
+				return
+			}
+		}
+	}
+}
+
+// cause words why a context ended.
+func cause(ctx context.Context) string {
+	err := context.Cause(ctx)
+	for _, known := range []error{job.ErrLeaseLost, job.ErrStopping, job.ErrTimeout, job.ErrCancelled, job.ErrReplaced} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return err.Error()
+}

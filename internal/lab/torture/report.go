@@ -1,0 +1,184 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/check/verify"
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// Report is what was done and what was found.
+type Report struct {
+	Seed       uint64
+	Plan       []Fault
+	Faults     map[string]int // that happened
+	Tally      Tally
+	Violations []Violation
+
+	// Inconclusive says what never happened that a run has to have seen to prove
+	// anything. Empty: it is conclusive.
+	Inconclusive []string
+}
+
+// report looks at everything once more, now that nothing moves, and checks it.
+func (t *torture) report(ctx context.Context) (Report, error) {
+	t.enter("checking")
+	h, err := t.history(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := h.writeTrace(filepath.Join(t.dir, "writes.txt")); err != nil {
+		return Report{}, err
+	}
+	violations, tally := Check(h)
+	_, tally.Redelivered, tally.Late = t.witness.outcomes()
+	verified, err := t.verify(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := Report{
+		Seed: t.cfg.Seed, Plan: NewPlan(t.shape).All(), Faults: maps.Clone(t.faults), Tally: tally,
+		Violations: slices.Concat(t.violations, violations, verified),
+	}
+	for _, text := range t.witness.unreadable {
+		r.Violations = append(r.Violations, Violation{Rule: "unreadable", Detail: text})
+	}
+	for what, n := range map[string]int{"takeovers": tally.Takeovers, "refused completions": tally.Refused, "late redeliveries": tally.Late} {
+		if n == 0 {
+			r.Inconclusive = append(r.Inconclusive, what)
+		}
+	}
+	slices.Sort(r.Inconclusive)
+	return r, nil
+}
+
+// skew between the servers of a cluster: ours are on one machine.
+func (t *torture) skew() time.Duration {
+	if t.shape.Servers > 0 {
+		return 2 * time.Millisecond
+	}
+	return 500 * time.Millisecond
+}
+
+func (t *torture) history(ctx context.Context) (History, error) {
+	h := History{
+		Lease: t.cfg.Lease, Cases: t.cases, From: t.from, Until: t.until, Broker: t.clock, Skew: t.skew(),
+		Deaths: map[string]time.Duration{}, Records: map[job.Slot]LedgerWrite{}, Publishers: map[string]bool{},
+	}
+	for i, m := range t.members {
+		h.Publishers[m.name] = i > 0 && t.shape.publishes(i)
+	}
+	var err error
+	if h.Lines, err = readRecord(t.dir); err != nil {
+		return h, err
+	}
+	t.deaths.mu.Lock()
+	maps.Copy(h.Deaths, t.deaths.at)
+	t.deaths.mu.Unlock()
+	t.witness.into(&h)
+	if err := t.records(ctx, &h); err != nil {
+		return h, err
+	}
+	nodes, err := t.store.Nodes().List(ctx)
+	if err != nil {
+		return h, err
+	}
+	for _, n := range nodes {
+		if n.Err == nil {
+			h.Final = append(h.Final, NodeWrite{Seq: n.Revision, Time: n.Time, Node: n.Node})
+		}
+	}
+	for e, err := range t.store.Events(ctx, kv.EventFilter{}) {
+		if err != nil {
+			return h, err
+		}
+		h.Events = append(h.Events, e)
+	}
+	return h, nil
+}
+
+// records reads what stands in the ledger.
+func (t *torture) records(ctx context.Context, h *History) error {
+	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
+		switch {
+		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
+			t.found(Violation{Rule: "unreadable", Detail: err.Error()})
+		case err != nil:
+			return err
+		default:
+			h.Records[e.Record.Slot] = LedgerWrite{Seq: e.Revision, Time: e.Time, Record: e.Record, Slot: e.Record.Slot}
+		}
+	}
+	return nil
+}
+
+// unfinished counts the slots that have no outcome, of those that have to have one.
+func (t *torture) unfinished(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	h := History{Records: map[job.Slot]LedgerWrite{}}
+	if err := t.records(ctx, &h); err != nil {
+		return 0, err
+	}
+	lines, err := readRecord(t.dir)
+	if err != nil {
+		return 0, err
+	}
+	open := 0
+	for s := range expected(t.cases, t.from, t.until, lines) {
+		if w, ok := h.Records[s]; !ok || !w.Record.State.Final() {
+			open++
+		}
+	}
+	return open, nil
+}
+
+// verify has the fleet's own check look at the namespace, as a second opinion.
+func (t *torture) verify(ctx context.Context) ([]Violation, error) {
+	now, _ := t.clock.at(boot.Now())
+	cfg := verify.Config{From: t.from, To: t.until, Now: now, Settings: t.store.Settings()}
+	var err error
+	if cfg.Watermark, _, err = t.store.Watermark().Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
+		return nil, err
+	}
+	if cfg.Nodes, err = t.store.Nodes().List(ctx); err != nil {
+		return nil, err
+	}
+	entries, err := t.store.Jobs().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	check := verify.New(cfg, entries)
+	for e, err := range t.store.Events(ctx, kv.EventFilter{}) {
+		if err != nil {
+			return nil, err
+		}
+		check.Told(e)
+	}
+	for w, err := range t.store.Slots().Waiting(ctx, kv.WaitingFilter{}) {
+		if err != nil {
+			return nil, err
+		}
+		check.Waiting(w.Message, w.Published)
+	}
+	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
+		if err == nil {
+			check.Record(e.Record, e.Time)
+		}
+	}
+	var found []Violation
+	for p := range check.Problems() {
+		found = append(found, Violation{Rule: "verify", Slot: p.Slot.ID(), Detail: fmt.Sprintf("cronce verify finds: %s: %s", p.Kind, p.Detail)})
+	}
+	return found, nil
+}

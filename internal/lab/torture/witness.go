@@ -1,0 +1,264 @@
+package torture
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/job"
+)
+
+// witness hears every write of the namespace as the broker stores it. The buckets
+// keep the last value of a key only; but a stream can republish what it stores,
+// with its sequence, its time and the sequence that it replaces, so that a write
+// that should not have been made can be told from one that should. Core NATS
+// carries it: a server that is killed does not tell of its last writes, and
+// the check knows that some may be missing.
+//
+// It listens on every server that is ours, since one of them may be away.
+type witness struct {
+	namespace string
+
+	mu          sync.Mutex
+	seen        map[string]map[uint64]bool // by stream, since each connection tells
+	ledger      []LedgerWrite
+	nodes       []NodeWrite
+	marks       []MarkWrite
+	slots       []SlotWrite
+	locks       []LockWrite
+	acks        map[uint64]Ack // by sequence of the message
+	delivered   map[uint64]int // how often, by sequence of the message
+	slotOf      map[uint64]job.Slot
+	state       map[job.Slot]job.State
+	redelivered int
+	late        int // of these: the slot was somebody's, or had its outcome
+	unreadable  []string
+}
+
+func newWitness(namespace string) *witness {
+	return &witness{
+		namespace: namespace, seen: map[string]map[uint64]bool{}, acks: map[uint64]Ack{}, delivered: map[uint64]int{},
+		slotOf: map[uint64]job.Slot{}, state: map[job.Slot]job.State{},
+	}
+}
+
+// republish has the namespace's streams tell of what they store.
+func republish(ctx context.Context, js jetstream.JetStream, namespace string) error {
+	for stream, source := range map[string]string{
+		"KV_" + namespace + "_ledger": "$KV." + namespace + "_ledger.>",
+		"KV_" + namespace + "_nodes":  "$KV." + namespace + "_nodes.>",
+		"KV_" + namespace + "_state":  "$KV." + namespace + "_state.>",
+		namespace + "_slots":          namespace + ".slot.>",
+	} {
+		s, err := js.Stream(ctx, stream)
+		if err != nil {
+			return fmt.Errorf("look at stream %s: %w", stream, err)
+		}
+		cfg := s.CachedInfo().Config
+		cfg.RePublish = &jetstream.RePublish{Source: source, Destination: namespace + ".told." + stream + ".>"}
+		if _, err := js.UpdateStream(ctx, cfg); err != nil {
+			return fmt.Errorf("have stream %s republish: %w", stream, err)
+		}
+	}
+	return nil
+}
+
+// listen hears what is told on a connection, until that is closed.
+func (w *witness) listen(nc *nats.Conn) error {
+	subjects := map[string]nats.MsgHandler{
+		w.namespace + ".told.>":                   w.told,
+		"$JS.ACK." + w.namespace + "_slots.>":     w.acked,
+		"$JS.ACK.*.*." + w.namespace + "_slots.>": w.acked,
+	}
+	for subject, handler := range subjects {
+		sub, err := nc.Subscribe(subject, handler)
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", subject, err)
+		}
+		if err := sub.SetPendingLimits(-1, -1); err != nil {
+			return err
+		}
+	}
+	return nc.Flush()
+}
+
+// told takes in a write.
+func (w *witness) told(m *nats.Msg) {
+	stream := m.Header.Get("Nats-Stream")
+	seq, err1 := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	last, err2 := strconv.ParseUint(m.Header.Get("Nats-Last-Sequence"), 10, 64)
+	at, err3 := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
+	if err1 != nil || err2 != nil || err3 != nil {
+		return // somebody else's
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.seen[stream] == nil {
+		w.seen[stream] = map[uint64]bool{}
+	}
+	if w.seen[stream][seq] {
+		return
+	}
+	w.seen[stream][seq] = true
+	subject := m.Header.Get("Nats-Subject")
+	gone := m.Header.Get("KV-Operation") != "" || m.Header.Get("Nats-Marker-Reason") != ""
+	err := error(nil)
+	switch strings.TrimPrefix(stream, "KV_"+w.namespace+"_") {
+	case "ledger":
+		err = w.wroteLedger(LedgerWrite{Seq: seq, Last: last, Time: at, Gone: gone}, subject, m.Data)
+	case "nodes":
+		if gone {
+			return // collected
+		}
+		n := NodeWrite{Seq: seq, Last: last, Time: at}
+		if n.Node, err = job.DecodeNode(m.Data); err == nil {
+			w.nodes = append(w.nodes, n)
+		}
+	case "state":
+		key := strings.TrimPrefix(subject, "$KV."+stream[len("KV_"):]+".")
+		if strings.HasPrefix(key, "lock.") {
+			l := LockWrite{Seq: seq, Last: last, Time: at, Gone: gone}
+			if !gone {
+				l.Lock, err = job.DecodeLock(m.Data)
+			}
+			w.locks = append(w.locks, l)
+		}
+		if key != "watermark" {
+			break
+		}
+		mark := MarkWrite{Seq: seq, Time: at}
+		if mark.Mark, err = job.DecodeWatermark(m.Data); err == nil {
+			w.marks = append(w.marks, mark)
+		}
+	default:
+		s := SlotWrite{Seq: seq, Time: at, ID: m.Header.Get(job.HeaderMsgID)}
+		if s.Message, err = job.ParseMessage(m.Header); err == nil {
+			w.slots, w.slotOf[seq] = append(w.slots, s), s.Message.Slot
+		}
+	}
+	if err != nil {
+		w.unreadable = append(w.unreadable, fmt.Sprintf("%s at %d of %s: %v", subject, seq, stream, err))
+	}
+}
+
+func (w *witness) wroteLedger(l LedgerWrite, subject string, data []byte) (err error) {
+	if l.Slot, err = job.ParseSlotKey(strings.TrimPrefix(subject, "$KV."+w.namespace+"_ledger.")); err != nil {
+		return err
+	}
+	if !l.Gone {
+		if l.Record, err = job.DecodeRecord(data); err != nil {
+			return err
+		}
+	}
+	w.ledger = append(w.ledger, l)
+	w.state[l.Slot] = l.Record.State
+	return nil
+}
+
+// acked takes in what a worker answers to a message: an ack, and with any answer
+// how often it was delivered.
+func (w *witness) acked(m *nats.Msg) {
+	now := boot.Now()
+	tokens := strings.Split(m.Subject, ".")
+	// $JS.ACK[.domain.account].stream.consumer.delivered.sequence...
+	at := 2
+	for at < len(tokens) && tokens[at] != w.namespace+"_slots" {
+		at++
+	}
+	if at+3 >= len(tokens) {
+		return
+	}
+	delivered, err1 := strconv.Atoi(tokens[at+2])
+	seq, err2 := strconv.ParseUint(tokens[at+3], 10, 64)
+	if err1 != nil || err2 != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delivered > max(w.delivered[seq], 1) {
+		w.delivered[seq] = delivered
+		w.redelivered++
+		if state := w.state[w.slotOf[seq]]; state == job.Running || state.Final() {
+			w.late++
+		}
+	}
+	if word := string(m.Data); word != "" && !strings.HasPrefix(word, "+ACK") && !strings.HasPrefix(word, "+TERM") {
+		return
+	}
+	if _, ok := w.acks[seq]; !ok {
+		w.acks[seq] = Ack{seq, now}
+	}
+}
+
+// messagesOf are the messages of the slots that run on nodes with this prefix, as far
+// as they were not answered.
+func (w *witness) messagesOf(prefix string) []uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	owner := map[job.Slot]string{}
+	for _, l := range w.ledger {
+		delete(owner, l.Slot)
+		if l.Record.State == job.Running {
+			owner[l.Slot] = l.Record.Node
+		}
+	}
+	var all []uint64
+	for _, s := range w.slots {
+		if _, acked := w.acks[s.Seq]; !acked && strings.HasPrefix(owner[s.Message.Slot], prefix) {
+			all = append(all, s.Seq)
+		}
+	}
+	return all
+}
+
+// outcomes counts the slots that are known to have one, and redeliveries.
+func (w *witness) outcomes() (outcomes, redelivered, late int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, state := range w.state {
+		if state.Final() {
+			outcomes++
+		}
+	}
+	return outcomes, w.redelivered, w.late
+}
+
+// into hands over what was heard.
+func (w *witness) into(h *History) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.Ledger, h.Nodes, h.Marks, h.Slots, h.Locks = w.ledger, w.nodes, w.marks, w.slots, w.locks
+	slices.SortFunc(h.Locks, func(a, b LockWrite) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(h.Marks, func(a, b MarkWrite) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, a := range w.acks {
+		h.Acks = append(h.Acks, a)
+	}
+}
+
+// askTime samples the broker's clock.
+func askTime(ctx context.Context, nc *nats.Conn, stream string, c *Clock) error {
+	sent := boot.Now()
+	m, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, nil)
+	got := boot.Now()
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Time time.Time `json:"ts"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Time.IsZero() {
+		return fmt.Errorf("the broker does not say what time it is: %q", m.Data)
+	}
+	c.add(sent, got, answer.Time)
+	return nil
+}

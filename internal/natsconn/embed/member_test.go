@@ -1,0 +1,237 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+)
+
+// takeoverWithin is what design section 10 promises.
+const takeoverWithin = 3 * time.Second
+
+func TestKilledAndStoppedServersAreTakenOver(t *testing.T) {
+	t.Parallel()
+	listen, store := freeAddress(t), t.TempDir()
+	serving := startProcess(t, listen, store)
+	if said := serving.first(t); said != "embedded" {
+		t.Fatalf("the first process says %q", said)
+	}
+	var others []*process
+	join := func() {
+		p := startProcess(t, listen, store)
+		if said := p.first(t); said != "joined" {
+			t.Fatalf("a later process says %q", said)
+		}
+		others = append(others, p)
+	}
+	join()
+	join()
+	js := connect(t, "nats://"+listen)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+		t.Fatal(err)
+	}
+	acked := 0
+	publish := func() {
+		t.Helper()
+		publishWithin(t, js, takeoverWithin)
+		acked++
+	}
+	ends := []struct {
+		name string
+		end  func(p *process)
+	}{
+		{"kill", func(p *process) { p.kill(t) }},
+		{"stop", func(p *process) { p.stop() }},
+		{"kill", func(p *process) { p.kill(t) }},
+	}
+	for _, e := range ends {
+		for range 50 {
+			publish()
+		}
+		e.end(serving)
+		began := time.Now()
+		serving, others = successor(t, takeoverWithin, others...)
+		publish()
+		t.Logf("%s: %d writes later, after %v", e.name, acked, time.Since(began))
+		join()
+	}
+	stream, err := js.Stream(t.Context(), "S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := int(stream.CachedInfo().State.Msgs); n < acked {
+		t.Errorf("%d messages, want the %d that were acknowledged", n, acked)
+	}
+	if h, err := readHolder(store); err != nil || h.PID != serving.Process.Pid || h.Listen != listen {
+		t.Errorf("the lock file names %+v, %v: want process %d", h, err, serving.Process.Pid)
+	}
+}
+
+// publishWithin repeats a write until it is acknowledged.
+func publishWithin(t *testing.T, js jetstream.JetStream, within time.Duration) {
+	t.Helper()
+	natstest.Eventually(t, within, "a write that is acknowledged", func() bool {
+		_, err := js.Publish(t.Context(), "s", nil)
+		return err == nil
+	})
+}
+
+func TestOfManyAtOnceExactlyOneEmbeds(t *testing.T) {
+	t.Parallel()
+	for round := range 5 {
+		listen, store := freeAddress(t), filepath.Join(t.TempDir(), "new")
+		var processes []*process
+		for range 4 {
+			processes = append(processes, startProcess(t, listen, store))
+		}
+		embedded := 0
+		for _, p := range processes {
+			switch said := p.first(t); said {
+			case "embedded":
+				embedded++
+			case "joined":
+			default:
+				t.Errorf("process %d says %q", p.Process.Pid, said)
+			}
+		}
+		if embedded != 1 {
+			t.Errorf("round %d: %d processes embed, want 1", round, embedded)
+		}
+		for _, p := range processes {
+			p.kill(t)
+		}
+	}
+}
+
+func TestForeignServersAreNeverReplaced(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) (string, func()){
+		"somebody's nats-server": foreignServer,
+		"ours, on another store": func(t *testing.T) (string, func()) {
+			s := startServer(t, Config{Listen: "127.0.0.1:0", Store: t.TempDir()})
+			return s.cfg.Listen, func() { s.Close() }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr, end := start(t)
+			var log lockedBuffer
+			m, err := JoinOrStart(t.Context(), Config{Listen: addr, Store: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			if !strings.Contains(log.String(), "level=WARN msg=\"joined the NATS server already running here; ") {
+				t.Errorf("joining is not said loudly:\n%s", &log)
+			}
+			end()
+			<-m.done // nobody stands by
+			if _, err := probe(t.Context(), addr); m.Embedded() || !errors.Is(err, errAbsent) {
+				t.Errorf("somebody serves on %s: %v", addr, err)
+			}
+		})
+	}
+}
+
+func TestJoinOrStartSaysWhyItCannot(t *testing.T) {
+	t.Parallel()
+	store := t.TempDir()
+	s := startServer(t, Config{Listen: "127.0.0.1:0", Store: store})
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		cfg  Config
+		says []string
+	}{
+		"something else": {Config{Listen: greeter(t), Store: t.TempDir()}, []string{"is in use by something that is not a NATS server"}},
+		"silence":        {Config{Listen: silent(t), Store: t.TempDir()}, []string{"does not answer like a NATS server"}},
+		"store serves elsewhere": {
+			Config{Listen: freeAddress(t), Store: store},
+			[]string{fmt.Sprintf("store %s is in use by process %d, which serves on %s", store, os.Getpid(), s.cfg.Listen)},
+		},
+		"store under a file": {Config{Listen: freeAddress(t), Store: filepath.Join(file, "x")}, []string{"cannot use store"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := JoinOrStart(t.Context(), tc.cfg)
+			wantError(t, err, tc.says...)
+		})
+	}
+}
+
+func TestMemberInOneProcess(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Listen: freeAddress(t), Store: t.TempDir()}
+	first, err := JoinOrStart(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := JoinOrStart(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !first.Embedded() || second.Embedded() || first.URL() != second.URL() {
+		t.Fatalf("first embeds %v, second %v", first.Embedded(), second.Embedded())
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-second.done:
+	case <-time.After(takeoverWithin):
+	}
+	if !second.Embedded() {
+		t.Errorf("the second did not take over within %v", takeoverWithin)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	// Who tried to connect just before the end is reset, not refused.
+	natstest.Eventually(t, takeoverWithin, "nobody to listen after both closed", func() bool {
+		_, err := probe(t.Context(), cfg.Listen)
+		return errors.Is(err, errAbsent)
+	})
+}
+
+// The holder of the lock may have much to recover before it listens.
+func TestStoreOfOneWhoStartsIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Listen: freeAddress(t), Store: t.TempDir()}
+	lock, err := lockStore(cfg.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.describe(holder{os.Getpid(), cfg.Listen, namePrefix + "x"}); err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := JoinOrStart(impatient, cfg); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the store is held: %v, want to wait until the context ends", err)
+	}
+	if err := lock.release(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := JoinOrStart(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !m.Embedded() {
+		t.Error("the free store is not served")
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
