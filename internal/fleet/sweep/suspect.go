@@ -165,7 +165,7 @@ func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
 
 // publish offers the slot of a record that stands at revision.
 func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) error {
-	return s.send(ctx, rec.Queue, job.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due}, rec, revision)
+	return s.send(ctx, rec.Queue, job.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due, Event: rec.Event}, rec, revision)
 }
 
 func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job.Record, revision uint64) error {
@@ -210,7 +210,7 @@ func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uin
 		switch {
 		case errors.Is(err, job.ErrNotFound):
 			at = revision
-			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Payload: whole.Payload}
+			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Payload: whole.Payload}
 		case err != nil:
 			return false, err
 		case rec.State.Final() || rec.State == job.Retrying && rec.RetryAt.After(s.cfg.Now()):
