@@ -38,10 +38,17 @@ func (s *Sweeper) age(at time.Time) time.Duration {
 func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	var found []suspect
 	now := s.cfg.Now()
+	owned, asks := 0, now.Sub(s.owned).Abs() >= ownedEvery
 	for slot, c := range s.open {
 		moves := c.RetryAt
 		switch {
 		case c.State == job.Running && alive[c.Node]:
+			if asks && owned < maxOwned && s.age(c.Time) >= ownedEvery {
+				found = append(found, suspect{slot: slot, revision: c.Revision})
+				if owned++; owned == 1 {
+					s.owned = now
+				}
+			}
 			continue
 		case c.State == job.Running:
 			moves = c.Time.Add(s.cfg.Lease)
