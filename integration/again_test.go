@@ -4,6 +4,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -27,9 +28,9 @@ func testFinishedSlotPublishedAgain(t *testing.T, s *site) {
 	file := s.jobs(`echo "$CRONCE_SLOT_ID" >>touched`, "name: once, "+at(instant))
 	s.worker("w1", file, "--lease", lease.String())
 	id := slotID("once", instant)
-	first := s.ends(id, "succeeded")
+	first := s.ends(id, "succeeded", 20*time.Second)
 	original := <-published
-	s.drained()
+	s.drained(lease)
 
 	again := func(msgID string) {
 		t.Helper()
@@ -43,7 +44,7 @@ func testFinishedSlotPublishedAgain(t *testing.T, s *site) {
 		if ack.Duplicate {
 			t.Fatalf("the stream still knows %s: this shows nothing", msgID)
 		}
-		s.drained()
+		s.drained(2 * lease)
 		if now := s.record(id); now != first {
 			t.Errorf("the record changed from %+v to %+v", first, now)
 		}

@@ -49,7 +49,7 @@ func enterMany(t *testing.T, js jetstream.JetStream, n int) {
 	}
 	select {
 	case <-js.PublishAsyncComplete():
-	case <-time.After(natstest.Patience):
+	case <-time.After(time.Minute):
 		t.Fatal("the registry is not written")
 	}
 }
@@ -102,10 +102,10 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 		}
 		empty := s.start("empty", args...)
 		empty.says("node is up")
-		s.watermarkAt(0)
+		s.watermarkAt(0, 20*time.Second)
 		before := empty.usage()
 		empty.signal(15)
-		empty.exit()
+		empty.exit(20 * time.Second)
 
 		js := natstest.JetStream(t, natstest.Connect(t, s.url))
 		began := time.Now()
@@ -116,10 +116,10 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := s.start("full", args...)
-		s.watermarkAt(stream.CachedInfo().State.LastSeq)
+		s.watermarkAt(stream.CachedInfo().State.LastSeq, 10*time.Minute)
 		loaded := time.Since(p.started)
 		at := p.usage()
-		eventually(t, "a quiet process", func() bool {
+		natstest.Eventually(t, time.Minute, "a quiet process", func() bool {
 			a := p.usage().cpu
 			<-time.After(time.Second)
 			return p.usage().cpu-a <= 50*time.Millisecond
@@ -141,9 +141,9 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 }
 
 // watermarkAt waits until the watermark was written under a registry revision.
-func (s *site) watermarkAt(revision uint64) {
+func (s *site) watermarkAt(revision uint64, limit time.Duration) {
 	s.t.Helper()
-	eventually(s.t, fmt.Sprint("a watermark at revision ", revision), func() bool {
+	natstest.Eventually(s.t, limit, fmt.Sprint("a watermark at revision ", revision), func() bool {
 		e, err := s.bucket("state").Get(s.t.Context(), "watermark")
 		if err != nil {
 			return false

@@ -289,39 +289,24 @@ func died(v View) Record {
 
 // tooOld: invariant 7. A slot beyond the horizon may have lost its record to the
 // ledger's retention, so it is never run.
-func tooOld(d Delivery, v View) bool {
-	began := d.began()
-	for _, r := range []*Record{v.Record, v.Whole.Record} {
-		if r != nil && !r.Published.IsZero() && r.Began().Before(began) {
-			began = r.Began()
-		}
-	}
-	return v.certain().Sub(began) > v.Horizon
-}
+func tooOld(d Delivery, v View) bool { return PastHorizon(d, v.certain(), v.Horizon) }
 
-// PastHorizon reports whether the slot is older than the horizon, by its message alone.
+// PastHorizon reports whether the slot is older than the horizon.
 func PastHorizon(d Delivery, now time.Time, horizon time.Duration) bool {
-	return now.Sub(d.began()) > horizon
+	return now.Sub(d.begun()) > horizon
 }
 
-// began is the time from which the slot's age counts, as its message says.
-func (d Delivery) began() time.Time { return began(d.Slot, d.Event, d.Due, d.Published) }
-
-// Began is the time from which the slot's age counts. The slot may be published again,
-// after a loss or by an operator, but its age does not begin again.
-func (r Record) Began() time.Time { return began(r.Slot, r.Event, r.Due, r.Published) }
-
-// began is the slot's instant, or the publication of a triggered run. A run that a
-// stream's message started is as old as that message, because a consumer that was
-// removed delivers old messages again.
-func began(s Slot, event bool, due, published time.Time) time.Time {
+// begun is the time from which the slot's age counts: its instant, or the publication
+// of a triggered run. A run that a stream's message started is as old as that message,
+// because a consumer that was removed delivers old messages again.
+func (d Delivery) begun() time.Time {
 	switch {
-	case !s.At.IsZero():
-		return s.At
-	case event && !due.IsZero() && due.Before(published):
-		return due
+	case !d.Slot.At.IsZero():
+		return d.Slot.At
+	case d.Event && !d.Due.IsZero() && d.Due.Before(d.Published):
+		return d.Due
 	}
-	return published
+	return d.Published
 }
 
 // longestWait is for how long a slot is given back at once whose time has not come:
@@ -559,7 +544,7 @@ func record(d Delivery, v View) Record {
 	}
 	r := Record{
 		Slot: d.Slot, Queue: d.Queue, JobRevision: d.JobRevision,
-		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node, Event: d.Event,
+		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node,
 	}
 	if d.Slot.Token != "" && len(d.Payload) <= MaxPayload {
 		r.Payload = d.Payload
@@ -639,6 +624,10 @@ func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res 
 	if res.Stopped {
 		delay = 0
 	}
+	start := r.Slot.At
+	if start.IsZero() {
+		start = r.Published
+	}
 	switch {
 	case res.Cancelled:
 		r.State, r.Finished = Cancelled, now.UTC()
@@ -646,7 +635,7 @@ func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res 
 	case IsPermanent(res.Err):
 	case r.Attempt >= r.MaxAttempts:
 		r.Error += spent(r)
-	case now.Add(delay).Sub(r.Began()) > horizon:
+	case now.Add(delay).Sub(start) > horizon:
 		r.Error += fmt.Sprintf(" (retries end at the horizon of %v)", horizon)
 	default:
 		r.State, r.RetryAt = Retrying, now.Add(delay).UTC()

@@ -74,10 +74,6 @@ type Record struct {
 	Due, Published time.Time
 	Publisher      string
 
-	// Event says that a message of a stream started the run: its age counts from Due,
-	// when that message was stored.
-	Event bool
-
 	// Payload is a triggered run's own, at most MaxPayload bytes: no definition
 	// has it, should the message be lost. Nil for slots of a plan.
 	Payload []byte
@@ -132,7 +128,6 @@ type recordWire struct {
 	Due         time.Time `json:"due,omitzero"`
 	Published   time.Time `json:"published,omitzero"`
 	Publisher   string    `json:"publisher,omitempty"`
-	Event       bool      `json:"event,omitempty"`
 	Payload     []byte    `json:"payload,omitempty"` // base64
 	RetryAt     time.Time `json:"retry_at,omitzero"`
 	Finished    time.Time `json:"finished,omitzero"`
@@ -173,7 +168,7 @@ func (r Record) AppendJSON(b []byte) ([]byte, error) {
 		}
 	}
 	o = o.numberIf("max_attempts", r.MaxAttempts).timeIf("start_by", r.StartBy).text("node", r.Node).text("nonce", r.Nonce).revisionIf("job_revision", r.JobRevision).
-		timeIf("due", r.Due).timeIf("published", r.Published).textIf("publisher", r.Publisher).trueIf("event", r.Event)
+		timeIf("due", r.Due).timeIf("published", r.Published).textIf("publisher", r.Publisher)
 	if len(r.Payload) > 0 {
 		o = append(base64.StdEncoding.AppendEncode(append(o.name("payload"), '"'), r.Payload), '"')
 	}
@@ -208,7 +203,7 @@ func DecodeRecord(data []byte) (Record, error) {
 	return Record{
 		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
 		MaxAttempts: w.MaxAttempts, StartBy: w.StartBy, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
-		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Event: w.Event, Payload: w.Payload, RetryAt: w.RetryAt,
+		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Payload: w.Payload, RetryAt: w.RetryAt,
 		Finished: w.Finished, Error: w.Error, Output: w.Output, Shards: w.Shards, Count: w.Count, Last: w.Last, Extra: extra,
 	}, nil
 }

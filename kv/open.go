@@ -40,7 +40,6 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		switch {
 		case inv.complete():
 			s.settings, s.registry = inv.settings.WithDefaults(), inv.registry
-			s.atomic = inv.streams[s.bucket("jobs").stream()].AllowAtomicPublish
 			return s, nil
 		case o.ReadOnly:
 			return nil, s.notSetUp()
@@ -110,9 +109,9 @@ func (i inventory) target(want job.Settings) job.Settings {
 	return set.WithDefaults()
 }
 
-func (s *Store) differences(i inventory, set job.Settings) []difference {
+func (i inventory) differences(namespace string, set job.Settings) []difference {
 	var all []difference
-	for _, want := range layout(s.namespace, set, s.schedules()) {
+	for _, want := range layout(namespace, set, true) {
 		if found, ok := i.streams[want.Name]; ok {
 			all = append(all, differences(found, want)...)
 		}
@@ -164,7 +163,7 @@ func (s *Store) accept(inv inventory, want job.Settings) error {
 	if err := target.Validate(); err != nil {
 		return fmt.Errorf("namespace %q: %w", s.namespace, err)
 	}
-	wrong := slices.DeleteFunc(s.differences(inv, target), func(d difference) bool { return d.tolerated })
+	wrong := slices.DeleteFunc(inv.differences(s.namespace, target), func(d difference) bool { return d.tolerated })
 	return s.refuse(wrong)
 }
 
@@ -218,7 +217,7 @@ func (s *Store) create(ctx context.Context, inv *inventory, set job.Settings) (c
 }
 
 func (s *Store) streamConfig(name string, set job.Settings) jetstream.StreamConfig {
-	all := layout(s.namespace, set, s.schedules())
+	all := layout(s.namespace, set, true)
 	return all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })]
 }
 

@@ -104,9 +104,7 @@ func TestSetupDeniesRollupInOldBuckets(t *testing.T) {
 			if !d.Tolerated || !d.Setup {
 				t.Errorf("%+v", d)
 			}
-			if d.Field == kv.FieldRollup {
-				where = append(where, d.Where)
-			}
+			where = append(where, d.Where)
 		}
 		return where
 	}

@@ -34,7 +34,7 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 			return nil, err
 		}
 	}
-	wrong := s.differences(inv, target)
+	wrong := inv.differences(s.namespace, target)
 	for _, d := range wrong {
 		if d.fixed {
 			return nil, s.refuse(wrong)

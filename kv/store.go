@@ -58,7 +58,6 @@ type Store struct {
 	audit     time.Duration // of watches
 	plans     job.Parser    // of definitions that are read
 	readOnly  bool
-	atomic    bool // the registry's stream allows atomic batches
 	trace     func(queue string, m *job.Message) (ended func(duplicate bool, err error))
 	log       *slog.Logger
 }
@@ -96,7 +95,7 @@ func atLeast(version string, major, minor int) bool {
 	return x > major || x == major && y >= minor
 }
 
-// schedules reports whether the server knows message schedules and atomic batches.
+// schedules reports whether the server knows message schedules.
 func (s *Store) schedules() bool { return atLeast(s.conn().ConnectedServerVersion(), 2, 12) }
 
 // Settings are those of the namespace, as they were stored when it was opened.

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/kv"
 )
 
 func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
@@ -18,7 +21,7 @@ func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
 		"auth_accounts.conf":  {"auth", "--accounts"},
 	} {
 		r := cli{}.run(t, args...)
-		if r.code != exitDone || r.stderr != "" {
+		if r.code != base.ExitDone || r.stderr != "" {
 			t.Fatalf("%v: %+v", args, r)
 		}
 		golden(t, name, r.stdout)
@@ -30,9 +33,9 @@ func TestAuthPrintsThePermissionsOfARole(t *testing.T) {
 func TestAuthPermitsNoAnswersOnSubjectsThatARequestNames(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--format", "server"}, {"--format", "nsc"}, {"--accounts"}} {
-		for _, role := range roleNames() {
-			r := cli{}.run(t, append([]string{"auth", role}, args...)...)
-			if r.code != exitDone || strings.Contains(r.stdout, "response") && args[0] == "--format" || strings.Contains(r.stdout, "allow_responses") {
+		for _, role := range kv.Roles() {
+			r := cli{}.run(t, append([]string{"auth", string(role)}, args...)...)
+			if r.code != base.ExitDone || strings.Contains(r.stdout, "response") && args[0] == "--format" || strings.Contains(r.stdout, "allow_responses") {
 				t.Errorf("auth %s %v: %d\n%s", role, args, r.code, r.stdout)
 			}
 		}
@@ -43,9 +46,9 @@ func TestAuthPermitsNoAnswersOnSubjectsThatARequestNames(t *testing.T) {
 func TestAuthFormsAgree(t *testing.T) {
 	t.Parallel()
 	quoted := regexp.MustCompile(`(?m)^ +"(.*)"$|--allow-(?:pub|sub) '(.*?)'`)
-	for _, role := range roleNames() {
+	for _, role := range kv.Roles() {
 		want := map[string]bool{}
-		for line := range strings.Lines(cli{}.run(t, "auth", role, "-o", "json").stdout) {
+		for line := range strings.Lines(cli{}.run(t, "auth", string(role), "-o", "json").stdout) {
 			var g struct{ Publish, Subscribe []string }
 			if err := json.Unmarshal([]byte(line), &g); err != nil {
 				t.Fatal(err)
@@ -54,9 +57,9 @@ func TestAuthFormsAgree(t *testing.T) {
 				want[s] = true
 			}
 		}
-		for _, format := range []string{formatServer, formatNsc} {
+		for _, format := range []string{"server", "nsc"} {
 			got := map[string]bool{}
-			for _, m := range quoted.FindAllStringSubmatch(cli{}.run(t, "auth", role, "--format", format).stdout, -1) {
+			for _, m := range quoted.FindAllStringSubmatch(cli{}.run(t, "auth", string(role), "--format", format).stdout, -1) {
 				got[m[1]+m[2]] = true
 			}
 			if len(got) != len(want) || len(got) == 0 {
@@ -89,7 +92,7 @@ func TestAuthRefusesWhatItCannotPrint(t *testing.T) {
 		"another account has the name":              {"auth", "--accounts", "viewer", "viewer"},
 	} {
 		r := cli{}.run(t, args...)
-		if r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, says) {
+		if r.code != base.ExitUsage || r.stdout != "" || !strings.Contains(r.stderr, says) {
 			t.Errorf("%v: %+v, want an error on %s", args, r, says)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/bench"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
@@ -32,7 +33,7 @@ func streams(t *testing.T, js jetstream.JetStream) (names []string) {
 // A namespace that is in use beside it stays as it is, to the last message.
 func TestBenchMeasuresEverythingAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	state := func() map[string]jetstream.StreamState {
 		all := map[string]jetstream.StreamState{}
@@ -47,7 +48,7 @@ func TestBenchMeasuresEverythingAndLeavesNothing(t *testing.T) {
 	}
 	before := state()
 	r := cli{}.run(t, "bench", "--server", f.url, "--slots", "200", "--duration", "1s", "--producers", "2", "-o", "json")
-	if r.code != exitDone {
+	if r.code != base.ExitDone {
 		t.Fatalf("%+v", r)
 	}
 	if !strings.Contains(r.stderr, "bench: publish") {
@@ -89,7 +90,7 @@ func TestAnInterruptedBenchLeavesNothing(t *testing.T) {
 	ended := make(chan int, 1)
 	stderr, w := io.Pipe()
 	go func() {
-		ended <- cli{}.app(&stdout, w).execute(ctx, []string{"bench", "--server", s.ClientURL(), "--only", "drain,lateness", "--slots", "1000"})
+		ended <- execute(ctx, cli{}.app(&stdout, w), []string{"bench", "--server", s.ClientURL(), "--only", "drain,lateness", "--slots", "1000"})
 		w.Close()
 	}()
 	go func() { _, _ = io.Copy(io.Discard, stderr) }()
@@ -97,8 +98,8 @@ func TestAnInterruptedBenchLeavesNothing(t *testing.T) {
 		return slices.ContainsFunc(streams(t, js), func(name string) bool { return strings.Contains(name, "_drain") })
 	})
 	interrupt()
-	if code := <-ended; code != exitFailed {
-		t.Errorf("exit status %d, want %d", code, exitFailed)
+	if code := <-ended; code != base.ExitFailed {
+		t.Errorf("exit status %d, want %d", code, base.ExitFailed)
 	}
 	if left := streams(t, js); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -116,15 +117,15 @@ func TestBenchRefusesWhatItCannotMeasure(t *testing.T) {
 		code int
 		says string
 	}{
-		"--only speed":                        {exitUsage, `invalid --only "speed": want publish, drain,`},
-		"--slots 5":                           {exitUsage, "invalid --slots 5"},
-		"--duration 1500ms":                   {exitUsage, "invalid --duration 1.5s: want whole seconds"},
-		"--producers 0":                       {exitUsage, "invalid --producers 0"},
-		"--replicas 9":                        {exitUsage, "replicas 9: 1 to 5"},
-		"--monitor localhost:8222":            {exitUsage, "want a URL like http://127.0.0.1:8222"},
-		"--monitor http://127.0.0.1:1":        {exitFailed, "ask the monitoring of http://127.0.0.1:1"},
-		"--namespace mine --only publish":     {exitFailed, "stream KV_mine_hand is there"},
-		"--server nats://127.0.0.1:1 --slots": {exitUsage, "flag needs an argument"},
+		"--only speed":                        {base.ExitUsage, `invalid --only "speed": want publish, drain,`},
+		"--slots 5":                           {base.ExitUsage, "invalid --slots 5"},
+		"--duration 1500ms":                   {base.ExitUsage, "invalid --duration 1.5s: want whole seconds"},
+		"--producers 0":                       {base.ExitUsage, "invalid --producers 0"},
+		"--replicas 9":                        {base.ExitUsage, "replicas 9: 1 to 5"},
+		"--monitor localhost:8222":            {base.ExitUsage, "want a URL like http://127.0.0.1:8222"},
+		"--monitor http://127.0.0.1:1":        {base.ExitFailed, "ask the monitoring of http://127.0.0.1:1"},
+		"--namespace mine --only publish":     {base.ExitFailed, "stream KV_mine_hand is there"},
+		"--server nats://127.0.0.1:1 --slots": {base.ExitUsage, "flag needs an argument"},
 	} {
 		r := cli{}.run(t, append([]string{"bench", "--server", s.ClientURL()}, strings.Fields(args)...)...)
 		r.stderr = strings.TrimPrefix(r.stderr, "bench: looking at the server\n")

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/job"
 )
 
 // What starts a job that has no schedule is shown wherever a schedule is.
 func TestAJobWithoutAScheduleShowsWhatStartsIt(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "extract", Schedule: "@hourly"}})
 	f.define(t, job.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
 	f.define(t, job.Definition{Job: job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}}})
@@ -29,12 +30,12 @@ func TestAJobWithoutAScheduleShowsWhatStartsIt(t *testing.T) {
 		}
 	}
 	f.run(t, "job", "backfill", "load", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)).
-		oneError(t, exitFailed, "load has no schedule", "after extract, check")
+		oneError(t, base.ExitFailed, "load has no schedule", "after extract, check")
 }
 
 func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	for _, name := range []string{"extract", "check"} {
 		f.define(t, job.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}})
 	}
@@ -63,7 +64,7 @@ func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 // has seen to it.
 func TestVerifyOffersWhatShouldHaveFollowed(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	began := time.Now().Add(-time.Hour).UTC()
 	for _, d := range []job.Definition{
 		{Job: job.Job{Name: "extract", Schedule: "@at 2020-01-01T00:00:00Z"}, Since: began},
@@ -77,7 +78,7 @@ func TestVerifyOffersWhatShouldHaveFollowed(t *testing.T) {
 	load := extract
 	load.Job = "load"
 	for _, args := range [][]string{nil, {"--job", "load"}} {
-		if code, slots := f.verify(t, args...); code != exitFound || len(slots) != 1 || !strings.Contains(slots[0], load.ID()) {
+		if code, slots := f.verify(t, args...); code != base.ExitFound || len(slots) != 1 || !strings.Contains(slots[0], load.ID()) {
 			t.Errorf("verify %q: status %d, %q; want %s", args, code, slots, load)
 		}
 	}
@@ -86,7 +87,7 @@ func TestVerifyOffersWhatShouldHaveFollowed(t *testing.T) {
 	if len(waiting) != 1 || !waiting[0].Chained || string(waiting[0].Payload) != `{"n":1}` {
 		t.Fatalf("in the stream %+v", waiting)
 	}
-	if code, slots := f.verify(t); code != exitDone {
+	if code, slots := f.verify(t); code != base.ExitDone {
 		t.Errorf("then: status %d, %q", code, slots)
 	}
 }

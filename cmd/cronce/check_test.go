@@ -6,18 +6,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
 // runCheck executes a command line at noon before Europe's clocks change.
 func runCheck(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
-	a := &app{
-		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs,
-		getenv: func(string) string { return "" },
-		now:    func() time.Time { return time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC) },
+	a := &base.App{
+		Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs,
+		Getenv: func(string) string { return "" },
+		Now:    func() time.Time { return time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC) },
 	}
-	status = a.execute(context.Background(), append([]string{"check"}, args...))
+	status = execute(context.Background(), a, append([]string{"check"}, args...))
 	return status, out.String(), errs.String()
 }
 
@@ -37,7 +39,7 @@ report  0 7 * * MON-FRI  Europe/Berlin  2026-03-30T07:00:00+02:00  2026-03-30T05
 
 ../../examples/quickstart.yaml is right: 3 jobs
 `
-	if status != exitDone || stdout != want || stderr != "" {
+	if status != base.ExitDone || stdout != want || stderr != "" {
 		t.Errorf("status %d, stderr %q, got\n%s\nwant\n%s", status, stderr, stdout, want)
 	}
 }
@@ -49,7 +51,7 @@ func TestCheckNeedsNoSecretsForTheSidecarExample(t *testing.T) {
 report   0 7 * * MON-FRI  Europe/Berlin  2026-03-30T07:00:00+02:00  2026-03-30T05:00:00Z
 `
 	const last = "../../examples/sidecar.yaml is right: 3 jobs\n"
-	if status != exitDone || !strings.HasPrefix(stdout, first) || !strings.HasSuffix(stdout, last) || stderr != "" {
+	if status != base.ExitDone || !strings.HasPrefix(stdout, first) || !strings.HasSuffix(stdout, last) || stderr != "" {
 		t.Errorf("status %d, stderr %q, got\n%s\nwant\n%s...\n%s", status, stderr, stdout, first, last)
 	}
 }
@@ -68,7 +70,7 @@ func TestCheckPrintsALineOfJSONForEachJob(t *testing.T) {
 {"job":"once","schedule":"@at 2026-03-28T13:00:00Z","timezone":"UTC","queue":"default","next":["2026-03-28T13:00:00Z"]}
 {"job":"past","schedule":"@hourly","timezone":"UTC","queue":"default","next":[]}
 `
-	if status != exitDone || stdout != want || stderr != "" {
+	if status != base.ExitDone || stdout != want || stderr != "" {
 		t.Errorf("status %d, stderr %q, got\n%s\nwant\n%s", status, stderr, stdout, want)
 	}
 }
@@ -89,7 +91,7 @@ func TestCheckOfABadFileIsWrongUsage(t *testing.T) {
     3 |   - {name: a, schedule: "0 7 * * *", timezone: Europe/Berlin, queue: a.b, action: {exec: [/bin/sh]}}
       |                                                                      ^
 `
-	if status != exitUsage || stdout != "" || stderr != want {
+	if status != base.ExitUsage || stdout != "" || stderr != want {
 		t.Errorf("status %d, stdout %q, got\n%s\nwant\n%s", status, stdout, stderr, want)
 	}
 }
@@ -97,7 +99,7 @@ func TestCheckOfABadFileIsWrongUsage(t *testing.T) {
 func TestCheckOfNoFileIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"no-such-file.yaml"}, {"."}, {}, {"a", "b"}} {
-		if status, stdout, stderr := runCheck(t, "", args...); status != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 {
+		if status, stdout, stderr := runCheck(t, "", args...); status != base.ExitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("check %q: status %d, stdout %q, stderr %q: want status 2 and one line", args, status, stdout, stderr)
 		}
 	}
@@ -105,12 +107,12 @@ func TestCheckOfNoFileIsWrongUsage(t *testing.T) {
 
 func TestCheckReportsAReaderThatFails(t *testing.T) {
 	t.Parallel()
-	a := &app{
-		stdin: io.MultiReader(strings.NewReader(checkedFile), failingReader{}), stdout: io.Discard, stderr: io.Discard,
-		getenv: func(string) string { return "" }, now: time.Now,
+	a := &base.App{
+		Stdin: io.MultiReader(strings.NewReader(checkedFile), failingReader{}), Stdout: io.Discard, Stderr: io.Discard,
+		Getenv: func(string) string { return "" }, Now: time.Now,
 	}
-	if status := a.execute(context.Background(), []string{"check", "-"}); status != exitUsage {
-		t.Errorf("status %d, want %d: half a file is not a right one", status, exitUsage)
+	if status := execute(context.Background(), a, []string{"check", "-"}); status != base.ExitUsage {
+		t.Errorf("status %d, want %d: half a file is not a right one", status, base.ExitUsage)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
 func TestCheckWarnsOfAJobThatIsNotThereAndOfAProgramThatIsNot(t *testing.T) {
@@ -15,7 +17,7 @@ jobs:
   - {name: b, after: [a], action: {exec: [no-such-program-here, x]}}
 `
 	status, stdout, stderr := runCheck(t, file, "-")
-	if status != exitDone || !strings.Contains(stdout, "is right: 2 jobs") {
+	if status != base.ExitDone || !strings.Contains(stdout, "is right: 2 jobs") {
 		t.Errorf("status %d, stdout\n%s", status, stdout)
 	}
 	for _, want := range []string{`no job "nosuch" is in this file`, `"no-such-program-here": executable file not found`, "job=a line=3", "job=b line=4"} {
@@ -28,7 +30,7 @@ jobs:
 	}
 	_, stdout, stderr = runCheck(t, file, "-o", "json", "-")
 	for line := range strings.Lines(stdout) {
-		var c checkedJob
+		var c struct{ Warnings []string }
 		if err := json.Unmarshal([]byte(line), &c); err != nil || len(c.Warnings) != 1 {
 			t.Errorf("%v, warnings %q in %s", err, c.Warnings, line)
 		}
@@ -52,14 +54,14 @@ func TestCheckOfALargeFileIsAScreenAndCountsTheRest(t *testing.T) {
 	t.Parallel()
 	file := manyJobs(1000, "no-such-program-here")
 	status, stdout, stderr := runCheck(t, file, "-")
-	if status != exitDone || !strings.Contains(stdout, "and 800 more") || !strings.Contains(stdout, "is right: 1000 jobs") {
+	if status != base.ExitDone || !strings.Contains(stdout, "and 800 more") || !strings.Contains(stdout, "is right: 1000 jobs") {
 		t.Errorf("status %d, stdout ends in %q", status, stdout[max(0, len(stdout)-200):])
 	}
-	if n := strings.Count(stdout, "\n"); n > 3*checkRows+10 {
+	if n := strings.Count(stdout, "\n"); n > 3*200+10 {
 		t.Errorf("%d lines on stdout", n)
 	}
-	if n := strings.Count(stderr, "\n"); n != mostNamed+1 {
-		t.Errorf("%d lines on stderr, want %d and a count", n, mostNamed)
+	if n := strings.Count(stderr, "\n"); n != base.MostNamed+1 {
+		t.Errorf("%d lines on stderr, want %d and a count", n, base.MostNamed)
 	}
 	if _, stdout, _ = runCheck(t, file, "-o", "json", "-"); strings.Count(stdout, "\n") != 1000 {
 		t.Error("-o json does not list every job")

@@ -15,13 +15,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
 // doctor runs the command and returns its findings that count, and its status.
-func (f *fleet) doctor(t *testing.T, args ...string) (code int, found []string) {
+func (f *fixture) doctor(t *testing.T, args ...string) (code int, found []string) {
 	t.Helper()
 	r := f.run(t, append([]string{"doctor", "-o", "json"}, args...)...)
 	lines := slices.Collect(strings.Lines(r.stdout))
@@ -34,20 +35,20 @@ func (f *fleet) doctor(t *testing.T, args ...string) (code int, found []string) 
 			t.Fatalf("%q: %v", line, err)
 		}
 		switch last := i == len(lines)-1; {
-		case last != (row.OK != nil), last && *row.OK != (r.code == exitDone):
+		case last != (row.OK != nil), last && *row.OK != (r.code == base.ExitDone):
 			t.Errorf("line %d, with status %d: %s", i, r.code, line)
 		case !last && row.Level != "note":
 			found = append(found, row.Check+" "+row.About)
 		}
 	}
-	if r.code != exitDone && r.code != exitFound || (r.code == exitFound) != (len(found) > 0) {
+	if r.code != base.ExitDone && r.code != base.ExitFound || (r.code == base.ExitFound) != (len(found) > 0) {
 		t.Errorf("exit status %d, stderr %q, findings %q", r.code, r.stderr, found)
 	}
 	return r.code, found
 }
 
 // eventually waits until the doctor finds just these.
-func (f *fleet) finds(t *testing.T, want ...string) {
+func (f *fixture) finds(t *testing.T, want ...string) {
 	t.Helper()
 	var found []string
 	defer func() {
@@ -61,14 +62,14 @@ func (f *fleet) finds(t *testing.T, want ...string) {
 	})
 }
 
-func (f *fleet) js(t *testing.T) jetstream.JetStream {
+func (f *fixture) js(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	return natstest.JetStream(t, natstest.Connect(t, f.url))
 }
 
 func TestDoctorOfAHealthyFleet(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.replica(t)
 	f.replica(t, cronce.WithoutProducing())
 	f.finds(t)
@@ -78,7 +79,7 @@ func TestDoctorOfAHealthyFleet(t *testing.T) {
 
 func TestDoctorOfASickFleet(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
 	f.define(t, job.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
 	f.join(t, job.Node{
@@ -95,7 +96,7 @@ func TestDoctorOfASickFleet(t *testing.T) {
 	}
 	for format, name := range map[string]string{"text": "doctor_sick.txt", "json": "doctor_sick.json"} {
 		r := f.run(t, "doctor", "-o", format)
-		if r.code != exitFound || r.stderr != "cronce: the check found something: 2 errors, 5 warnings, 2 notes\n" {
+		if r.code != base.ExitFound || r.stderr != "cronce: the check found something: 2 errors, 5 warnings, 2 notes\n" {
 			t.Errorf("exit status %d, stderr %q", r.code, r.stderr)
 		}
 		stdout := strings.ReplaceAll(r.stdout, server.VERSION, "VERSION")
@@ -110,7 +111,7 @@ func TestDoctorOfASickFleet(t *testing.T) {
 // What a broker has that Open refuses is what the doctor is for.
 func TestDoctorFindsWhatNodesRefuse(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	js := f.js(t)
 	remake := func(name string, edit func(*jetstream.StreamConfig)) {
 		t.Helper()
@@ -151,7 +152,7 @@ func TestDoctorFindsWhatNodesRefuse(t *testing.T) {
 			t.Errorf("%q is not among %q", want, found)
 		}
 	}
-	f.run(t, "doctor", "--namespace", "other").oneError(t, exitFailed, `"other" is not set up`)
+	f.run(t, "doctor", "--namespace", "other").oneError(t, base.ExitFailed, `"other" is not set up`)
 }
 
 func TestDoctorOfABrokerThatIsNotThere(t *testing.T) {
@@ -162,8 +163,8 @@ func TestDoctorOfABrokerThatIsNotThere(t *testing.T) {
 	}
 	defer l.Close() // it listens, and says nothing
 	c := cli{env: map[string]string{"CRONCE_SERVER": "nats://" + l.Addr().String()}}
-	c.run(t, "doctor").oneError(t, exitFailed, l.Addr().String())
-	c.run(t, "doctor", "--monitor", "n1:8222").oneError(t, exitUsage, "n1:8222", "http://n1:8222")
+	c.run(t, "doctor").oneError(t, base.ExitFailed, l.Addr().String())
+	c.run(t, "doctor", "--monitor", "n1:8222").oneError(t, base.ExitUsage, "n1:8222", "http://n1:8222")
 }
 
 func TestDoctorAsksTheMonitoringPort(t *testing.T) {
@@ -172,7 +173,7 @@ func TestDoctorAsksTheMonitoringPort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := natstest.Run(t, func(o *server.Options) { o.HTTPHost, o.HTTPPort, o.SyncAlways = "127.0.0.1", -1, sync })
-			f := &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, url: s.ClientURL()}
+			f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, url: s.ClientURL()}
 			if _, err := kv.Open(t.Context(), s.JetStream(), kv.Options{}); err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +191,7 @@ func TestDoctorAsksTheMonitoringPort(t *testing.T) {
 			if r := f.run(t, "doctor", "--monitor", url); strings.Contains(r.stdout, "cannot be known") {
 				t.Errorf("it was asked:\n%s", r.stdout)
 			}
-			f.run(t, "doctor", "--monitor", "http://"+s.Addr().String()).oneError(t, exitFailed, "monitoring port")
+			f.run(t, "doctor", "--monitor", "http://"+s.Addr().String()).oneError(t, base.ExitFailed, "monitoring port")
 		})
 	}
 }
@@ -198,7 +199,7 @@ func TestDoctorAsksTheMonitoringPort(t *testing.T) {
 // A queue with slots, jobs without handlers, and a worker that asks for nothing.
 func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	stop := f.replica(t)
 	f.finds(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "nobody", Schedule: "@hourly"}})
@@ -221,11 +222,11 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 // running fleet follows its reset, and no slot runs twice.
 func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	charge := job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, OnFailure: &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}}
 	f.define(t, job.Definition{Job: charge, Owner: "file", Node: "web1"})
-	if r := f.run(t, "doctor"); r.code != exitFound || !strings.Contains(r.stdout, "there is no stream ORDERS") {
+	if r := f.run(t, "doctor"); r.code != base.ExitFound || !strings.Contains(r.stdout, "there is no stream ORDERS") {
 		t.Errorf("status %d:\n%s", r.code, r.stdout)
 	}
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
@@ -250,7 +251,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	}
 	r := f.run(t, "doctor")
 	for _, says := range []string{"1 wait, and no worker asks for them", "1 messages of stream ORDERS wait, and no producer asks for them"} {
-		if r.code != exitFound || !strings.Contains(r.stdout, says) {
+		if r.code != base.ExitFound || !strings.Contains(r.stdout, says) {
 			t.Errorf("status %d, want %q in\n%s", r.code, says, r.stdout)
 		}
 	}
@@ -258,7 +259,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 
 func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	stop := f.replica(t)
 	f.finds(t)
 	succeeded := func() (n int) {
@@ -275,7 +276,7 @@ func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
 	}
 	const limit = 30 * time.Second
 	natstest.Eventually(t, limit, "slots to run", func() bool { return succeeded() >= 3 })
-	if r := f.run(t, "doctor", "--reset-watermark"); r.code != exitDone || !strings.Contains(r.stderr, "it is not reset") {
+	if r := f.run(t, "doctor", "--reset-watermark"); r.code != base.ExitDone || !strings.Contains(r.stderr, "it is not reset") {
 		t.Errorf("a watermark that is right: %+v", r)
 	}
 	stop()
@@ -311,7 +312,7 @@ func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
 // A jobs bucket that was made anew counts from one again.
 func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	from := time.Now()
 	mark := job.Watermark{Time: from, Revision: 5000, RegistryTime: from, Nonce: "n"}
 	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
@@ -319,7 +320,7 @@ func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
 	}
 	f.replica(t)
 	f.finds(t, "watermark watermark")
-	if code, found := f.doctor(t, "--reset-watermark"); code == exitFound && slices.Contains(found, "watermark watermark") {
+	if code, found := f.doctor(t, "--reset-watermark"); code == base.ExitFound && slices.Contains(found, "watermark watermark") {
 		t.Errorf("after the reset: %q", found)
 	}
 	f.finds(t)
@@ -350,7 +351,7 @@ func TestDoctorWithAViewersPermissions(t *testing.T) {
 	}
 	url := strings.Replace(s.ClientURL(), "://", "://viewer:p@", 1)
 	c := cli{env: map[string]string{"CRONCE_SERVER": url}}
-	if r := c.run(t, "doctor"); r.code != exitDone || !strings.Contains(r.stdout, "cannot be known with these permissions") {
+	if r := c.run(t, "doctor"); r.code != base.ExitDone || !strings.Contains(r.stdout, "cannot be known with these permissions") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -363,7 +364,7 @@ func TestDoctorOfACluster(t *testing.T) {
 	if _, err := kv.Open(t.Context(), js, kv.Options{Want: job.Settings{Lease: 3 * time.Second}}); err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": c.URL()}}, url: c.URL()}
+	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": c.URL()}}, url: c.URL()}
 	f.finds(t, "lease ")
 	once, err := js.Stream(t.Context(), "cronce_events")
 	if err != nil {
@@ -378,7 +379,7 @@ func TestDoctorOfACluster(t *testing.T) {
 	if want := []string{"layout stream cronce_events", "replicas ", "lease "}; !slices.Equal(found, want) {
 		t.Errorf("found %q, want %q", found, want)
 	}
-	if r := f.run(t, "setup", "--lease", "20s"); r.code != exitDone {
+	if r := f.run(t, "setup", "--lease", "20s"); r.code != base.ExitDone {
 		t.Fatalf("%+v", r)
 	}
 	f.finds(t)

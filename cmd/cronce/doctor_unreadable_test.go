@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -16,7 +17,7 @@ import (
 // only by force. One that is garbled is written anew by a producer that runs.
 func TestUnreadableWatermarkStopsNothingAndIsResetByForce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	js, err := jetstream.New(natstest.Connect(t, f.url))
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +52,10 @@ func TestUnreadableWatermarkStopsNothingAndIsResetByForce(t *testing.T) {
 	if readable() {
 		t.Error("a watermark of a newer version was written over")
 	}
-	if r := f.run(t, "doctor", "--reset-watermark"); r.code != exitFailed || !strings.Contains(r.stderr, "--force") {
+	if r := f.run(t, "doctor", "--reset-watermark"); r.code != base.ExitFailed || !strings.Contains(r.stderr, "--force") {
 		t.Errorf("reset without force: %+v", r)
 	}
-	if r := f.run(t, "doctor", "--force"); r.code != exitUsage {
+	if r := f.run(t, "doctor", "--force"); r.code != base.ExitUsage {
 		t.Errorf("force without a reset: %+v", r)
 	}
 	if r := f.run(t, "doctor", "--reset-watermark", "--force"); !strings.HasPrefix(r.stdout, "the watermark was put back") {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +13,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/internal/printable"
 )
 
 // On these addresses nobody listens, and nobody will.
@@ -23,23 +23,6 @@ const (
 	nobody = "127.0.0.1:1"
 	away   = "127.0.0.1:2"
 )
-
-func TestExitCodes(t *testing.T) {
-	t.Parallel()
-	plain := errors.New("x")
-	for _, tc := range []struct {
-		err  error
-		want int
-	}{
-		{nil, 0}, {plain, 1}, {usage(plain), 2}, {try(usage(plain), "y"), 2}, {fmt.Errorf("in: %w", usage(plain)), 2},
-		{errFound, 3}, {fmt.Errorf("%w: 2 slots", errFound), 3}, {&os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, 0},
-		{usage(nil), 0}, {try(nil, "y"), 0},
-	} {
-		if got := exitCode(tc.err); got != tc.want {
-			t.Errorf("exit code of %v is %d, want %d", tc.err, got, tc.want)
-		}
-	}
-}
 
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
@@ -82,10 +65,10 @@ func TestWrongUsage(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			cli{}.run(t, strings.Fields(args)...).oneError(t, exitUsage, says)
+			cli{}.run(t, strings.Fields(args)...).oneError(t, base.ExitUsage, says)
 		})
 	}
-	cli{}.run(t, "next", "H 1 * * *").oneError(t, exitUsage, "try: --name JOB")
+	cli{}.run(t, "next", "H 1 * * *").oneError(t, base.ExitUsage, "try: --name JOB")
 }
 
 func TestFailures(t *testing.T) {
@@ -110,7 +93,7 @@ func TestFailures(t *testing.T) {
 			t.Parallel()
 			c := cli{local: nobody, env: map[string]string{"XDG_CONFIG_HOME": t.TempDir()}}
 			r := c.run(t, strings.Fields(args)...)
-			r.oneError(t, exitFailed, says)
+			r.oneError(t, base.ExitFailed, says)
 			if strings.Contains(r.stderr, "secret") {
 				t.Errorf("the password is told: %s", r.stderr)
 			}
@@ -159,10 +142,10 @@ func TestLogsGoToStderr(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stderr), &line); err != nil || line.Level != "INFO" || line.Msg != "stopping" {
 		t.Errorf("logs are no JSON: %v\n%s", err, r.stderr)
 	}
-	if r.code != exitDone || !strings.HasPrefix(r.stdout, "url    nats://127.0.0.1:") || strings.Contains(r.stdout, "stopping") {
+	if r.code != base.ExitDone || !strings.HasPrefix(r.stdout, "url    nats://127.0.0.1:") || strings.Contains(r.stdout, "stopping") {
 		t.Errorf("%+v", r)
 	}
-	if r := (cli{}).runContext(told, append(args, "--log-level", "warn")...); r.code != exitDone || r.stderr != "" {
+	if r := (cli{}).runContext(told, append(args, "--log-level", "warn")...); r.code != base.ExitDone || r.stderr != "" {
 		t.Errorf("with --log-level warn: %+v", r)
 	}
 }
@@ -171,8 +154,8 @@ func TestLogsGoToStderr(t *testing.T) {
 func TestBrokenPipeIsACleanEnd(t *testing.T) {
 	t.Parallel()
 	var stderr strings.Builder
-	a := &app{stdout: closedPipe{}, stderr: &stderr, getenv: os.Getenv, now: func() time.Time { return noon }}
-	if code := a.execute(t.Context(), []string{"next", "* * * * * *", "--count", "100000", "-o", "json"}); code != exitDone || stderr.String() != "" {
+	a := &base.App{Stdout: closedPipe{}, Stderr: &stderr, Getenv: os.Getenv, Now: func() time.Time { return noon }}
+	if code := execute(t.Context(), a, []string{"next", "* * * * * *", "--count", "100000", "-o", "json"}); code != base.ExitDone || stderr.String() != "" {
 		t.Errorf("exit status %d, stderr %q: want 0 and nothing", code, &stderr)
 	}
 }
@@ -190,4 +173,16 @@ func listener(t *testing.T) string {
 	}
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()
+}
+
+func TestErrorIsShownWithoutWhatATerminalObeys(t *testing.T) {
+	t.Parallel()
+	r := cli{}.run(t, "check", "no\x1b[31m-such-file")
+	if r.code != base.ExitUsage || strings.ContainsFunc(strings.TrimSuffix(r.stderr, "\n"), printable.Hidden) {
+		t.Errorf("%+v", r)
+	}
+	r = cli{}.run(t, "next", strings.Repeat("x", 100_000))
+	if r.code != base.ExitUsage || len(r.stderr) > 3000 {
+		t.Errorf("%d bytes on stderr, status %d", len(r.stderr), r.code)
+	}
 }

@@ -6,18 +6,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
 // Every command explains itself; its help is held against a golden file and fits
 // a terminal.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	root := newRootCommand(&app{})
+	root := newRootCommand(&base.App{})
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		path := strings.Fields(cmd.CommandPath())
 		r := cli{}.run(t, append(path[1:], "--help")...)
-		if r.code != exitDone || r.stderr != "" {
+		if r.code != base.ExitDone || r.stderr != "" {
 			t.Fatalf("%s --help: %+v", cmd.CommandPath(), r)
 		}
 		golden(t, "help/"+strings.Join(path, "_")+".txt", r.stdout)
@@ -39,7 +41,7 @@ func TestHelp(t *testing.T) {
 func TestBareCommandHelps(t *testing.T) {
 	t.Parallel()
 	bare, help := cli{}.run(t), cli{}.run(t, "--help")
-	if bare != help || bare.code != exitDone {
+	if bare != help || bare.code != base.ExitDone {
 		t.Errorf("cronce prints %+v, want what --help prints", bare)
 	}
 }
@@ -47,7 +49,7 @@ func TestBareCommandHelps(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	r := cli{}.run(t, "--version")
-	if r.code != exitDone || !strings.HasPrefix(r.stdout, "cronce ") || strings.Count(r.stdout, "\n") != 1 {
+	if r.code != base.ExitDone || !strings.HasPrefix(r.stdout, "cronce ") || strings.Count(r.stdout, "\n") != 1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -55,7 +57,7 @@ func TestVersion(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if r := (cli{}).run(t, "completion", shell); r.code != exitDone || !strings.Contains(r.stdout, "cronce") {
+		if r := (cli{}).run(t, "completion", shell); r.code != base.ExitDone || !strings.Contains(r.stdout, "cronce") {
 			t.Errorf("completion %s: exit status %d, %d bytes", shell, r.code, len(r.stdout))
 		}
 	}
@@ -65,7 +67,7 @@ func TestCompletion(t *testing.T) {
 		"slot ls --state su": "succeeded\n",
 	} {
 		r := cli{}.run(t, append([]string{"__complete"}, strings.Fields(args)...)...)
-		if r.code != exitDone || !strings.Contains(r.stdout, want) {
+		if r.code != base.ExitDone || !strings.Contains(r.stdout, want) {
 			t.Errorf("completing %q gives %q, want %q", args, r.stdout, want)
 		}
 	}

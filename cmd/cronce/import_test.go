@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
@@ -20,13 +21,13 @@ func TestImport(t *testing.T) {
 		"cronjobs_json": {"k8s", "testdata/import/cronjobs.yaml", "-o", "json"},
 	} {
 		r := cli{}.run(t, append([]string{"import"}, args...)...)
-		if r.code != exitFound {
+		if r.code != base.ExitFound {
 			t.Errorf("%s: exit status %d, want 3: something is not carried over", name, r.code)
 		}
 		golden(t, "import/"+name+".txt", r.stdout)
 		golden(t, "import/"+name+".err", r.stderr)
 		if !strings.HasSuffix(name, "_json") {
-			if check := (cli{stdin: r.stdout}).run(t, "check", "-"); check.code != exitDone {
+			if check := (cli{stdin: r.stdout}).run(t, "check", "-"); check.code != base.ExitDone {
 				t.Errorf("%s: the file is not right: %s", name, check.stderr)
 			}
 		}
@@ -36,7 +37,7 @@ func TestImport(t *testing.T) {
 func TestImportThatCarriesAllOverEndsWithZero(t *testing.T) {
 	t.Parallel()
 	r := cli{stdin: "PATH=/bin\n0 7 * * * report\n"}.run(t, "import", "crontab", "-", "--tz", "UTC")
-	if r.code != exitDone || r.stderr != "" || !strings.Contains(r.stdout, `schedule: "0 7 * * *"`) {
+	if r.code != base.ExitDone || r.stderr != "" || !strings.Contains(r.stdout, `schedule: "0 7 * * *"`) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -61,12 +62,12 @@ func TestImportRefuses(t *testing.T) {
 		{strings.Repeat("#", 5<<20), "crontab", "larger than 4 MiB"},
 	} {
 		r := cli{stdin: c.stdin}.run(t, "import", c.format, "-")
-		if r.code != exitUsage || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
+		if r.code != base.ExitUsage || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
 			t.Errorf("%s of %.20q: %d, %q, want status 2 and %q", c.format, c.stdin, r.code, r.stderr, c.says)
 		}
 	}
 	r := cli{stdin: "0 7 * * * a\n"}.run(t, "import", "crontab", "-", "--tz", "Mars/Olympus")
-	if r.code != exitFound || !strings.Contains(r.stderr, "Mars/Olympus") || r.stdout != "" {
+	if r.code != base.ExitFound || !strings.Contains(r.stderr, "Mars/Olympus") || r.stdout != "" {
 		t.Errorf("an unknown zone: %+v", r)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,9 +22,9 @@ func settled(s string) string {
 }
 
 // newOffice is a fleet with a person in front of it.
-func newOffice(t *testing.T) *fleet {
+func newOffice(t *testing.T) *fixture {
 	t.Helper()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.env["USER"] = "alice"
 	f.join(t, job.Node{
 		Name: "web1", State: job.NodeAlive, Lease: time.Hour, Worker: true,
@@ -34,7 +34,7 @@ func newOffice(t *testing.T) *fleet {
 }
 
 // apply applies a file of these jobs, each a line of YAML.
-func (f *fleet) apply(t *testing.T, jobs []string, args ...string) result {
+func (f *fixture) apply(t *testing.T, jobs []string, args ...string) result {
 	t.Helper()
 	c := f.cli
 	c.stdin = "version: 1\njobs:\n"
@@ -46,7 +46,7 @@ func (f *fleet) apply(t *testing.T, jobs []string, args ...string) result {
 
 func (r result) done(t *testing.T) string {
 	t.Helper()
-	if r.code != exitDone || r.stderr != "" {
+	if r.code != base.ExitDone || r.stderr != "" {
 		t.Fatalf("exit status %d, stderr:\n%s", r.code, r.stderr)
 	}
 	return r.stdout
@@ -94,7 +94,7 @@ func TestJobApplyWarnsWhenNobodyWouldRunAJob(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
 	r := f.apply(t, []string{`name: report, schedule: "@daily"`, `name: orphan, schedule: "@daily"`})
-	if r.code != exitDone || !strings.Contains(r.stderr, "no live node would run these jobs") || !strings.Contains(r.stderr, "[orphan]") {
+	if r.code != base.ExitDone || !strings.Contains(r.stderr, "no live node would run these jobs") || !strings.Contains(r.stderr, "[orphan]") {
 		t.Errorf("%+v, want a warning about orphan alone", r)
 	}
 }
@@ -112,13 +112,13 @@ func TestJobApplyOfAWrongFileAsksNobody(t *testing.T) {
 		"version: 1\njobs:\n  - {name: a, schedule: \"@daily\", action: {}}":                           "action",
 	} {
 		c.stdin = yaml
-		if r := c.run(t, "job", "apply", "-f", "-"); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+		if r := c.run(t, "job", "apply", "-f", "-"); r.code != base.ExitUsage || !strings.Contains(r.stderr, want) {
 			t.Errorf("%q: %+v, want status 2 and %q", yaml, r, want)
 		}
 	}
-	c.run(t, "job", "apply").oneError(t, exitUsage, "-f FILE")
-	c.run(t, "job", "apply", "-f", "/nowhere/jobs.yaml").oneError(t, exitUsage, "/nowhere/jobs.yaml")
-	c.run(t, "job", "apply", "-f", "-", "--revision", "x").oneError(t, exitUsage, "--revision")
+	c.run(t, "job", "apply").oneError(t, base.ExitUsage, "-f FILE")
+	c.run(t, "job", "apply", "-f", "/nowhere/jobs.yaml").oneError(t, base.ExitUsage, "/nowhere/jobs.yaml")
+	c.run(t, "job", "apply", "-f", "-", "--revision", "x").oneError(t, base.ExitUsage, "--revision")
 }
 
 func TestJobApplyOverWhatWasNotSeenIsAConflict(t *testing.T) {
@@ -129,32 +129,11 @@ func TestJobApplyOverWhatWasNotSeenIsAConflict(t *testing.T) {
 	f.apply(t, []string{`name: report, schedule: "@weekly"`}).done(t)
 	f.env["USER"] = "alice"
 	r := f.apply(t, []string{`name: report, schedule: "@hourly"`}, "--revision", "1")
-	r.oneError(t, exitFailed, "job report was changed meanwhile by", `bob\x1b[2J@`, "(operator)", "revision 2", "try: ")
+	r.oneError(t, base.ExitFailed, "job report was changed meanwhile by", `bob\x1b[2J@`, "(operator)", "revision 2", "try: ")
 	if got := f.apply(t, []string{`name: report, schedule: "@weekly"`}, "--revision", "1").done(t); !strings.Contains(got, "1 unchanged") {
 		t.Errorf("what stands there already is no conflict; got %s", got)
 	}
 	f.apply(t, []string{`name: report, schedule: "@hourly"`}, "--revision", "2").done(t)
-}
-
-// A job that was written meanwhile does not keep the others from being applied,
-// but nothing is removed then.
-func TestJobApplyTellsWhatCouldNotBeDone(t *testing.T) {
-	t.Parallel()
-	report := []control.Applied{
-		{Job: "report", Action: control.Update, Err: &control.ConflictError{Job: "report", By: "bob@b", Owner: "operator", At: noon, Revision: 9}},
-		{Job: "backup", Action: control.Keep}, {Job: "old", Action: control.Delete, Err: fmt.Errorf("job old: %w", control.ErrNotTried)},
-	}
-	for output, want := range map[string]string{
-		outputText: `failed: job report was changed meanwhile by "bob@b" (operator) at 2026-03-28T12:00:00Z, revision 9, and is left as that has it` + "\n" +
-			"1 unchanged, 1 failed, 1 not tried\n",
-		outputJSON: `{"job":"report","change":"failed","handlers":0,"error":"job report was changed meanwhile by \"bob@b\" (operator) at 2026-03-28T12:00:00Z, revision 9, and is left as that has it"}` + "\n" +
-			`{"job":"backup","change":"unchanged","handlers":0}` + "\n" + `{"job":"old","change":"not_tried"}` + "\n",
-	} {
-		var out strings.Builder
-		if err := (reader{app: &app{stdout: &out, output: output}}).printApplied(report, false); err != nil || out.String() != want {
-			t.Errorf("%s prints\n%s%v\nwant\n%s", output, out.String(), err, want)
-		}
-	}
 }
 
 // What a stranger stored must not move the cursor of who reads it.
@@ -181,7 +160,7 @@ func TestJobRelease(t *testing.T) {
 	if got, want := f.ok(t, "job", "release", "report", "-o", "json"), `{"job":"report","revision":2,"owner":"released","changed":false}`+"\n"; got != want {
 		t.Errorf("prints %q, want %q", got, want)
 	}
-	f.run(t, "job", "release", "reprot").oneError(t, exitFailed, "no job named reprot", "try: report")
+	f.run(t, "job", "release", "reprot").oneError(t, base.ExitFailed, "no job named reprot", "try: report")
 }
 
 // strangeNames are none of jobs, and must reach no server.
@@ -192,7 +171,7 @@ func TestStrangeNamesAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	c := cli{env: map[string]string{"CRONCE_SERVER": "nats://127.0.0.1:1"}}
 	for _, command := range []string{"show", "next", "rm", "pause", "resume", "release"} {
 		for _, name := range strangeNames {
-			c.run(t, "job", command, "--", name).oneError(t, exitUsage, "invalid job name", fmt.Sprintf("%q", name))
+			c.run(t, "job", command, "--", name).oneError(t, base.ExitUsage, "invalid job name", fmt.Sprintf("%q", name))
 		}
 	}
 }

@@ -3,22 +3,23 @@ package main
 import (
 	"testing"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/job"
 )
 
 func TestJobRm(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	for _, name := range []string{"report", "backup"} {
 		f.define(t, job.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}, Owner: "file", Node: "web1"})
 	}
 	if got, want := f.ok(t, "job", "rm", "report"), "removed report\n"; got != want {
 		t.Errorf("job rm prints %q, want %q", got, want)
 	}
-	f.run(t, "job", "rm", "report").oneError(t, exitFailed, "no job named report", "cronce job ls")
-	f.run(t, "job", "rm", "bakcup").oneError(t, exitFailed, "no job named bakcup", "backup")
-	f.run(t, "job", "rm", "a b").oneError(t, exitUsage, `"a b"`)
-	f.run(t, "job", "rm").oneError(t, exitUsage)
+	f.run(t, "job", "rm", "report").oneError(t, base.ExitFailed, "no job named report", "cronce job ls")
+	f.run(t, "job", "rm", "bakcup").oneError(t, base.ExitFailed, "no job named bakcup", "backup")
+	f.run(t, "job", "rm", "a b").oneError(t, base.ExitUsage, `"a b"`)
+	f.run(t, "job", "rm").oneError(t, base.ExitUsage)
 	if got, want := f.ok(t, "job", "rm", "backup", "-o", "json"), `{"job":"backup","removed":true}`+"\n"; got != want {
 		t.Errorf("job rm prints %q, want %q", got, want)
 	}

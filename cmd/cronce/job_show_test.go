@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
 // storeRaw puts under a job's name what no program of this version would.
-func (f *fleet) storeRaw(t *testing.T, name, value string) {
+func (f *fixture) storeRaw(t *testing.T, name, value string) {
 	t.Helper()
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	jobs, err := js.KeyValue(t.Context(), "cronce_jobs")
@@ -42,14 +43,14 @@ func TestJobShow(t *testing.T) {
 	if got := file.run(t, "job", "apply", "-f", "-").done(t); got != "1 unchanged\n" {
 		t.Errorf("to apply what --file prints says %q", got)
 	}
-	f.run(t, "job", "show", "report", "--file", "-o", "json").oneError(t, exitUsage, "exclude each other")
+	f.run(t, "job", "show", "report", "--file", "-o", "json").oneError(t, base.ExitUsage, "exclude each other")
 
 	f.ok(t, "job", "pause", "report")
 	f.ok(t, "job", "resume", "report")
 	f.ok(t, "job", "pause", "report")
 	golden(t, "job_show_paused.txt", settled(f.ok(t, "job", "show", "report")))
 	golden(t, "job_show_paused.json", settled(f.ok(t, "job", "show", "report", "-o", "json")))
-	f.run(t, "job", "show", "raport").oneError(t, exitFailed, "no job named raport", "try: report")
+	f.run(t, "job", "show", "raport").oneError(t, base.ExitFailed, "no job named raport", "try: report")
 }
 
 // A definition that cannot be read disables its own job, is shown as such, and can
@@ -74,14 +75,14 @@ func TestABrokenDefinitionIsShownAndDisablesNoOther(t *testing.T) {
 			t.Errorf("job show -o json %s prints %s", name, got)
 		}
 		for _, verb := range []string{"next", "pause", "resume", "release"} {
-			f.run(t, "job", verb, name).oneError(t, exitFailed, "the stored definition of job "+name+" is broken", "try: ")
+			f.run(t, "job", verb, name).oneError(t, base.ExitFailed, "the stored definition of job "+name+" is broken", "try: ")
 		}
 	}
 	mended := f.apply(t, []string{`name: wrong, schedule: "@daily"`})
-	if mended.code != exitDone || !strings.Contains(mended.stdout, "updated: wrong, in place of a broken definition") {
+	if mended.code != base.ExitDone || !strings.Contains(mended.stdout, "updated: wrong, in place of a broken definition") {
 		t.Errorf("apply over what is broken: %+v", mended)
 	}
-	if r := f.apply(t, []string{`name: newer, schedule: "@daily"`}); r.code != exitFailed || !strings.Contains(r.stderr, "upgrade it") {
+	if r := f.apply(t, []string{`name: newer, schedule: "@daily"`}); r.code != base.ExitFailed || !strings.Contains(r.stderr, "upgrade it") {
 		t.Errorf("apply over what a newer program wrote: %+v", r)
 	}
 	for _, name := range []string{"garbage", "newer", "other"} {
@@ -108,8 +109,8 @@ func TestJobNext(t *testing.T) {
 	if r := f.run(t, args...); r.stdout != want.stdout || !strings.Contains(r.stderr, "paused") || !strings.Contains(r.stderr, "cronce job resume report") {
 		t.Errorf("of a paused job: %+v", r)
 	}
-	f.run(t, "job", "next", "report", "--count", "0").oneError(t, exitUsage, "--count 0")
-	f.run(t, "job", "next", "report", "--from", "soon").oneError(t, exitUsage, `--from "soon"`)
+	f.run(t, "job", "next", "report", "--count", "0").oneError(t, base.ExitUsage, "--count 0")
+	f.run(t, "job", "next", "report", "--from", "soon").oneError(t, base.ExitUsage, `--from "soon"`)
 }
 
 func TestJobPauseAndResume(t *testing.T) {
@@ -136,7 +137,7 @@ func TestJobPauseAndResume(t *testing.T) {
 	}
 	say("job", "resume", "old")
 	golden(t, "job_pause.txt", said.String())
-	f.run(t, "job", "pause", "nobody").oneError(t, exitFailed, "no job named nobody", "cronce job ls")
+	f.run(t, "job", "pause", "nobody").oneError(t, base.ExitFailed, "no job named nobody", "cronce job ls")
 }
 
 // What fell due in the last seconds is within the horizon: the policy's newest

@@ -11,12 +11,13 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
-func (f *fleet) waiting(t *testing.T) []kv.WaitingSlot {
+func (f *fixture) waiting(t *testing.T) []kv.WaitingSlot {
 	t.Helper()
 	var all []kv.WaitingSlot
 	for w, err := range f.store.Waiting(t.Context(), kv.WaitingFilter{}) {
@@ -30,7 +31,7 @@ func (f *fleet) waiting(t *testing.T) []kv.WaitingSlot {
 
 func TestJobTrigger(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.now = time.Now()
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	in90 := f.now.Add(90 * time.Minute).UTC().Truncate(time.Second)
@@ -75,7 +76,7 @@ func TestJobTrigger(t *testing.T) {
 
 func TestJobTriggerTakesAnyPayload(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	queue, err := f.store.Slots().Queue(t.Context(), "default")
 	if err != nil {
@@ -99,7 +100,7 @@ func TestJobTriggerTakesAnyPayload(t *testing.T) {
 
 func TestJobTriggerRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	for _, c := range []struct {
 		code  int
@@ -107,17 +108,17 @@ func TestJobTriggerRefusesWhatCannotBe(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{exitUsage, "", nil, []string{"accepts 1 arg", "cronce job trigger --help"}},
-		{exitUsage, "", []string{"re*port"}, []string{`"re*port"`}},
-		{exitUsage, "", []string{"report", "--key", ""}, []string{"--key", "empty"}},
-		{exitUsage, "", []string{"report", "--key", "a\x1b[2Jb"}, []string{"key", "control character"}},
-		{exitUsage, "", []string{"report", "--at", "tomorrow"}, []string{"--at", "tomorrow", "RFC 3339"}},
-		{exitUsage, "", []string{"report", "--at", ""}, []string{"--at", "empty"}},
-		{exitUsage, "", []string{"report", "--at", "2300-01-01T00:00:00Z"}, []string{"2200"}},
-		{exitUsage, "", []string{"report", "--payload", "{x}"}, []string{"payload", "not JSON"}},
-		{exitUsage, "", []string{"report", "--payload", "-"}, []string{"standard input is empty"}},
-		{exitUsage, strings.Repeat("1", 1<<20), []string{"report", "--payload", "-"}, []string{"payload", "more than 256 KiB"}},
-		{exitFailed, "", []string{"raport"}, []string{"no job named raport", "report"}},
+		{base.ExitUsage, "", nil, []string{"accepts 1 arg", "cronce job trigger --help"}},
+		{base.ExitUsage, "", []string{"re*port"}, []string{`"re*port"`}},
+		{base.ExitUsage, "", []string{"report", "--key", ""}, []string{"--key", "empty"}},
+		{base.ExitUsage, "", []string{"report", "--key", "a\x1b[2Jb"}, []string{"key", "control character"}},
+		{base.ExitUsage, "", []string{"report", "--at", "tomorrow"}, []string{"--at", "tomorrow", "RFC 3339"}},
+		{base.ExitUsage, "", []string{"report", "--at", ""}, []string{"--at", "empty"}},
+		{base.ExitUsage, "", []string{"report", "--at", "2300-01-01T00:00:00Z"}, []string{"2200"}},
+		{base.ExitUsage, "", []string{"report", "--payload", "{x}"}, []string{"payload", "not JSON"}},
+		{base.ExitUsage, "", []string{"report", "--payload", "-"}, []string{"standard input is empty"}},
+		{base.ExitUsage, strings.Repeat("1", 1<<20), []string{"report", "--payload", "-"}, []string{"payload", "more than 256 KiB"}},
+		{base.ExitFailed, "", []string{"raport"}, []string{"no job named raport", "report"}},
 	} {
 		f.stdin = c.stdin
 		f.run(t, append([]string{"job", "trigger"}, c.args...)...).oneError(t, c.code, c.parts...)
@@ -129,7 +130,7 @@ func TestJobTriggerRefusesWhatCannotBe(t *testing.T) {
 
 func TestJobBackfill(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	hour := time.Now().UTC().Truncate(time.Hour)
 	stamp := func(hours int) string { return hour.Add(time.Duration(hours) * time.Hour).Format(time.RFC3339) }
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}.WithDefaults(), Since: hour.Add(-100 * time.Hour)})
@@ -138,7 +139,7 @@ func TestJobBackfill(t *testing.T) {
 	f.publish(t, "default", job.Message{Slot: job.NewSlot("report", hour.Add(-3*time.Hour))})
 
 	f.run(t, "job", "backfill", "report", "--from", stamp(-50), "--to", stamp(0)).
-		oneError(t, exitFailed, "of 50 slots are older than the horizon of 24h0m0s", "--clip")
+		oneError(t, base.ExitFailed, "of 50 slots are older than the horizon of 24h0m0s", "--clip")
 	args := []string{"job", "backfill", "report", "--from", stamp(-10), "--to", stamp(0), "--rate", "100"}
 	want := "report has 10 slots from " + stamp(-10) + " to " + stamp(0) + "\n" +
 		"  7 published\n" +
@@ -154,7 +155,10 @@ func TestJobBackfill(t *testing.T) {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
 	out := f.ok(t, "job", "backfill", "report", "--from", stamp(-50), "--to", stamp(-5), "--clip", "-o", "json")
-	var row backfillRow
+	var row struct {
+		Slots, Published, Waiting int
+		TooOld                    int `json:"too_old"`
+	}
 	if err := json.Unmarshal([]byte(out), &row); err != nil || row.Slots != 45 || row.TooOld+row.Published+row.Waiting != 45 || row.TooOld < 26 {
 		t.Errorf("clipped: %s", out)
 	}
@@ -162,7 +166,7 @@ func TestJobBackfill(t *testing.T) {
 
 func TestJobBackfillRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}.WithDefaults()})
 	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	from := "2026-01-01T00:00:00Z"
@@ -171,16 +175,16 @@ func TestJobBackfillRefusesWhatCannotBe(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{exitUsage, []string{"report"}, []string{"--from is not given"}},
-		{exitUsage, []string{"report", "--from", "yesterday"}, []string{"--from", "RFC 3339"}},
-		{exitUsage, []string{"report", "--from", from, "--to", "x"}, []string{"--to", "RFC 3339"}},
-		{exitUsage, []string{"report", "--from", from, "--to", from}, []string{"not after"}},
-		{exitUsage, []string{"report", "--from", from, "--to", soon}, []string{"in the future"}},
-		{exitUsage, []string{"report", "--from", soon}, []string{"in the future"}},
-		{exitUsage, []string{"report", "--from", from, "--rate", "0"}, []string{"--rate", "1/s to 10000/s"}},
-		{exitUsage, []string{"report", "--from", from, "--rate", "5/m"}, []string{"--rate"}},
-		{exitUsage, []string{"a.b", "--from", from}, []string{`"a.b"`}},
-		{exitFailed, []string{"raport", "--from", from}, []string{"no job named raport", "report"}},
+		{base.ExitUsage, []string{"report"}, []string{"--from is not given"}},
+		{base.ExitUsage, []string{"report", "--from", "yesterday"}, []string{"--from", "RFC 3339"}},
+		{base.ExitUsage, []string{"report", "--from", from, "--to", "x"}, []string{"--to", "RFC 3339"}},
+		{base.ExitUsage, []string{"report", "--from", from, "--to", from}, []string{"not after"}},
+		{base.ExitUsage, []string{"report", "--from", from, "--to", soon}, []string{"in the future"}},
+		{base.ExitUsage, []string{"report", "--from", soon}, []string{"in the future"}},
+		{base.ExitUsage, []string{"report", "--from", from, "--rate", "0"}, []string{"--rate", "1/s to 10000/s"}},
+		{base.ExitUsage, []string{"report", "--from", from, "--rate", "5/m"}, []string{"--rate"}},
+		{base.ExitUsage, []string{"a.b", "--from", from}, []string{`"a.b"`}},
+		{base.ExitFailed, []string{"raport", "--from", from}, []string{"no job named raport", "report"}},
 	} {
 		f.run(t, append([]string{"job", "backfill"}, c.args...)...).oneError(t, c.code, c.parts...)
 	}
@@ -190,7 +194,7 @@ func TestJobBackfillRefusesWhatCannotBe(t *testing.T) {
 // each slot once.
 func TestBackfillSurvivesAKill(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	end := time.Now().UTC().Truncate(time.Second)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}.WithDefaults(), Since: end.Add(-time.Hour)})
 	args := []string{"job", "backfill", "report", "--from", end.Add(-300 * time.Second).Format(time.RFC3339), "--to", end.Format(time.RFC3339)}

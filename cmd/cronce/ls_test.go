@@ -8,19 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
-// fleet is a namespace with something in it.
-type fleet struct {
+// fixture is a namespace with something in it.
+type fixture struct {
 	cli
 	store *kv.Store
 	url   string
 }
 
-func newFleet(t *testing.T) *fleet {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	s := natstest.Run(t)
 	store, err := kv.Open(t.Context(), s.JetStream(), kv.Options{})
@@ -28,13 +29,13 @@ func newFleet(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	url := s.ClientURL()
-	return &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": url}}, store: store, url: url}
+	return &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": url}}, store: store, url: url}
 }
 
-func (f *fleet) ok(t *testing.T, args ...string) string {
+func (f *fixture) ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := f.run(t, args...)
-	if r.code != exitDone || r.stderr != "" {
+	if r.code != base.ExitDone || r.stderr != "" {
 		t.Fatalf("cronce %s: exit status %d, stderr:\n%s", strings.Join(args, " "), r.code, r.stderr)
 	}
 	return r.stdout
@@ -42,7 +43,7 @@ func (f *fleet) ok(t *testing.T, args ...string) string {
 
 // record writes a slot's record over and over, once for each state that it goes
 // through, and returns the last revision.
-func (f *fleet) record(t *testing.T, r job.Record, states ...job.State) uint64 {
+func (f *fixture) record(t *testing.T, r job.Record, states ...job.State) uint64 {
 	t.Helper()
 	var revision uint64
 	var err error
@@ -55,7 +56,7 @@ func (f *fleet) record(t *testing.T, r job.Record, states ...job.State) uint64 {
 	return revision
 }
 
-func (f *fleet) publish(t *testing.T, queue string, m job.Message) {
+func (f *fixture) publish(t *testing.T, queue string, m job.Message) {
 	t.Helper()
 	wait, err := f.store.Slots().Publish(queue, m, nil)
 	if err != nil {
@@ -66,7 +67,7 @@ func (f *fleet) publish(t *testing.T, queue string, m job.Message) {
 	}
 }
 
-func (f *fleet) define(t *testing.T, d job.Definition) uint64 {
+func (f *fixture) define(t *testing.T, d job.Definition) uint64 {
 	t.Helper()
 	d.Nonce = "nonce-" + d.Job.Name
 	revision, err := f.store.Jobs().Write(t.Context(), d, 0)
@@ -76,7 +77,7 @@ func (f *fleet) define(t *testing.T, d job.Definition) uint64 {
 	return revision
 }
 
-func (f *fleet) join(t *testing.T, n job.Node) {
+func (f *fixture) join(t *testing.T, n job.Node) {
 	t.Helper()
 	n.Nonce = "nonce-" + n.Name
 	if _, err := f.store.Nodes().Write(t.Context(), n, 0); err != nil {
@@ -94,7 +95,7 @@ func at(text string) time.Time {
 
 func TestSlotLs(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	eight, nine, ten := at("2026-03-28T08:00:00Z"), at("2026-03-28T09:00:00Z"), at("2026-03-28T10:00:00Z")
 	attempt := func(n int, start time.Time, fence uint64, err string) job.Attempt {
 		return job.Attempt{Number: n, Node: "web1-1-a-b", Fence: fence, Started: start, Finished: start.Add(time.Second), Error: err}
@@ -143,7 +144,7 @@ func TestSlotLs(t *testing.T) {
 	} {
 		r := f.run(t, append([]string{"slot", "ls", "-o", "json"}, strings.Fields(args)...)...)
 		if want == nil {
-			r.oneError(t, exitUsage, `invalid --state "x"`, "pending, running")
+			r.oneError(t, base.ExitUsage, `invalid --state "x"`, "pending, running")
 			continue
 		}
 		var got []string
@@ -159,7 +160,7 @@ func TestSlotLs(t *testing.T) {
 
 func TestNodeLs(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	started := at("2026-03-28T07:00:00Z")
 	base := job.Node{
 		State: job.NodeAlive, Started: started, Lease: time.Hour, Producer: true, Worker: true, Queues: []string{"default"},
@@ -206,7 +207,7 @@ func TestNodeLs(t *testing.T) {
 
 func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	began := at("2026-03-28T07:00:00Z")
 	f.join(t, job.Node{Name: "a-1", State: job.NodeAlive, Started: began, Lease: time.Hour, Worker: true})
 	f.join(t, job.Node{Name: "b-2", State: job.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
@@ -250,15 +251,15 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 // pflag reads the first line, and is silent about the others.
 func TestAListOfMoreThanOneLineIsRefused(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	for _, args := range [][]string{{"slot", "ls", "--state", "failed\nexpired"}, {"verify", "--job", "a\r\nb"}, {"setup", "--queue", "a,b\n"}} {
-		f.run(t, args...).oneError(t, exitUsage, "more than one line", args[len(args)-2])
+		f.run(t, args...).oneError(t, base.ExitUsage, "more than one line", args[len(args)-2])
 	}
 }
 
 func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	for name, release := range map[string]string{"a-1": "2025c", "b-2": "2025c", "c-3": "2024a", "d-4": ""} {
 		f.join(t, job.Node{Name: name, State: job.NodeAlive, Lease: time.Hour, Tzdata: release})
 	}
@@ -268,14 +269,14 @@ func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
 			t.Errorf("stderr %q does not say %q", r.stderr, says)
 		}
 	}
-	if r.code != exitDone || strings.Count(r.stdout, "\n") != 5 {
+	if r.code != base.ExitDone || strings.Count(r.stdout, "\n") != 5 {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestJobLs(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
 	f.define(t, job.Definition{Job: job.Job{Name: "backup", Schedule: "@every 1h", Queue: "slow"}, Owner: "operator", Node: "web1", Paused: true})
 	f.define(t, job.Definition{Job: job.Job{Name: "once", Schedule: "@at 2026-01-01T00:00:00Z"}, Owner: "code", Node: "web1"})
@@ -296,7 +297,7 @@ func TestJobLs(t *testing.T) {
 
 func TestListsOfAnEmptyNamespace(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	for _, what := range []string{"job", "slot", "node"} {
 		if got, want := f.ok(t, what, "ls"), "no "+what+"s\n"; got != want {
 			t.Errorf("%s ls prints %q, want %q", what, got, want)
@@ -309,9 +310,9 @@ func TestListsOfAnEmptyNamespace(t *testing.T) {
 
 func TestListsOfANamespaceThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	for _, what := range []string{"job", "slot", "node"} {
-		f.run(t, what, "ls", "--namespace", "other").oneError(t, exitFailed, `"other" is not set up`)
+		f.run(t, what, "ls", "--namespace", "other").oneError(t, base.ExitFailed, `"other" is not set up`)
 	}
 	names := f.streamNames(t)
 	if len(names) == 0 || strings.Contains(strings.Join(names, " "), "other") {
@@ -319,7 +320,7 @@ func TestListsOfANamespaceThatIsNotThere(t *testing.T) {
 	}
 }
 
-func (f *fleet) streamNames(t *testing.T) (names []string) {
+func (f *fixture) streamNames(t *testing.T) (names []string) {
 	t.Helper()
 	list := natstest.JetStream(t, natstest.Connect(t, f.url)).StreamNames(t.Context())
 	for name := range list.Name() {
@@ -337,21 +338,21 @@ func TestSetup(t *testing.T) {
 	c := cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}
 
 	created := c.run(t, "setup", "--retention", "3d")
-	if created.code != exitDone || !strings.Contains(created.stdout, "created stream cronce_slots") {
+	if created.code != base.ExitDone || !strings.Contains(created.stdout, "created stream cronce_slots") {
 		t.Fatalf("%+v", created)
 	}
-	if again := c.run(t, "setup"); again != (result{exitDone, "nothing to change\n", ""}) {
+	if again := c.run(t, "setup"); again != (result{base.ExitDone, "nothing to change\n", ""}) {
 		t.Errorf("the second time: %+v", again)
 	}
-	if again := c.run(t, "setup", "-o", "json"); again != (result{exitDone, "", ""}) {
+	if again := c.run(t, "setup", "-o", "json"); again != (result{base.ExitDone, "", ""}) {
 		t.Errorf("the third time: %+v", again)
 	}
 	changed := c.run(t, "setup", "--lease", "5s", "-o", "json")
-	if changed.code != exitDone || !strings.Contains(changed.stdout, `{"change":"changed the settings: `) || !strings.Contains(changed.stdout, "5s instead of") {
+	if changed.code != base.ExitDone || !strings.Contains(changed.stdout, `{"change":"changed the settings: `) || !strings.Contains(changed.stdout, "5s instead of") {
 		t.Errorf("a change: %+v", changed)
 	}
-	c.run(t, "setup", "--lease", "10ms").oneError(t, exitUsage, "lease 10ms: at least 1s")
-	c.run(t, "setup", "--horizon", "soon").oneError(t, exitUsage, `"soon"`, "90s, 36h or 7d")
+	c.run(t, "setup", "--lease", "10ms").oneError(t, base.ExitUsage, "lease 10ms: at least 1s")
+	c.run(t, "setup", "--horizon", "soon").oneError(t, base.ExitUsage, `"soon"`, "90s, 36h or 7d")
 	// What is only wrong beside what is stored comes from the server.
-	c.run(t, "setup", "--horizon", "72h").oneError(t, exitFailed, "retention")
+	c.run(t, "setup", "--horizon", "72h").oneError(t, base.ExitFailed, "retention")
 }

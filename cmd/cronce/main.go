@@ -7,8 +7,11 @@ import (
 	"io"
 	"log"
 	"os"
+	"time"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/action/guard"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
 func main() {
@@ -19,5 +22,6 @@ func main() {
 	// net/http tells it, word for word, when a service says something unasked.
 	log.SetOutput(io.Discard)
 	ctx := untilSignal(context.Background(), os.Exit)
-	os.Exit(execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	a := &base.App{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Now: time.Now, Local: embed.DefaultListen}
+	os.Exit(execute(ctx, a, os.Args[1:]))
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
 // The test binary runs itself as cronce, so that real processes can be signalled.
@@ -56,7 +58,7 @@ func (c cli) run(t *testing.T, args ...string) result {
 func (c cli) runContext(ctx context.Context, args ...string) result {
 	var stdout strings.Builder
 	var stderr screen
-	code := c.app(&stdout, &stderr).execute(ctx, args)
+	code := execute(ctx, c.app(&stdout, &stderr), args)
 	return result{code, stdout.String(), stderr.String()}
 }
 
@@ -79,15 +81,15 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-func (c cli) app(stdout, stderr io.Writer) *app {
+func (c cli) app(stdout, stderr io.Writer) *base.App {
 	if c.now.IsZero() {
 		c.now = noon
 	}
-	return &app{
-		stdin: strings.NewReader(c.stdin), stdout: stdout, stderr: stderr,
-		getenv: func(name string) string { return c.env[name] },
-		now:    func() time.Time { return c.now },
-		local:  c.local,
+	return &base.App{
+		Stdin: strings.NewReader(c.stdin), Stdout: stdout, Stderr: stderr,
+		Getenv: func(name string) string { return c.env[name] },
+		Now:    func() time.Time { return c.now },
+		Local:  c.local,
 	}
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
 func TestNext(t *testing.T) {
@@ -19,7 +21,7 @@ func TestNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := cli{}.run(t, append([]string{"next", "30 2 * * *"}, strings.Fields(args)...)...)
-			if r.code != exitDone || r.stderr != "" {
+			if r.code != base.ExitDone || r.stderr != "" {
 				t.Fatalf("%+v", r)
 			}
 			golden(t, name, r.stdout)
@@ -40,7 +42,7 @@ jobs:
 		"next_file_one.json": "--name once -o json",
 	} {
 		r := c.run(t, append([]string{"next", "-f", "-"}, strings.Fields(args)...)...)
-		if r.code != exitDone || r.stderr != "" {
+		if r.code != base.ExitDone || r.stderr != "" {
 			t.Fatalf("%+v", r)
 		}
 		golden(t, name, r.stdout)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
@@ -114,8 +115,8 @@ func TestFirstSignalAsksTheSecondEnds(t *testing.T) {
 			return false
 		}
 	})
-	if code != exitSecondSignal {
-		t.Errorf("exit status %d, want %d", code, exitSecondSignal)
+	if code != base.ExitSecondSignal {
+		t.Errorf("exit status %d, want %d", code, base.ExitSecondSignal)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
 const referencePage = "../../docs/cli.md"
@@ -20,7 +22,7 @@ const referencePage = "../../docs/cli.md"
 // The page of all commands is what the commands say of themselves.
 func TestTheCommandReferenceIsWhatTheHelpSays(t *testing.T) {
 	t.Parallel()
-	got := commandReference(newRootCommand(&app{}))
+	got := commandReference(newRootCommand(&base.App{}))
 	if *update {
 		if err := os.WriteFile(referencePage, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -75,11 +77,11 @@ var inHelp = regexp.MustCompile(`(?m)^  (?:\w+=\S+ )*(?:.*\| )?(cronce [^|<>\n#]
 func TestCommandsInHelpTextsExist(t *testing.T) {
 	t.Parallel()
 	shown := 0
-	each(newRootCommand(&app{}), func(cmd *cobra.Command) {
+	each(newRootCommand(&base.App{}), func(cmd *cobra.Command) {
 		for _, m := range inHelp.FindAllStringSubmatch(cmd.Long+"\n"+cmd.Example, -1) {
 			shown++
 			words := shellWords(strings.TrimSpace(m[1]))[1:]
-			a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+			a := &base.App{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
 			found, rest, err := newRootCommand(a).Find(words)
 			if err == nil {
 				err = found.ParseFlags(rest)
@@ -124,7 +126,7 @@ func TestCommandsNamedOnPagesExist(t *testing.T) {
 		text, err := os.ReadFile(path)
 		for _, m := range inline.FindAllStringSubmatch(string(text), -1) {
 			named++
-			found, rest, ferr := newRootCommand(&app{}).Find(shellWords(m[1])[1:])
+			found, rest, ferr := newRootCommand(&base.App{}).Find(shellWords(m[1])[1:])
 			for _, word := range rest {
 				name, isFlag := strings.CutPrefix(word, "--")
 				name, _, _ = strings.Cut(name, "=")

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -38,7 +39,7 @@ func TestSetupOfALoginThatMayNotIsToldSoForEverySetting(t *testing.T) {
 			t.Run(user+setting, func(t *testing.T) {
 				t.Parallel()
 				r := c.run(t, "setup", setting)
-				if r.code != exitFailed || !strings.Contains(r.stderr, "not permitted") || strings.Contains(r.stderr, "not answered") || r.stdout != "" {
+				if r.code != base.ExitFailed || !strings.Contains(r.stderr, "not permitted") || strings.Contains(r.stderr, "not answered") || r.stdout != "" {
 					t.Errorf("%+v", r)
 				}
 			})

@@ -6,6 +6,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
 // sameSignal is how soon after the first a signal is taken for its echo.
@@ -31,7 +33,7 @@ func untilSignal(parent context.Context, exit func(code int)) context.Context {
 		for first := time.Now(); ; {
 			<-signals
 			if time.Since(first) > sameSignal {
-				exit(exitSecondSignal)
+				exit(base.ExitSecondSignal)
 			}
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
@@ -18,7 +19,7 @@ const obeyed = "\x1b[2J\x1b]0;owned\a\r\u009b31m\u202e"
 
 // failedSlot is a slot with a story: a worker that died, one that failed, an
 // operator, and failed again.
-func (f *fleet) failedSlot(t *testing.T) job.Slot {
+func (f *fixture) failedSlot(t *testing.T) job.Slot {
 	t.Helper()
 	nine := at("2026-03-28T09:00:00Z")
 	slot := job.NewSlot("report", nine)
@@ -53,7 +54,7 @@ func (f *fleet) failedSlot(t *testing.T) job.Slot {
 
 func TestAFailedSlotsStoryIsToldInOrder(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	slot := f.failedSlot(t)
 	for name, args := range map[string][]string{
 		"slot_show.txt": {"slot", "show", slot.ID()}, "slot_show.json": {"slot", "show", slot.ID(), "-o", "json"},
@@ -73,7 +74,7 @@ func TestAFailedSlotsStoryIsToldInOrder(t *testing.T) {
 // TestWhyThereIsNoSuchSlot: each reason in words, with what is nearest.
 func TestWhyThereIsNoSuchSlot(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	now := time.Now().UTC()
 	hour := now.Truncate(time.Hour)
 	f.define(t, job.Definition{
@@ -84,20 +85,21 @@ func TestWhyThereIsNoSuchSlot(t *testing.T) {
 	missed := job.Slot{Job: "report", At: hour.Add(-50 * time.Hour), Range: true}
 	f.record(t, job.Record{Slot: missed, Count: 12, Last: hour.Add(-39 * time.Hour), Error: "left out", Finished: now, Published: now}, job.Missed)
 	id := func(name string, at time.Time) string { return job.NewSlot(name, at).ID() }
-	included := func(at time.Time) time.Time { // the exclusion is at 13:00
-		if at.Hour() == 13 {
-			return at.Add(time.Hour)
-		}
-		return at
+	inside := hour.Add(-45 * time.Hour)
+	tooOld := hour.AddDate(0, 0, -20)
+	if inside.Hour() == 13 { // which is excluded
+		inside = inside.Add(time.Hour)
 	}
-	inside := included(hour.Add(-45 * time.Hour))
+	if tooOld.Hour() == 13 {
+		tooOld = tooOld.Add(time.Hour)
+	}
 	one := at("2050-05-05T13:00:00Z")
 	for slot, want := range map[string][]string{
-		"report:@order 7":                    {"Nobody has triggered job report"},
-		"reprot:@x":                          {"no job reprot", "Is report meant?"},
-		id("report", hour.AddDate(-1, 0, 0)): {"came into force at", "The slot after:"},
-		id("young", hour):                    {"came into force at"},
-		id("report", included(hour.AddDate(0, 0, -20))):     {"older than the ledger's retention"},
+		"report:@order 7":                                   {"Nobody has triggered job report"},
+		"reprot:@x":                                         {"no job reprot", "Is report meant?"},
+		id("report", hour.AddDate(-1, 0, 0)):                {"came into force at", "The slot after:"},
+		id("young", hour):                                   {"came into force at"},
+		id("report", tooOld):                                {"older than the ledger's retention"},
 		id("report", one.Add(time.Second)):                  {`schedule "0 * * * *"`, "The slot before: report:2050-05-05T12:00:00Z", "The slot after:  report:2050-05-05T14:00:00Z"},
 		id("report", one):                                   {"but for its exclusions"},
 		id("report", at("2100-01-01T00:00:00Z")):            {"end before 2100-01-01T00:00:00Z (until)"},
@@ -111,20 +113,20 @@ func TestWhyThereIsNoSuchSlot(t *testing.T) {
 			t.Errorf("%s: %q does not say %q", slot, out, want)
 		}
 		if !strings.Contains(want[0], "one of 12") {
-			f.run(t, "slot", "show", slot).oneError(t, exitFailed, "no record", "slot explain")
+			f.run(t, "slot", "show", slot).oneError(t, base.ExitFailed, "no record", "slot explain")
 		}
 	}
 	f.due(t, hour)
 	for _, command := range []string{"show", "explain", "retry", "cancel"} {
-		f.run(t, "slot", command, "re*port:>").oneError(t, exitUsage, "slot ls")
-		f.run(t, "slot", command).oneError(t, exitUsage)
+		f.run(t, "slot", command, "re*port:>").oneError(t, base.ExitUsage, "slot ls")
+		f.run(t, "slot", command).oneError(t, base.ExitUsage)
 	}
-	f.run(t, "slot", "cancel", "report:@x", "--wait", "0s").oneError(t, exitUsage, "--wait")
+	f.run(t, "slot", "cancel", "report:@x", "--wait", "0s").oneError(t, base.ExitUsage, "--wait")
 }
 
 // due asks about a slot of an hour that is no excluded one, before and after the
 // watermark has passed it.
-func (f *fleet) due(t *testing.T, hour time.Time) {
+func (f *fixture) due(t *testing.T, hour time.Time) {
 	t.Helper()
 	for hour.Hour() == 13 {
 		hour = hour.Add(-time.Hour)
@@ -145,7 +147,7 @@ func (f *fleet) due(t *testing.T, hour time.Time) {
 // TestWhatAPendingSlotWaitsFor: for somebody to work on its queue, with a handler.
 func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	slot := job.Slot{Job: "report", Token: "it's *"}
 	f.publish(t, "slow", job.Message{Slot: slot, Node: "web1-1"})
 	explain := func(want string) {
@@ -162,7 +164,7 @@ func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 	if out := f.ok(t, "slot", "show", slot.ID()); !strings.Contains(out, "pending") || !strings.Contains(out, "slow") {
 		t.Errorf("shown as %s", out)
 	}
-	f.run(t, "slot", "retry", slot.ID()).oneError(t, exitFailed, "first time", `cronce slot explain 'report:@it'\''s *'`)
+	f.run(t, "slot", "retry", slot.ID()).oneError(t, base.ExitFailed, "first time", `cronce slot explain 'report:@it'\''s *'`)
 	if out := f.ok(t, "slot", "cancel", slot.ID()); !strings.Contains(out, "cancelled by ") {
 		t.Errorf("cancel says %s", out)
 	}
@@ -173,20 +175,20 @@ func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 
 func TestSlotRetryAndItsRefusals(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}})
 	slot := job.NewSlot("report", time.Now().Add(-time.Hour))
 	f.record(t, job.Record{Slot: slot, Queue: "default", Published: slot.At, Finished: slot.At, Error: "boom"}, job.Failed)
 	if got, want := f.ok(t, "slot", "retry", slot.ID(), "-o", "json"), `{"id":"`+slot.ID()+`","state":"retrying","attempt":0,"attempts_left":3}`+"\n"; got != want {
 		t.Errorf("retry prints %q, want %q", got, want)
 	}
-	f.run(t, "slot", "retry", slot.ID()).oneError(t, exitFailed, "being retried already", "slot explain")
+	f.run(t, "slot", "retry", slot.ID()).oneError(t, base.ExitFailed, "being retried already", "slot explain")
 	if out := f.ok(t, "slot", "explain", slot.ID()); !strings.Contains(out, "waits for attempt 1 of 3") || !strings.Contains(out, "no live node works on queue default") {
 		t.Errorf("explained as %s", out)
 	}
 	gone := job.NewSlot("gone", slot.At)
 	f.record(t, job.Record{Slot: gone, Queue: "default", Published: slot.At}, job.Failed)
-	f.run(t, "slot", "retry", gone.ID()).oneError(t, exitFailed, "no job named gone")
+	f.run(t, "slot", "retry", gone.ID()).oneError(t, base.ExitFailed, "no job named gone")
 }
 
 // TestWatchShowsEventsAsTheyHappen: filtered, readable, over a restart of the
@@ -194,7 +196,7 @@ func TestSlotRetryAndItsRefusals(t *testing.T) {
 func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
-	f := &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": srv.ClientURL()}}}
+	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": srv.ClientURL()}}}
 	ctx, stop := context.WithCancel(t.Context())
 	lines, ended := make(chan string, 100), make(chan int, 1)
 	read, write := io.Pipe()
@@ -209,7 +211,7 @@ func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	}()
 	a := f.app(write, io.Discard)
 	go func() {
-		ended <- a.execute(ctx, []string{"watch", "-o", "json", "--job", "report", "--kind", "failed"})
+		ended <- execute(ctx, a, []string{"watch", "-o", "json", "--job", "report", "--kind", "failed"})
 		write.Close()
 	}()
 	nc := srv.Conn()
@@ -250,22 +252,9 @@ func TestWatchShowsEventsAsTheyHappen(t *testing.T) {
 	nc = srv.Conn()
 	heard("report:@2")
 	stop()
-	if code := <-ended; code != exitDone {
+	if code := <-ended; code != base.ExitDone {
 		t.Errorf("exit status %d after an interrupt", code)
 	}
-	f.run(t, "watch", "--kind", "x").oneError(t, exitUsage, `invalid --kind "x"`)
-	f.run(t, "watch", "--job", "a.b").oneError(t, exitUsage, `"a.b"`)
-}
-
-func TestAnEventIsOneLineForAPerson(t *testing.T) {
-	t.Parallel()
-	e := job.Event{Kind: job.EventFailed, Time: time.Now(), Node: "web1-1" + obeyed, ID: "report:@x", Attempt: 3, Error: "exit\tstatus 1\n" + obeyed}
-	for _, e := range []job.Event{e, {Kind: job.EventFenced, Node: "a", Peer: "b" + obeyed}, {Kind: "new" + obeyed, ID: obeyed}} {
-		if line := eventLine(e); strings.ContainsFunc(line, printable.Hidden) || strings.ContainsAny(line, "\n\t") {
-			t.Errorf("a terminal would obey %q", line)
-		}
-	}
-	if line := eventLine(e); !strings.Contains(line, "failed     report:@x  attempt 3  web1-1") || !strings.HasSuffix(line, "exit status 1...") {
-		t.Errorf("got %q", line)
-	}
+	f.run(t, "watch", "--kind", "x").oneError(t, base.ExitUsage, `invalid --kind "x"`)
+	f.run(t, "watch", "--job", "a.b").oneError(t, base.ExitUsage, `"a.b"`)
 }

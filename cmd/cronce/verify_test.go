@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -17,7 +18,7 @@ import (
 
 // newArchive is a fleet that neither forgets nor expires anything, so that times
 // long ago can be judged.
-func newArchive(t *testing.T) *fleet {
+func newArchive(t *testing.T) *fixture {
 	t.Helper()
 	const ever = 200_000 * time.Hour
 	s := natstest.Run(t)
@@ -25,7 +26,7 @@ func newArchive(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, store: store, url: s.ClientURL()}
+	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, store: store, url: s.ClientURL()}
 	since := at("2026-03-01T00:00:00Z")
 	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: since})
 	f.define(t, job.Definition{Job: job.Job{Name: "backup", Schedule: "@hourly"}, Since: since, Paused: true, Pauses: []job.Window{{From: since}}})
@@ -36,7 +37,7 @@ func newArchive(t *testing.T) *fleet {
 	return f
 }
 
-func (f *fleet) succeed(t *testing.T, s job.Slot, late time.Duration) {
+func (f *fixture) succeed(t *testing.T, s job.Slot, late time.Duration) {
 	t.Helper()
 	start := s.At.Add(late)
 	f.record(t, job.Record{
@@ -66,7 +67,7 @@ func TestVerify(t *testing.T) {
 	verify := []string{"verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T13:00:00Z"}
 	for format, name := range map[string]string{"text": "verify.txt", "json": "verify.json"} {
 		r := f.run(t, append(verify, "-o", format)...)
-		if r.code != exitFound || r.stderr != "cronce: the check found something: 2 missing, 1 without outcome, 1 doubled, 0 early\n" {
+		if r.code != base.ExitFound || r.stderr != "cronce: the check found something: 2 missing, 1 without outcome, 1 doubled, 0 early\n" {
 			t.Errorf("exit status %d, stderr %q", r.code, r.stderr)
 		}
 		golden(t, name, r.stdout)
@@ -77,19 +78,19 @@ func TestVerify(t *testing.T) {
 
 func TestVerifyUsage(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	f.run(t, "verify", "--from", "yesterday").oneError(t, exitUsage, `invalid --from "yesterday"`, "RFC 3339")
-	f.run(t, "verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T06:00:00Z").oneError(t, exitUsage, "not after --from")
-	f.run(t, "verify", "--from", "2999-01-01T00:00:00Z").oneError(t, exitUsage, "in the future")
-	f.run(t, "verify", "--job", "a b").oneError(t, exitUsage, `"a b"`)
-	f.run(t, "verify", "--job", "nobody").oneError(t, exitFailed, `job "nobody": not found in the registry`, "job ls")
+	f := newFixture(t)
+	f.run(t, "verify", "--from", "yesterday").oneError(t, base.ExitUsage, `invalid --from "yesterday"`, "RFC 3339")
+	f.run(t, "verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T06:00:00Z").oneError(t, base.ExitUsage, "not after --from")
+	f.run(t, "verify", "--from", "2999-01-01T00:00:00Z").oneError(t, base.ExitUsage, "in the future")
+	f.run(t, "verify", "--job", "a b").oneError(t, base.ExitUsage, `"a b"`)
+	f.run(t, "verify", "--job", "nobody").oneError(t, base.ExitFailed, `job "nobody": not found in the registry`, "job ls")
 	if got := f.ok(t, "verify"); !strings.Contains(got, "0 of 0 jobs") {
 		t.Errorf("an empty namespace: %s", got)
 	}
 }
 
 // replica runs a job of every second until stop is called.
-func (f *fleet) replica(t *testing.T, options ...cronce.Option) (stop func()) {
+func (f *fixture) replica(t *testing.T, options ...cronce.Option) (stop func()) {
 	t.Helper()
 	s, err := cronce.New(t.Context(), natstest.Connect(t, f.url), options...)
 	if err != nil {
@@ -113,7 +114,7 @@ func (f *fleet) replica(t *testing.T, options ...cronce.Option) (stop func()) {
 }
 
 // verify runs the command, and returns the slots with a problem.
-func (f *fleet) verify(t *testing.T, args ...string) (code int, slots []string) {
+func (f *fixture) verify(t *testing.T, args ...string) (code int, slots []string) {
 	t.Helper()
 	r := f.run(t, append([]string{"verify", "-o", "json"}, args...)...)
 	for line := range strings.Lines(r.stdout) {
@@ -129,7 +130,7 @@ func (f *fleet) verify(t *testing.T, args ...string) (code int, slots []string) 
 }
 
 // waitingOf returns the messages of the stream, by slot.
-func (f *fleet) waitingOf(t *testing.T) map[string][]kv.WaitingSlot {
+func (f *fixture) waitingOf(t *testing.T) map[string][]kv.WaitingSlot {
 	t.Helper()
 	all := map[string][]kv.WaitingSlot{}
 	for w, err := range f.store.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
@@ -144,7 +145,7 @@ func (f *fleet) waitingOf(t *testing.T) map[string][]kv.WaitingSlot {
 // What somebody removed by hand is found, and mended, by several at once.
 func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
+	f := newFixture(t)
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	f.replica(t, cronce.WithoutWorking())
 	stop := f.replica(t, cronce.WithoutProducing())
@@ -185,7 +186,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 	want := []string{"missing " + record.ID(), "missing " + message.Slot.ID()}
 	natstest.Eventually(t, limit, "both to be found", func() bool {
 		code, found := f.verify(t)
-		if len(found) > 2 || code != exitFound && len(found) > 0 {
+		if len(found) > 2 || code != base.ExitFound && len(found) > 0 {
 			t.Fatalf("exit status %d, found %q, want %q", code, found, want)
 		}
 		return slices.Equal(found, want)
@@ -202,7 +203,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 			t.Errorf("%s was offered as %+v", id, copies)
 		}
 	}
-	if code, found := f.verify(t); code != exitDone {
+	if code, found := f.verify(t); code != base.ExitDone {
 		t.Errorf("while they wait: exit status %d, %q", code, found)
 	}
 
@@ -215,7 +216,7 @@ func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 		}
 		return true
 	})
-	if code, found := f.verify(t); code != exitDone {
+	if code, found := f.verify(t); code != base.ExitDone {
 		t.Errorf("afterwards: exit status %d, %q", code, found)
 	}
 }
@@ -236,7 +237,7 @@ func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 	f.record(t, job.Record{Slot: run, Queue: "default", Published: hour(6).At, Node: "dead", Attempt: 1, Payload: []byte(`{"own":1}`)}, job.Running)
 	args := []string{"--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T08:00:00Z"}
 	code, found := f.verify(t, append(args, "--repair")...)
-	if want := []string{"missing " + hour(7).ID(), "no_outcome " + run.ID(), "no_outcome " + hour(6).ID()}; code != exitFound || !slices.Equal(found, want) {
+	if want := []string{"missing " + hour(7).ID(), "no_outcome " + run.ID(), "no_outcome " + hour(6).ID()}; code != base.ExitFound || !slices.Equal(found, want) {
 		t.Fatalf("exit status %d, found %q, want %q", code, found, want)
 	}
 	waiting := f.waitingOf(t)
@@ -250,7 +251,7 @@ func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 		t.Errorf("the dead worker's triggered run waits as %+v", w)
 	}
 	f.succeed(t, hour(7), time.Hour)
-	if code, found := f.verify(t, args...); code != exitDone {
+	if code, found := f.verify(t, args...); code != base.ExitDone {
 		t.Errorf("afterwards: exit status %d, %q", code, found)
 	}
 }

@@ -29,11 +29,12 @@ func service(ctx context.Context, nc *nats.Conn, work job.Handler) error {
 	return s.Run(ctx)
 }
 
-// Three replicas schedule the same job each second. Each slot runs once, on one of them.
+// Three replicas schedule the same job each second. Whoever runs a slot, it runs
+// once.
 func Example() {
 	url, stop := natsServer()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
 	var mu sync.Mutex
@@ -88,7 +89,7 @@ func natsServer() (url string, stop func()) {
 		panic(err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(time.Minute) {
+	if !srv.ReadyForConnections(10 * time.Second) {
 		panic("the server does not start")
 	}
 	return srv.ClientURL(), func() { srv.Shutdown(); srv.WaitForShutdown(); _ = os.RemoveAll(dir) }

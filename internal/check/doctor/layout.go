@@ -37,7 +37,7 @@ func (c *check) layout() {
 	}
 	for _, d := range v.Differences {
 		if d.Tolerated {
-			continue // see rollup and batches
+			continue // see rollup
 		}
 		mend := c.cronce("setup")
 		if !d.Setup {

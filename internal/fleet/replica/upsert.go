@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 )
 
 const (
@@ -25,12 +24,8 @@ const (
 	// readers is how many definitions are read at once at the registry's leader.
 	readers = 32
 
-	// maxUnanswered bounds the writes that are unanswered. It is twice writesAtOnce: while
-	// the broker stores some, others are on their way.
-	maxUnanswered = 2 * writesAtOnce
-
-	// writesAtOnce is how many writes are sent together, for the broker to sync once.
-	writesAtOnce = 500
+	// writers is how many writes may be unanswered at once.
+	writers = 256
 )
 
 // Apply brings jobs into the registry: what is equal is not written, what an edit
@@ -179,23 +174,6 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 	return readable, nil
 }
 
-// write is a definition that is to be stored for an attempt.
-type write struct {
-	attempt
-	next job.Definition
-}
-
-// send sends the writes; each puts its answer into outcomes.
-func (a *applying) send(ctx context.Context, writes []write, outcomes chan<- outcome) {
-	all := make([]kv.JobWrite, len(writes))
-	for i, w := range writes {
-		all[i] = kv.JobWrite{Definition: w.next, Revision: w.revision}
-	}
-	a.cfg.Store.Jobs().SendAll(ctx, all, func(i int, won uint64, err error) {
-		outcomes <- outcome{writes[i].attempt, won, err}
-	})
-}
-
 // outcome is the answer to the write of one attempt.
 type outcome struct {
 	attempt
@@ -209,13 +187,7 @@ type outcome struct {
 func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attempt, failed error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	outcomes, open, most := make(chan outcome, maxUnanswered), 0, 1
-	var ready []write
-	send := func() {
-		open += len(ready)
-		a.send(ctx, ready, outcomes)
-		ready = nil
-	}
+	outcomes, open, most := make(chan outcome, writers), 0, 1
 	settle := func() {
 		o := <-outcomes
 		open--
@@ -225,11 +197,11 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 			failed = fmt.Errorf("job %s: %w", o.mine.Name, err)
 			stop()
 		} else if o.err == nil {
-			most = maxUnanswered
+			most = writers
 		}
 	}
 	for _, t := range jobs {
-		for len(outcomes) > 0 || open+len(ready) >= most {
+		for len(outcomes) > 0 || open >= most {
 			settle()
 		}
 		if failed != nil || ctx.Err() != nil {
@@ -245,13 +217,8 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 			continue
 		}
 		next.Nonce = a.nonce()
-		ready = append(ready, write{t, next})
-		if len(ready) == min(most, writesAtOnce) {
-			send()
-		}
-	}
-	if failed == nil && ctx.Err() == nil {
-		send()
+		open++
+		a.cfg.Store.Jobs().Send(ctx, next, t.revision, func(won uint64, err error) { outcomes <- outcome{t, won, err} })
 	}
 	for open > 0 {
 		settle()

@@ -212,12 +212,8 @@ func FreePorts(t testing.TB, n int) []int {
 	return ports
 }
 
-// Patience bounds every wait of a test for an event. Only a hang takes as long:
-// no test says how fast the machine is.
-const Patience = 4 * time.Minute
-
-// Eventually polls until done reports true. If that takes longer than limit, it
-// fails the test with what it waited for.
+// Eventually polls until done reports true, and fails the test, naming what it
+// waited for, when that takes longer than limit.
 func Eventually(t testing.TB, limit time.Duration, what string, done func() bool) {
 	t.Helper()
 	deadline := time.After(limit)

@@ -1,0 +1,171 @@
+// Package base is what the commands of cronce share: the global flags, the connection,
+// the namespace, logs, tables, lines of JSON, errors with a next step, and the exit status.
+package base
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/internal/natsconn/connect"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// App is one execution of the program: its streams, its environment and what
+// the global flags say. Commands get everything from here.
+type App struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(name string) string
+	Now            func() time.Time
+
+	// Log writes to stderr, always. Set before a command runs.
+	Log *slog.Logger
+
+	// Local is where the embedded server listens and is looked for when nothing
+	// else was chosen.
+	Local string
+
+	Server, Context     string
+	Login               connect.Login
+	Domain, Inbox       string
+	Namespace, Store    string
+	Output              string
+	logFormat, logLevel string
+}
+
+const (
+	OutputText = "text"
+	OutputJSON = "json"
+)
+
+func (a *App) AddGlobalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&a.Server, "server", "", "NATS server `URL` [CRONCE_SERVER]")
+	f.StringVar(&a.Context, "context", "", "`name` of a NATS context, as the nats CLI keeps them [CRONCE_CONTEXT]")
+	f.StringVar(&a.Login.Creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
+	f.StringVar(&a.Login.NKey, "nkey", "", "`file` with the seed of an nkey [CRONCE_NKEY]")
+	f.StringVar(&a.Login.User, "user", "", "`name` to log in with; its password is in CRONCE_PASSWORD, or a CRONCE_TOKEN in place of both [CRONCE_USER]")
+	f.StringVar(&a.Login.Cert, "tlscert", "", "`file` with a client certificate, PEM [CRONCE_TLSCERT]")
+	f.StringVar(&a.Login.Key, "tlskey", "", "`file` with the certificate's key, PEM [CRONCE_TLSKEY]")
+	f.StringVar(&a.Login.CA, "tlsca", "", "`file` with the certificates to check the server's by, PEM [CRONCE_TLSCA]")
+	f.StringVar(&a.Domain, "js-domain", "", "JetStream `domain` [CRONCE_JS_DOMAIN]")
+	f.StringVar(&a.Inbox, "inbox-prefix", "", "`subject` that those for answers begin with (default: _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
+	f.StringVar(&a.Namespace, "namespace", "", "`name` before all names on the broker (default cronce) [CRONCE_NAMESPACE]")
+	f.StringVar(&a.Store, "store", "", "embedded server's `dir` (default: in the user's data directory) [CRONCE_STORE]")
+	f.StringVarP(&a.Output, "output", "o", OutputText, "`format` of what is printed: text, or json (JSON Lines)")
+	f.StringVar(&a.logFormat, "log-format", OutputText, "`format` of logs, which go to stderr: text or json")
+	f.StringVar(&a.logLevel, "log-level", "info", "least `level` of logs: debug, info, warn or error")
+	Complete(root, "output", OutputText, OutputJSON)
+	Complete(root, "log-format", OutputText, OutputJSON)
+	Complete(root, "log-level", "debug", "info", "warn", "error")
+	for _, flag := range []string{"server", "context", "namespace", "inbox-prefix", "user", "js-domain"} {
+		Complete(root, flag)
+	}
+}
+
+// Complete has the shell offer these values for a flag, and no files.
+func Complete(cmd *cobra.Command, flag string, values ...string) {
+	// It fails only for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// SetUp completes the flags from the environment and checks them. A flag given
+// on the command line wins over the environment, and --context also over
+// CRONCE_SERVER: who names a context does not mean the usual server.
+func (a *App) SetUp() error {
+	if a.Server != "" && a.Context != "" {
+		return Usage(errors.New("--server and --context exclude each other"))
+	}
+	if a.Server == "" && a.Context == "" {
+		a.Server = a.Getenv("CRONCE_SERVER")
+		if a.Server == "" {
+			a.Context = a.Getenv("CRONCE_CONTEXT")
+		}
+	}
+	fill := func(flag *string, variable, fallback string) {
+		if *flag == "" {
+			*flag = a.Getenv(variable)
+		}
+		if *flag == "" {
+			*flag = fallback
+		}
+	}
+	fill(&a.Domain, "CRONCE_JS_DOMAIN", "")
+	fill(&a.Namespace, "CRONCE_NAMESPACE", kv.DefaultNamespace)
+	fill(&a.Store, "CRONCE_STORE", "")
+	if err := job.ValidateName("namespace", a.Namespace); err != nil {
+		return Usage(err)
+	}
+	fill(&a.Inbox, "CRONCE_INBOX_PREFIX", kv.InboxPrefix(a.Namespace))
+	if err := kv.CheckInbox(a.Inbox); err != nil {
+		return Usage(err)
+	}
+	if err := OneOf("--output", a.Output, OutputText, OutputJSON); err != nil {
+		return err
+	}
+	return a.setUpLog()
+}
+
+func OneOf(flag, value string, allowed ...string) error {
+	for _, v := range allowed {
+		if value == v {
+			return nil
+		}
+	}
+	return Usage(fmt.Errorf("invalid %s %q: want %s", flag, value, strings.Join(allowed, ", ")))
+}
+
+func (a *App) setUpLog() error {
+	if err := OneOf("--log-format", a.logFormat, OutputText, OutputJSON); err != nil {
+		return err
+	}
+	if err := OneOf("--log-level", a.logLevel, "debug", "info", "warn", "error"); err != nil {
+		return err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return Usage(err)
+	}
+	var handler slog.Handler
+	if a.logFormat == OutputJSON {
+		handler = slog.NewJSONHandler(a.Stderr, &slog.HandlerOptions{Level: level})
+	} else {
+		handler = tint.NewTextHandler(a.Stderr, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !a.colour()})
+	}
+	a.Log = slog.New(printable.Logs(handler))
+	return nil
+}
+
+// colour reports whether logs may carry colours: only for a person at a terminal
+// who did not set NO_COLOR. Of the Windows consoles only the newer one knows the
+// escape sequences without being asked.
+func (a *App) colour() bool {
+	if a.Getenv("NO_COLOR") != "" || a.Getenv("TERM") == "dumb" {
+		return false
+	}
+	if runtime.GOOS == "windows" && a.Getenv("WT_SESSION") == "" {
+		return false
+	}
+	return a.Terminal()
+}
+
+// Terminal reports whether a person looks at stderr.
+func (a *App) Terminal() bool {
+	f, ok := a.Stderr.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,103 @@
+package base
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/suggest"
+	"github.com/cronce-io/cronce/job"
+)
+
+// Control gives orders in the name of who runs the command.
+func (r Reader) Control() *control.Control {
+	return api.Control(r.Store, r.Who(), r.App.Now, r.Log, r.Alive)
+}
+
+// Telling is what a long operation calls with each answer of the broker: now and
+// then it is said that it still works.
+func (r Reader) Telling(what string) (alive func()) {
+	const every = 3 * time.Second
+	var answers, spoken atomic.Int64
+	began := time.Now()
+	spoken.Store(began.UnixNano())
+	return func() {
+		r.Alive()
+		n, now, last := answers.Add(1), time.Now(), spoken.Load()
+		if now.UnixNano()-last > int64(every) && spoken.CompareAndSwap(last, now.UnixNano()) {
+			r.Log.Info(what, "answers", n, "for", now.Sub(began).Round(time.Second).String())
+		}
+	}
+}
+
+// Who is the person at the keyboard, as others will read it: alice@laptop.
+func (a *App) Who() string {
+	name := a.Getenv("USER")
+	if u, err := user.Current(); err == nil && name == "" {
+		name = u.Username
+	}
+	if name == "" {
+		name = "somebody"
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return name + "@" + host
+}
+
+// OnJob hands f the namespace and a job's name that may be one: a name that cannot
+// be is refused before anything is asked.
+func (a *App) OnJob(ctx context.Context, as, name string, f func(context.Context, Reader, string) error) error {
+	if err := job.ValidateName("job", name); err != nil {
+		return Usage(err)
+	}
+	return a.Read(ctx, as, func(ctx context.Context, r Reader) error {
+		return r.OfJob(ctx, name, f(ctx, r, name))
+	})
+}
+
+// OfJob adds to an error of an operation on one job what to do next.
+func (r Reader) OfJob(ctx context.Context, name string, err error) error {
+	var conflict *control.ConflictError
+	var broken *job.EntryError
+	switch {
+	case errors.As(err, &broken):
+		return Try(OneLine(err), "cronce job apply, or cronce job rm "+name)
+	case errors.As(err, &conflict) && !conflict.Removed:
+		return Try(err, "cronce job show "+name+", and then the same again")
+	case errors.As(err, &conflict):
+		return Try(err, "the same again")
+	case errors.Is(err, job.ErrNotFound):
+		return r.NoSuchJob(ctx, name)
+	case errors.Is(err, job.ErrDenied):
+		return Denied(err)
+	case errors.Is(err, job.ErrUnknown):
+		return Try(err, "the same again, which settles it")
+	}
+	return err
+}
+
+func (r Reader) NoSuchJob(ctx context.Context, name string) error {
+	var names []string
+	entries, err := r.Jobs().List(ctx)
+	if err != nil && !r.Unreadable(err) {
+		return err
+	}
+	for _, e := range entries {
+		names = append(names, e.Job.Name)
+	}
+	hint := "cronce job ls"
+	if near := suggest.Nearest(name, names); near != "" {
+		hint = near
+	}
+	return Try(fmt.Errorf("no job named %s: %w", name, job.ErrNotFound), hint)
+}
+
+func Denied(err error) error { return Try(err, "--creds or --context of somebody who may") }

@@ -1,0 +1,88 @@
+package base
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// The exit statuses that scripts rely on.
+const (
+	ExitDone         = 0
+	ExitFailed       = 1   // the server or the environment
+	ExitUsage        = 2   // wrong usage or configuration: known without a server
+	ExitFound        = 3   // a check found something
+	ExitSecondSignal = 130 // a second TERM or Ctrl-C did not wait for the end
+)
+
+// ExitCode is the one place that turns the end of a command into its status.
+func ExitCode(err error) int {
+	var usage *usageError
+	switch {
+	case err == nil, BrokenPipe(err):
+		return ExitDone
+	case errors.Is(err, ErrFound):
+		return ExitFound
+	case errors.As(err, &usage):
+		return ExitUsage
+	}
+	return ExitFailed
+}
+
+// ErrFound is the error of a check that did its work and found something.
+var ErrFound = errors.New("the check found something")
+
+// usageError marks what can be known without a server: a wrong flag, argument or
+// file.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// Usage marks err as wrong usage or configuration. usage(nil) is nil.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err}
+}
+
+// hintError is an error with the next step to try.
+type hintError struct {
+	error
+	hint string
+}
+
+func (e *hintError) Error() string { return e.error.Error() + "; try: " + e.hint }
+func (e *hintError) Unwrap() error { return e.error }
+
+// Try adds the next step to err. try(nil, ...) is nil.
+func Try(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	return &hintError{err, hint}
+}
+
+// BrokenPipe reports whether err says that nobody reads our output any more, as
+// in "cronce slot ls | head": a clean end.
+func BrokenPipe(err error) bool {
+	const windowsBrokenPipe, windowsNoData = syscall.Errno(109), syscall.Errno(232)
+	if errors.Is(err, syscall.EPIPE) {
+		return true
+	}
+	return runtime.GOOS == "windows" && (errors.Is(err, windowsBrokenPipe) || errors.Is(err, windowsNoData))
+}
+
+// OneLine puts the parts of a joined error on one line.
+func OneLine(err error) error {
+	if err == nil || !strings.Contains(err.Error(), "\n") {
+		return err
+	}
+	return &lineError{err}
+}
+
+type lineError struct{ err error }
+
+func (e *lineError) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
+func (e *lineError) Unwrap() error { return e.err }

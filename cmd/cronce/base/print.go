@@ -1,0 +1,133 @@
+package base
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronce-io/cronce/internal/printable"
+)
+
+// PrintJSON prints v on stdout, as one line.
+func (a *App) PrintJSON(v any) error { return PrintLines(a, slices.Values([]any{v})) }
+
+// PrintLines prints each value on stdout, as a line of its own. A value that JSON cannot
+// hold is left out, and named in the error, once the others are printed.
+func PrintLines[T any](a *App, values iter.Seq[T]) error {
+	out := bufio.NewWriter(a.Stdout)
+	enc := json.NewEncoder(printable.JSON{Writer: out})
+	enc.SetEscapeHTML(false)
+	var left error
+	for v := range values {
+		var bad *json.MarshalerError
+		switch err := enc.Encode(v); {
+		case errors.As(err, &bad):
+			left = errors.Join(left, fmt.Errorf("left out what cannot be printed: %w", err))
+		case err != nil:
+			return err
+		}
+	}
+	return errors.Join(out.Flush(), left)
+}
+
+// MostNamed is how many jobs one line of the log names.
+const MostNamed = 10
+
+// WidestCell is how many bytes of a value a table shows: each line is padded to the
+// longest.
+const WidestCell = 300
+
+// PrintRows prints one line of JSON for each row, or a table of them, as -o says.
+// cells are a row's columns, under those of header.
+func PrintRows[T any](a *App, rows []T, none, header string, cells func(T) []string) error {
+	if a.Output == OutputJSON {
+		return PrintLines(a, slices.Values(rows))
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(a.Stdout, none)
+		return err
+	}
+	out := bufio.NewWriter(a.Stdout) // a table writes cell by cell
+	w := NewTable(out)
+	fmt.Fprintln(w, header)
+	for _, row := range rows {
+		columns := cells(row)
+		for i, cell := range columns {
+			columns[i] = printable.Clip(cell, WidestCell)
+		}
+		fmt.Fprintln(w, strings.Join(columns, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func NewTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }
+
+// Relative words a distance from now: "in 3h20m", "5s ago".
+func Relative(d time.Duration) string {
+	if d < 0 {
+		return Span(-d) + " ago"
+	}
+	return "in " + Span(d)
+}
+
+// Span words a duration in at most two units.
+func Span(d time.Duration) string {
+	const day = 24 * time.Hour
+	two := func(n time.Duration, unit string, m time.Duration, lesser string) string {
+		if m == 0 {
+			return fmt.Sprintf("%d%s", n, unit)
+		}
+		return fmt.Sprintf("%d%s%d%s", n, unit, m, lesser)
+	}
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d/time.Millisecond)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return two(d/time.Minute, "m", d%time.Minute/time.Second, "s")
+	case d < 2*day:
+		return two(d/time.Hour, "h", d%time.Hour/time.Minute, "m")
+	}
+	return two(d/day, "d", d%day/time.Hour, "h")
+}
+
+// Plural counts things: "1 slot", "2 slots".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// Dash stands in a table for what is not there.
+func Dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// Brief is the first line of s, cut to n characters.
+func Brief(s string, n int) string {
+	s, _, cut := strings.Cut(strings.TrimSpace(s), "\n")
+	if utf8.RuneCountInString(s) > n {
+		s, cut = string([]rune(s)[:n-3]), true
+	}
+	if cut {
+		s += "..."
+	}
+	return printable.Line(s)
+}

@@ -1,0 +1,146 @@
+// Package files holds the commands that need only a file: "cronce check" and
+// "cronce import".
+package files
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/reference"
+	"github.com/cronce-io/cronce/job"
+)
+
+const (
+	// checkSlots is how many coming slots of each job are shown: enough to see the
+	// rhythm.
+	checkSlots = 3
+
+	// checkRows is how many jobs the table has at most.
+	checkRows = 200
+)
+
+func NewCheckCommand(a *base.App) *cobra.Command {
+	var schema bool
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say whether a job file is right, and what it will do next",
+		Long: `Check reads a job file (- is standard input) and lists each job's next slots.
+It needs no server. Every mistake is reported with its line; the status is then 2.
+
+With -o json it prints a line for each job, in the order of the file; next holds
+up to three instants in UTC and is empty when the job has no slot left; warnings tells
+what is right in the file and may be wrong all the same, and is omitted when empty:
+
+  {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
+
+The table shows the first 200 jobs of a larger file. Warned about are a job to come
+after that is not in the file, and a program that is not on this machine; they change
+no status.
+
+With --schema in place of a file it prints the JSON Schema of job files, by which
+editors complete names and mark mistakes.`,
+		Example: "  cronce check jobs.yaml\n  generate-jobs | cronce check -\n  cronce check --schema > jobs.schema.json",
+		Args: base.Arguments(func(cmd *cobra.Command, args []string) error {
+			if schema {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				_, err := a.Stdout.Write(reference.Schema())
+				return err
+			}
+			file, err := a.ReadJobFile(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			checks, err := checkJobs(cmd.Context(), file, a.Now())
+			if err != nil {
+				return err
+			}
+			if a.Output == base.OutputJSON {
+				return base.PrintLines(a, slices.Values(checks))
+			}
+			warnOfChecked(a, checks)
+			return printChecks(a, file.Path, checks)
+		},
+	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of job files")
+	return cmd
+}
+
+// checkedJob is a job and its next slots, oldest first.
+type checkedJob struct {
+	Job      string      `json:"job"`
+	Schedule string      `json:"schedule"`
+	After    []string    `json:"after,omitempty"`
+	On       job.On      `json:"on,omitzero"`
+	Timezone string      `json:"timezone"`
+	Queue    string      `json:"queue"`
+	Next     []time.Time `json:"next"`
+	Warnings []string    `json:"warnings,omitempty"`
+
+	zone  *time.Location
+	start string // in words
+	line  int
+}
+
+func checkJobs(ctx context.Context, file *jobfile.File, now time.Time) ([]checkedJob, error) {
+	checks, warnings := make([]checkedJob, len(file.Jobs)), checkWarnings(file)
+	for i, entry := range file.Jobs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		j := entry.Job.WithDefaults()
+		schedule, err := job.ParseSchedule(j.Name, j.Plan())
+		if err != nil {
+			return nil, base.Usage(err)
+		}
+		next := make([]time.Time, 0, checkSlots)
+		for t := schedule.Next(now); !t.IsZero() && len(next) < checkSlots; t = schedule.Next(t) {
+			next = append(next, t.UTC())
+		}
+		checks[i] = checkedJob{j.Name, j.Schedule, j.After, j.On, j.Timezone, j.Queue, next, warnings[i], schedule.Location(), j.Plan().Start(), entry.Line}
+	}
+	return checks, nil
+}
+
+func printChecks(a *base.App, path string, checks []checkedJob) error {
+	out := bufio.NewWriter(a.Stdout) // a table writes cell by cell
+	w := base.NewTable(out)
+	fmt.Fprintln(w, "JOB\tSCHEDULE\tTIMEZONE\tNEXT, LOCAL\tNEXT, UTC")
+	for _, c := range checks[:min(len(checks), checkRows)] {
+		head := fmt.Sprintf("%s\t%s\t%s", c.Job, c.start, c.Timezone)
+		if c.Schedule == "" {
+			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\n", c.Job, c.start)
+			continue
+		}
+		if len(c.Next) == 0 {
+			fmt.Fprintf(w, "%s\tnever again\t-\n", head)
+		}
+		for _, t := range c.Next {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", head, t.In(c.zone).Format(time.RFC3339), t.Format(time.RFC3339))
+			head = "\t\t"
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	jobs := "jobs"
+	if len(checks) == 1 {
+		jobs = "job"
+	}
+	if more := len(checks) - checkRows; more > 0 {
+		fmt.Fprintf(out, "and %d more, which -o json lists\n", more)
+	}
+	fmt.Fprintf(out, "\n%s is right: %d %s\n", path, len(checks), jobs)
+	return out.Flush()
+}

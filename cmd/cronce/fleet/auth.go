@@ -1,0 +1,223 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/kv"
+)
+
+type authFlags struct {
+	queues, jobs, followers, on []string
+	user, format                string
+	accounts                    bool
+}
+
+const (
+	formatServer = "server"
+	formatNsc    = "nsc"
+)
+
+const authLong = `Print the NATS permissions of a role, which are all that it needs and nothing else.
+No server is asked, and nothing is changed. Several roles are one login that has
+all of them. Roles:
+
+  producer  publishes due slots, sets triggers, sweeps for what was lost
+            (cronce run --no-work); --on for each job that messages start
+  worker    takes slots, runs them, records the outcome (cronce run --no-produce);
+            --queue, and --job with --follower, narrow it
+  operator  changes jobs and slots, and triggers (job apply, slot cancel and so on)
+  viewer    lists, shows and watches; can change nothing
+  setup     creates streams, buckets and queues, and changes their settings
+
+Setup comes first: neither nodes nor operators need to create anything after
+
+  cronce setup --queue default
+
+Nodes that may not write the registry compare their file with it and report what
+differs; an operator brings the jobs in with "cronce job apply -f".
+
+The format server is one entry of "users" in a server's configuration, with the
+password from the environment of the server; nsc is a command line for nsc.
+
+Every login hears answers below the inbox prefix, by default _INBOX.NAMESPACE, which
+"cronce" uses by itself. Other clients have to be told: nats --inbox-prefix, in Go
+nats.CustomInboxPrefix. Logins with one prefix can hear each other's answers; with
+--inbox-prefix a login has one of its own.
+
+Nodes answer on subjects below NAMESPACE.reply only. Who asks them with another
+client names that as its inbox prefix: nats --inbox-prefix cronce.reply.
+
+Within one account these permissions guard against mistakes, not against malice: a
+client names the subject to which the server sends an answer, and the server checks
+no permission there. So any login can have what it may read written anywhere in its
+account, and streams removed. Logins are kept apart by accounts only:
+
+  cronce auth --accounts [LOGIN...]
+
+prints the configuration of a server on which each login has an account of its own,
+and imports from the account of the streams what it may do. LOGIN is a role, or
+several with + between; with none it is setup, producer+worker, operator, viewer.
+Clients name the domain fleet, or what --js-domain says: CRONCE_JS_DOMAIN=fleet.
+More is in docs/threat-model.md.
+
+With -o json, a line for each thing that is granted:
+
+  {"what":"publish slots","publish":["cronce.slot.*.*"]}`
+
+func NewAuthCommand(a *base.App) *cobra.Command {
+	var f authFlags
+	cmd := &cobra.Command{
+		Use:   "auth ROLE...",
+		Short: "Print the NATS permissions that a role needs",
+		Long:  authLong,
+		Example: `  cronce auth viewer
+  cronce auth producer --on ORDERS/charge
+  cronce auth worker --queue reports --inbox-prefix _INBOX.reports
+  cronce auth producer worker --namespace billing --format nsc | sh
+  cronce auth --accounts > nats.conf`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.accounts {
+				return nil
+			}
+			return base.Arguments(cobra.MinimumNArgs(1))(cmd, args)
+		},
+		ValidArgs: roleNames(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runAuth(a, f, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes slots of this `queue` only; repeatable")
+	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records slots of this `job` only; repeatable")
+	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: it publishes slots of this `job`, which comes after; repeatable")
+	flags.StringSliceVar(&f.on, "on", nil, "a producer takes the messages of a stream that start a job, as `STREAM/JOB`, and a viewer's or operator's doctor looks at them; repeatable")
+	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
+	flags.BoolVar(&f.accounts, "accounts", false, "print the configuration of a server on which each login has an account of its own")
+	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
+	base.Complete(cmd, "format", formatServer, formatNsc)
+	return cmd
+}
+
+func roleNames() []string {
+	var names []string
+	for _, r := range kv.Roles() {
+		names = append(names, string(r))
+	}
+	return names
+}
+
+func runAuth(a *base.App, f authFlags, args []string) error {
+	if f.accounts {
+		return authAccounts(a, f, args)
+	}
+	if err := base.OneOf("--format", f.format, formatServer, formatNsc); err != nil {
+		return err
+	}
+	access := kv.Access{Namespace: a.Namespace, Queues: f.queues, Jobs: f.jobs, Followers: f.followers, On: f.on, Domain: a.Domain, Inbox: a.Inbox}
+	for _, arg := range args {
+		access.Roles = append(access.Roles, kv.Role(arg))
+	}
+	grants, err := access.Grants()
+	if err != nil {
+		return base.Try(base.Usage(err), "cronce auth --help")
+	}
+	if f.user == "" {
+		f.user = a.Namespace + "-" + strings.Join(args, "-")
+	}
+	if strings.ContainsFunc(f.user, func(r rune) bool { return printable.Hidden(r) || strings.ContainsRune("\"'\\\n\t", r) }) {
+		return base.Usage(fmt.Errorf("invalid --login %q: it has quotes, backslashes or control characters", f.user))
+	}
+	switch {
+	case a.Output == base.OutputJSON:
+		return printGrants(a, grants)
+	case f.format == formatNsc:
+		_, err = fmt.Fprint(a.Stdout, nscCommand(f.user, grants))
+	default:
+		_, err = fmt.Fprint(a.Stdout, serverUser(f.user, grants))
+	}
+	return err
+}
+
+func printGrants(a *base.App, grants []kv.Grant) error {
+	for _, g := range grants {
+		line := struct {
+			What      string   `json:"what"`
+			Publish   []string `json:"publish,omitempty"`
+			Subscribe []string `json:"subscribe,omitempty"`
+		}{g.What, g.Publish, g.Subscribe}
+		if err := a.PrintJSON(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serverUser is an entry of "users" in the configuration of a server.
+func serverUser(user string, grants []kv.Grant) string {
+	return "{\n" + serverUserMembers(user, grants) + "}\n"
+}
+
+func serverUserMembers(user string, grants []kv.Grant) string {
+	var b strings.Builder
+	list := func(verb string, subjects func(kv.Grant) []string) {
+		fmt.Fprintf(&b, "    %s: {\n      allow: [\n", verb)
+		seen := map[string]bool{}
+		for _, g := range grants {
+			fresh := slices.DeleteFunc(slices.Clone(subjects(g)), func(s string) bool { defer func() { seen[s] = true }(); return seen[s] })
+			if len(fresh) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "        # %s\n", g.What)
+			for _, s := range fresh {
+				fmt.Fprintf(&b, "        %q\n", s)
+			}
+		}
+		b.WriteString("      ]\n    }\n")
+	}
+	fmt.Fprintf(&b, "  user: \"%s\"\n  password: $%s\n  permissions: {\n", user, passwordVariable(user))
+	list("publish", func(g kv.Grant) []string { return g.Publish })
+	list("subscribe", func(g kv.Grant) []string { return g.Subscribe })
+	b.WriteString("  }\n")
+	return b.String()
+}
+
+// passwordVariable is the variable of the server's environment that holds the
+// user's password.
+func passwordVariable(user string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, user) + "_PASSWORD"
+}
+
+// nscCommand makes the user with nsc.
+func nscCommand(user string, grants []kv.Grant) string {
+	var publish, subscribe []string
+	for _, g := range grants {
+		publish, subscribe = append(publish, g.Publish...), append(subscribe, g.Subscribe...)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "nsc add user --name '%s'", user)
+	for _, list := range []struct {
+		flag     string
+		subjects []string
+	}{{"--allow-pub", publish}, {"--allow-sub", subscribe}} {
+		slices.Sort(list.subjects)
+		for _, s := range slices.Compact(list.subjects) {
+			fmt.Fprintf(&b, " \\\n  %s '%s'", list.flag, s)
+		}
+	}
+	b.WriteString("\n")
+	return b.String()
+}

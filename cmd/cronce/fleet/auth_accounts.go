@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// defaultLogins are what a fleet of nodes that produce and work needs.
+var defaultLogins = []string{"setup", "producer+worker", "operator", "viewer"}
+
+// authAccounts prints the configuration of a server. Each argument is a login: a role,
+// or several with + between.
+func authAccounts(a *base.App, f authFlags, args []string) error {
+	if f.user != "" || f.format != formatServer || a.Output == base.OutputJSON {
+		return base.Usage(errors.New("--accounts prints a server's configuration with a login for each argument: leave out --login, --format and -o json"))
+	}
+	if len(args) == 0 {
+		args = defaultLogins
+	}
+	var logins []kv.Login
+	for _, arg := range args {
+		access := kv.Access{Inbox: a.Inbox}
+		for role := range strings.SplitSeq(arg, "+") {
+			access.Roles = append(access.Roles, kv.Role(role))
+		}
+		if slices.Contains(access.Roles, kv.RoleWorker) {
+			access.Queues, access.Jobs, access.Followers = f.queues, f.jobs, f.followers
+		}
+		if slices.ContainsFunc(access.Roles, func(r kv.Role) bool {
+			return r == kv.RoleProducer || r == kv.RoleOperator || r == kv.RoleViewer
+		}) {
+			access.On = f.on
+		}
+		logins = append(logins, kv.Login{Name: a.Namespace + "-" + strings.ReplaceAll(arg, "+", "-"), Access: access})
+	}
+	domain := cmp.Or(a.Domain, kv.DefaultDomain)
+	accounts, err := kv.Accounts(a.Namespace, domain, logins)
+	if err != nil {
+		return base.Try(base.Usage(err), "cronce auth --help")
+	}
+	_, err = fmt.Fprint(a.Stdout, serverAccounts(domain, accounts))
+	return err
+}
+
+// serverAccounts is the configuration of a server.
+func serverAccounts(domain string, accounts []kv.Account) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Each login has an account of its own, and reaches of the streams what it imports.\n"+
+		"# Connect with: --js-domain %s\n\njetstream {\n  sync_interval: always\n}\n\naccounts {\n", domain)
+	for _, account := range accounts {
+		fmt.Fprintf(&b, "%s: {\n", account.Name)
+		if account.Streams {
+			b.WriteString("  jetstream: enabled\n")
+		}
+		if account.Login.Name != "" {
+			b.WriteString("  users: [ {\n" + serverUserMembers(account.Login.Name, account.Login.Grants) + "  } ]\n")
+		}
+		if len(account.Exports) > 0 {
+			b.WriteString("  exports: [\n")
+			for _, e := range account.Exports {
+				kind, many := "service", ""
+				if e.Stream {
+					kind = "stream"
+				}
+				if e.Many {
+					many = ", response_type: stream"
+				}
+				fmt.Fprintf(&b, "    { %s: %q%s, accounts: [%s] }\n", kind, e.Subject, many, strings.Join(e.To, ", "))
+			}
+			b.WriteString("  ]\n")
+		}
+		if len(account.Imports) > 0 {
+			b.WriteString("  imports: [\n")
+			for _, i := range account.Imports {
+				kind, as := "service", ""
+				if i.Stream {
+					kind = "stream"
+				}
+				if i.As != "" {
+					as = fmt.Sprintf(", to: %q", i.As)
+				}
+				fmt.Fprintf(&b, "    { %s: { account: %s, subject: %q }%s }\n", kind, i.Account, i.Subject, as)
+			}
+			b.WriteString("  ]\n")
+		}
+		b.WriteString("}\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}

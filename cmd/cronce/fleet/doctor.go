@@ -1,0 +1,291 @@
+package fleet
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/check/doctor"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+type doctorFlags struct {
+	monitors []string
+	reset    bool
+	force    bool
+	remove   bool
+	yes      bool
+}
+
+func NewDoctorCommand(a *base.App) *cobra.Command {
+	var f doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find what is wrong, or will be, and say how to mend it",
+		Long: `Doctor looks at the broker, at what is stored there and at the fleet, and changes
+nothing. Each finding says what was seen, why it matters and what mends it:
+
+  error    something does not work, or is lost, now
+  warning  it will, or it costs slots, when the next thing goes wrong
+  note     worth knowing; it does not count
+
+With errors or warnings it ends with status 3, with none with 0; 1 means that the
+broker could not be asked. What single slots came to is "cronce verify"'s to say.
+
+Whether a server syncs its writes, so that a power failure loses nothing, is told on
+its monitoring port only: --monitor asks that, for each server of a cluster. The
+server that cronce embeds always does.
+
+--reset-watermark puts back a watermark that is ahead of the broker's clock, since
+that was wrong for a while, or ahead of the registry, since that was made anew: then
+nothing falls due, or the watermark stands still. Set the clocks right first. A
+watermark that is right is not touched. One that is ahead of the clock is put back by
+the whole horizon: what lies there is offered again, and what has a record already
+does not run again. Nodes that run notice it by themselves. --force puts back any
+other by the horizon too: one that a newer version wrote, when none runs any more.
+
+--remove-unreadable removes records, locks and nodes that cannot be read: they keep a
+slot, or a whole job, from going on. It shows each and asks; --yes answers for you, and
+is needed where nobody can. What has changed since it was shown is left. With --force
+it removes what a newer version may have written, too; make sure that none runs. A slot
+whose record was removed starts as if for the first time if its message still waits,
+and a job whose lock was removed does not count the slots of it that run now.
+
+With -o json, a line for each finding; about, why and mend may be absent:
+
+  {"check":"worker","level":"warning","about":"queue mail","what":"3 slots wait, and no live node works on it",
+   "why":"they wait, and expire","mend":"start a worker that handles them: cronce run --queue mail -f jobs.yaml"}
+
+and one for the sum, the only one with ok. reset and removed are there when something was:
+
+  {"ok":false,"server":"n1","version":"2.15.2","errors":0,"warnings":1,"notes":0,
+   "reset":{"from":"2036-01-01T00:00:00Z","to":"2026-11-20T12:00:00Z"},
+   "removed":[{"bucket":"cronce_state","key":"lock.report","revision":17,"why":"invalid lock: ..."}]}
+
+Checks: ` + doctorChecks,
+		Example: `  cronce doctor
+  cronce doctor --monitor http://n1:8222 --monitor http://n2:8222 --monitor http://n3:8222
+  cronce doctor -o json | jq -r 'select(.level == "error") | .mend'
+  cronce doctor --reset-watermark
+  cronce doctor --reset-watermark --force
+  cronce doctor --remove-unreadable`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(f.check(), mayAsk(a, f)); err != nil {
+				return base.Try(base.Usage(err), "cronce doctor --help")
+			}
+			return a.WithJetStream(cmd.Context(), "doctor", base.ReadPatience, func(ctx context.Context, js jetstream.JetStream, alive func()) error {
+				return runDoctor(ctx, a, f, doctor.Sources{JetStream: js, Namespace: a.Namespace, Monitors: f.monitors, Alive: alive, Full: storageFull(js.Conn())})
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.monitors, "monitor", nil, "monitoring `URL` of a server, like http://n1:8222; repeatable")
+	flags.BoolVar(&f.reset, "reset-watermark", false, "put back a watermark that is ahead of the clock or of the registry")
+	flags.BoolVar(&f.force, "force", false, "with --reset-watermark: put back one that is right, or of a newer version, too; with --remove-unreadable: remove what a newer version may have written, too")
+	flags.BoolVar(&f.remove, "remove-unreadable", false, "show each record, lock and node that cannot be read, ask, and remove it")
+	flags.BoolVar(&f.yes, "yes", false, "with --remove-unreadable: remove all without asking")
+	base.Complete(cmd, "monitor")
+	return cmd
+}
+
+const doctorChecks = `missing, settings, timers, layout, rollup, storage, full, replicas, replica, sync, version,
+limit, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
+unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
+sweep, rewound, unread, alerts, intake, incomplete.`
+
+func (f doctorFlags) check() error {
+	if f.force && !f.reset && !f.remove {
+		return errors.New("--force needs --reset-watermark or --remove-unreadable")
+	}
+	if f.yes && !f.remove {
+		return errors.New("--yes needs --remove-unreadable")
+	}
+	for _, text := range f.monitors {
+		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("invalid --monitor %q: want a URL like http://n1:8222", text)
+		}
+	}
+	return nil
+}
+
+// doctorRow is a finding.
+type doctorRow struct {
+	Check string       `json:"check"`
+	Level doctor.Level `json:"level"`
+	About string       `json:"about,omitempty"`
+	What  string       `json:"what"`
+	Why   string       `json:"why,omitempty"`
+	Mend  string       `json:"mend,omitempty"`
+}
+
+// doctorSum is the last line of JSON.
+type doctorSum struct {
+	OK       bool         `json:"ok"`
+	Server   string       `json:"server"`
+	Version  string       `json:"version"`
+	Errors   int          `json:"errors"`
+	Warnings int          `json:"warnings"`
+	Notes    int          `json:"notes"`
+	Reset    *doctorReset `json:"reset,omitempty"`
+	Removed  []removed    `json:"removed,omitempty"`
+}
+
+type doctorReset struct {
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to"`
+}
+
+func runDoctor(ctx context.Context, a *base.App, f doctorFlags, from doctor.Sources) error {
+	store, facts, err := doctor.Gather(ctx, from)
+	if err != nil {
+		return err
+	}
+	var reset *doctorReset
+	if f.reset {
+		if reset, err = resetWatermark(ctx, a, store, facts, f.force); err != nil {
+			return err
+		}
+	}
+	var gone []removed
+	if f.remove {
+		if gone, err = removeUnreadable(ctx, a, f, store, facts.Unreadable, from.Alive); err != nil {
+			return err
+		}
+	}
+	if reset != nil || len(gone) > 0 {
+		if _, facts, err = doctor.Gather(ctx, from); err != nil {
+			return err
+		}
+	}
+	found := doctor.Check(facts)
+	sum := doctorSum{OK: !doctor.Counts(found), Server: facts.Survey.Server, Version: facts.Survey.Version, Reset: reset, Removed: gone}
+	for _, x := range found {
+		switch x.Level {
+		case doctor.Error:
+			sum.Errors++
+		case doctor.Warning:
+			sum.Warnings++
+		default:
+			sum.Notes++
+		}
+	}
+	if err := printFindings(a, found, sum); err != nil || sum.OK {
+		return err
+	}
+	return fmt.Errorf("%w: %s", base.ErrFound, sum.counts())
+}
+
+// resetWatermark returns nil when there was nothing to reset, which it says.
+func resetWatermark(ctx context.Context, a *base.App, store *kv.Store, facts doctor.Facts, force bool) (*doctorReset, error) {
+	done, err := doctor.ResetWatermark(ctx, store, facts, a.Who(), rand.Text(), force)
+	switch {
+	case errors.Is(err, doctor.ErrRight):
+		a.Log.Info(err.Error())
+		return nil, nil //nolint:nilnil // nothing was done, and nothing failed
+	case errors.Is(err, doctor.ErrNewer):
+		return nil, base.Try(err, "cronce doctor --reset-watermark --force, if no newer version runs")
+	case errors.Is(err, job.ErrConflict):
+		return nil, base.Try(fmt.Errorf("%w: a producer moved it meanwhile, so that it may be right by now", err), "cronce doctor")
+	case errors.Is(err, job.ErrUnknown):
+		return nil, base.Try(err, "cronce doctor, which shows whether it was")
+	case err != nil:
+		return nil, err
+	}
+	return &doctorReset{done.From.Time.UTC(), done.To.Time}, nil
+}
+
+func printFindings(a *base.App, found []doctor.Finding, sum doctorSum) error {
+	if a.Output == base.OutputJSON {
+		rows := make([]any, 0, len(found)+1)
+		for _, x := range found {
+			rows = append(rows, doctorRow(x))
+		}
+		return base.PrintLines(a, func(yield func(any) bool) {
+			for _, row := range append(rows, sum) {
+				if !yield(row) {
+					return
+				}
+			}
+		})
+	}
+	out := bufio.NewWriter(a.Stdout)
+	if r := sum.Reset; r != nil {
+		fmt.Fprintf(out, "the watermark was put back from %s to %s\n\n", base.Dash(stampOrNone(r.From)), r.To.Format(time.RFC3339))
+	}
+	for _, r := range sum.Removed {
+		fmt.Fprintf(out, "removed %s/%s at revision %d: %s\n\n", r.Bucket, printable.Clip(r.Key, base.WidestCell), r.Revision, printable.Clip(r.Why, 1000))
+	}
+	for _, x := range found {
+		what := x.What
+		if x.About != "" {
+			what = x.About + ": " + what
+		}
+		fmt.Fprintf(out, "%-8s %s\n", x.Level, printable.Clip(what, 1000))
+		for _, line := range [][2]string{{"why", x.Why}, {"mend", x.Mend}} {
+			if line[1] != "" {
+				fmt.Fprintf(out, "    %-4s %s\n", line[0], printable.Clip(line[1], 1000))
+			}
+		}
+	}
+	if len(found) > 0 {
+		fmt.Fprintln(out)
+	}
+	verdict := "all is well"
+	if !sum.OK {
+		verdict = sum.counts()
+	} else if sum.Notes > 0 {
+		verdict += ", " + base.Plural(sum.Notes, "note")
+	}
+	fmt.Fprintf(out, "%s (nats-server %s on %s)\n", verdict, printable.Clip(sum.Version, base.WidestCell), printable.Clip(sum.Server, base.WidestCell))
+	return out.Flush()
+}
+
+func stampOrNone(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339)
+}
+
+// counts are those that are not zero: "1 error, 2 warnings".
+func (s doctorSum) counts() string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{s.Errors, "error"}, {s.Warnings, "warning"}, {s.Notes, "note"}} {
+		if p.n > 0 {
+			parts = append(parts, base.Plural(p.n, p.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// storageFull asks the embedded server why it can store nothing. Nothing answers when it
+// can.
+func storageFull(nc *nats.Conn) func(context.Context) string {
+	return func(ctx context.Context) string {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		m, err := nc.RequestWithContext(ctx, embed.StorageSubject, nil)
+		if err != nil {
+			return ""
+		}
+		return string(m.Data)
+	}
+}

@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+// removed is a value that could not be read and was removed.
+type removed struct {
+	Bucket   string `json:"bucket"`
+	Key      string `json:"key"`
+	Revision uint64 `json:"revision"`
+	Why      string `json:"why"`
+}
+
+var errNobodyToAsk = errors.New("--remove-unreadable asks before it removes, and no terminal can answer: add --yes")
+
+// mayAsk refuses to ask where nobody can answer.
+func mayAsk(a *base.App, f doctorFlags) error {
+	if !f.remove || f.yes {
+		return nil
+	}
+	file, is := a.Stdin.(*os.File)
+	if !is {
+		return errNobodyToAsk
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return errNobodyToAsk
+	}
+	return nil
+}
+
+// removeUnreadable shows each value, asks unless --yes, and removes it at the revision
+// that was shown.
+func removeUnreadable(ctx context.Context, a *base.App, f doctorFlags, store *kv.Store, all []*kv.UnreadableError, alive func()) ([]removed, error) {
+	answers := bufio.NewReader(a.Stdin)
+	var gone []removed
+	for _, e := range all {
+		where := e.Bucket + "/" + printable.Clip(e.Key, base.WidestCell)
+		if errors.Is(e, job.ErrVersion) && !f.force {
+			a.Log.Warn("left: a newer version may have written it; if none runs, add --force", "key", where, "revision", e.Revision, "reason", base.OneLine(e.Err))
+			continue
+		}
+		if !f.yes {
+			yes, err := confirm(ctx, a, answers, alive, fmt.Sprintf("%s, revision %d of %s, %d bytes\n  cannot be read: %s\nRemove it? [y/N] ",
+				where, e.Revision, e.Time.UTC().Format(time.RFC3339), e.Size, printable.Clip(e.Err.Error(), 1000)))
+			if err != nil {
+				return gone, err
+			}
+			if !yes {
+				continue
+			}
+		}
+		err := store.RemoveUnreadable(ctx, e)
+		alive()
+		switch {
+		case errors.Is(err, job.ErrConflict):
+			a.Log.Warn("left: it has changed since", "key", where, "revision", e.Revision)
+		case errors.Is(err, job.ErrUnknown):
+			return gone, base.Try(fmt.Errorf("remove %s: %w", where, err), "cronce doctor, which shows whether it was removed")
+		case err != nil:
+			return gone, fmt.Errorf("remove %s: %w", where, err)
+		default:
+			gone = append(gone, removed{e.Bucket, e.Key, e.Revision, e.Err.Error()})
+		}
+	}
+	return gone, nil
+}
+
+// confirm asks a question on stderr. No answer at all is an error: nobody is there.
+func confirm(ctx context.Context, a *base.App, answers *bufio.Reader, alive func(), question string) (bool, error) {
+	fmt.Fprint(a.Stderr, question)
+	type line struct {
+		text string
+		err  error
+	}
+	lines := make(chan line, 1)
+	go func() {
+		text, err := answers.ReadString('\n')
+		lines <- line{text, err}
+	}()
+	thinking := time.NewTicker(time.Second) // a person may take longer than a server
+	defer thinking.Stop()
+	for {
+		select {
+		case l := <-lines:
+			answer := strings.ToLower(strings.TrimSpace(l.text))
+			if answer == "" && errors.Is(l.err, io.EOF) {
+				return false, base.Usage(errNobodyToAsk)
+			}
+			return answer == "y" || answer == "yes", nil
+		case <-thinking.C:
+			alive()
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+func NewNodeCommand(a *base.App) *cobra.Command {
+	return base.NewGroup("node", "The processes of the fleet", newNodeListCommand(a))
+}
+
+func newNodeListCommand(a *base.App) *cobra.Command {
+	all := false
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the nodes, the one that started first on top",
+		Long: `List the nodes: every process that ran "cronce run", or the library, within the
+last hour, and what it is:
+
+  alive    it has been heard of within its lease
+  silent   it has not: its slots may be taken over
+  stopped  it ended by itself
+  fenced   another node declared it dead, for good
+
+With --all, those come first that were declared dead before, for as long as events
+are kept (the ledger's retention, 7 days by default): which, when, and by whom.
+
+Silence is measured on the broker's clock: from its timestamp of the node's last
+heartbeat to its time now. Only the fence is proof that a node is out.
+
+The clock's offset is what the node has to add to its own clock to have the
+broker's, by which all slots go. Nodes whose time zone data (tzdata) differ may
+compute different slots: that is warned about.
+
+A worker of another --priority than 0 is shown as standby(PRIORITY).
+
+With -o json, a line for each; what is absent is omitted, started is by the node's
+own clock, the offset is in milliseconds, and a fenced node has "fenced_by" and "fenced_at" too, and nothing else
+if only --all shows it:
+
+  {"node":"web1-711-0kq1-x2","state":"alive","started":"2026-11-21T07:00:00Z","heartbeat":"2026-11-21T09:30:02Z",
+   "lease":"20s","producer":true,"worker":true,"queues":["default"],"running":1,"clock_offset_ms":0.21,
+   "tzdata":"2025c","version":"v1.0.0"}`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.Read(cmd.Context(), "node ls", func(ctx context.Context, r base.Reader) error {
+				list, err := r.Control().ListNodes(ctx, "")
+				if err != nil {
+					return err
+				}
+				r.LeftOut(list.Unreadable)
+				warnOfZones(a, list.Nodes)
+				if all {
+					former, err := r.Control().FormerNodes(ctx, list)
+					if err != nil {
+						return err
+					}
+					list.Nodes = append(former, list.Nodes...)
+				}
+				header := "NODE\tSTATE\tSTARTED\tHEARTBEAT\tROLE\tRUNNING\tOFFSET\tTZDATA\tQUEUES"
+				return base.PrintRows(a, list.Nodes, "no nodes", header, func(n control.ListedNode) []string { return nodeCells(n, list.Now) })
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also those that were declared dead more than an hour ago")
+	return cmd
+}
+
+// warnOfZones tells when nodes that are alive have different time zone data, with
+// one node for each.
+func warnOfZones(a *base.App, nodes []control.ListedNode) {
+	first := map[string]string{}
+	for _, n := range nodes {
+		if _, known := first[n.Tzdata]; !known && n.State == job.NodeAlive && n.Tzdata != "" {
+			first[n.Tzdata] = n.Node
+		}
+	}
+	if len(first) < 2 {
+		return
+	}
+	var args []any
+	for _, release := range slices.Sorted(maps.Keys(first)) {
+		args = append(args, release, first[release])
+	}
+	a.Log.Warn("nodes have different time zone data and may compute different slots; run one version everywhere", args...)
+}
+
+func nodeCells(n control.ListedNode, now time.Time) []string {
+	var roles []string
+	if n.Producer {
+		roles = append(roles, "producer")
+	}
+	if n.Worker && n.Priority > 0 {
+		roles = append(roles, fmt.Sprintf("standby(%d)", n.Priority))
+	} else if n.Worker {
+		roles = append(roles, "worker")
+	}
+	if n.Started.IsZero() {
+		how := fmt.Sprintf("%s %s by %s", n.State, base.Relative(n.FencedAt.Sub(now)), n.FencedBy)
+		return []string{n.Node, how, "-", "-", "-", "-", "-", "-", "-"}
+	}
+	return []string{
+		n.Node, string(n.State), base.Relative(n.Started.Add(time.Duration(n.ClockOffset * float64(time.Millisecond))).Sub(now)), base.Relative(n.Heartbeat.Sub(now)),
+		base.Dash(strings.Join(roles, "+")), strconv.Itoa(n.Running), signed(n.ClockOffset), base.Dash(n.Tzdata), base.Dash(strings.Join(n.Queues, ",")),
+	}
+}
+
+// signed words an offset in milliseconds: "+0ms", "-1m30s".
+func signed(ms float64) string {
+	if ms < 0 {
+		return "-" + base.Span(time.Duration(-ms*float64(time.Millisecond)))
+	}
+	return "+" + base.Span(time.Duration(ms*float64(time.Millisecond)))
+}

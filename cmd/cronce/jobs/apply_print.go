@@ -1,0 +1,140 @@
+package jobs
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+)
+
+func printApplied(r base.Reader, report []control.Applied, dryRun bool) error {
+	rows := make([]applyRow, len(report))
+	for i, d := range report {
+		rows[i] = newApplyRow(d, dryRun)
+	}
+	if r.Output == base.OutputJSON {
+		return base.PrintLines(r.App, slices.Values(rows))
+	}
+	out := bufio.NewWriter(r.Stdout)
+	for i, row := range rows {
+		row.print(out, report[i])
+	}
+	fmt.Fprintln(out, applySum(rows))
+	if dryRun {
+		fmt.Fprintf(out, "nothing was written; to apply this and nothing else: --revision %d\n", lastRevision(report))
+	}
+	return out.Flush()
+}
+
+// print writes what changes for one job; nothing, when nothing does.
+func (row applyRow) print(w io.Writer, d control.Applied) {
+	switch {
+	case row.Error != "":
+		fmt.Fprintf(w, "%s: %s\n", row.Change, printable.Clip(row.Error, 1000))
+		return
+	case d.Action == control.Keep, row.Change == applyNotTried:
+		return
+	case row.DryRun:
+		fmt.Fprintf(w, "would be %s: %s", row.Change, row.Job)
+	default:
+		fmt.Fprintf(w, "%s: %s", row.Change, row.Job)
+	}
+	if row.Was != nil {
+		fmt.Fprintf(w, ", last written by %s (%s)", printable.Clip(row.Was.Node, base.WidestCell), printable.Clip(row.Was.Owner, base.WidestCell))
+	}
+	if row.Broken != "" {
+		fmt.Fprintf(w, ", in place of a broken definition: %s", printable.Clip(row.Broken, 1000))
+	}
+	fmt.Fprintln(w)
+	if d.Action == control.Create {
+		j := d.Definition.Job.WithDefaults()
+		fmt.Fprintf(w, "    %s, queue %s\n", started(j.Plan()), j.Queue)
+	}
+	for _, f := range row.Fields {
+		before, after := differing(f.Old, f.New)
+		fmt.Fprintf(w, "    %s: %s -> %s\n", printable.Clip(f.Name, base.WidestCell), before, after)
+	}
+	printSlots(w, row.Appear, row.Disappear)
+	if row.Paused && len(row.Appear)+len(row.Disappear) > 0 {
+		fmt.Fprintf(w, "    it is paused: no slots until cronce job resume %s\n", row.Job)
+	}
+}
+
+// started says what starts the jobs of a plan.
+func started(p job.Plan) string {
+	if p.Schedule == "" {
+		return p.Start()
+	}
+	return fmt.Sprintf("%q %s", p.Schedule, p.Timezone)
+}
+
+// printSlots lists the slots that come and go, in their order.
+func printSlots(w io.Writer, appear, disappear []time.Time) {
+	for len(appear)+len(disappear) > 0 {
+		if len(disappear) == 0 || len(appear) > 0 && appear[0].Before(disappear[0]) {
+			fmt.Fprintf(w, "    + %s\n", appear[0].Format(time.RFC3339))
+			appear = appear[1:]
+		} else {
+			fmt.Fprintf(w, "    - %s\n", disappear[0].Format(time.RFC3339))
+			disappear = disappear[1:]
+		}
+	}
+}
+
+// differing words two values so that a line can hold them, and shows where they
+// differ: long ones may do so at their ends.
+func differing(before, after json.RawMessage) (string, string) {
+	const most, lead = 60, 10
+	a, b := []rune(printable.Line(string(before))), []rune(printable.Line(string(after)))
+	if len(a) <= most || len(b) <= most {
+		return none(base.Brief(string(a), most)), none(base.Brief(string(b), most))
+	}
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	cut := max(0, same-lead)
+	mark := ""
+	if cut > 0 {
+		mark = "..."
+	}
+	return mark + base.Brief(string(a[cut:]), most), mark + base.Brief(string(b[cut:]), most)
+}
+
+func none(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// applySum counts the rows: "1 created, 2 unchanged".
+func applySum(rows []applyRow) string {
+	count := map[string]int{}
+	for _, row := range rows {
+		count[row.Change]++
+	}
+	var words []string
+	for _, change := range []string{"created", "updated", "removed", "unchanged", applyFailed, applyNotTried} {
+		if n := count[change]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, strings.ReplaceAll(change, "_", " ")))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// lastRevision is the newest of the jobs' revisions: what the report was made of.
+func lastRevision(report []control.Applied) (last uint64) {
+	for _, d := range report {
+		last = max(last, d.Revision)
+	}
+	return last
+}

@@ -1,0 +1,188 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+func newJobBackfillCommand(a *base.App) *cobra.Command {
+	var from, to string
+	var clip bool
+	perSecond := rate(control.DefaultRate)
+	cmd := &cobra.Command{
+		Use:   "backfill NAME --from TIME [--to TIME]",
+		Short: "Run the slots of the past that have no outcome",
+		Long: `Publish the slots that the job's plans, as they were at the time, have in a range of
+the past and no record knows, oldest first: those in a range of missed ones, say, or
+those that were lost with a broker's disk. A deadline counts from now.
+
+Slots keep their IDs, so none runs twice: what has a record is left as it is,
+what waits is not doubled, and after a Ctrl-C, a crash or a failure the same
+command does the rest. That holds for every record: a slot that was missed or
+skipped by itself is final, and cronce slot retry reopens it. Slots from before the
+job was first defined are of no plan.
+
+Workers do not run what is older than the horizon (cronce setup --horizon), so a
+range that begins before it is refused, and nothing done; --clip leaves out what is
+too old.
+
+With -o json, one line; recorded counts the slots that had a record, by its state,
+folded those that turned out to be in the stream already:
+
+  {"job":"report","from":"2026-11-20T12:00:00Z","to":"2026-11-21T12:00:00Z","slots":24,"published":20,
+   "recorded":{"missed":1,"succeeded":2},"waiting":1,"folded":0,"too_old":0}`,
+		Example: `  cronce job backfill report --from 2026-11-20T12:00:00Z
+  cronce job backfill report --from 2026-11-20T12:00:00Z --to 2026-11-21T00:00:00Z --rate 10/s`,
+		Args: base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b := control.Backfill{Job: args[0], Rate: int(perSecond), Clip: clip}
+			var err error
+			if from == "" {
+				return base.Try(base.Usage(errors.New("--from is not given")), cmd.CommandPath()+" --help")
+			}
+			if b.From, err = base.ParseTime("--from", from); err != nil {
+				return base.Usage(err)
+			}
+			if to != "" {
+				if b.To, err = base.ParseTime("--to", to); err != nil {
+					return base.Usage(err)
+				}
+			}
+			if err := b.Validate(); err != nil {
+				return base.Usage(err)
+			}
+			return a.Publish(cmd.Context(), "job backfill", func(ctx context.Context, r base.Reader) error {
+				return backfill(ctx, r, b)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&from, "from", "", "the slots from this RFC 3339 `time` on")
+	flags.StringVar(&to, "to", "", "the slots before this RFC 3339 `time` (default the broker's now)")
+	flags.Var(&perSecond, "rate", "publish no more than `N/s`, at most "+strconv.Itoa(control.MaxRate))
+	flags.BoolVar(&clip, "clip", false, "leave out slots that are older than the horizon")
+	for _, flag := range []string{"from", "to", "rate"} {
+		base.Complete(cmd, flag)
+	}
+	return cmd
+}
+
+// rate is a flag's value: so many a second.
+type rate int
+
+func (r *rate) String() string { return strconv.Itoa(int(*r)) + "/s" }
+func (*rate) Type() string     { return "N/s" }
+
+func (r *rate) Set(text string) error {
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, "/s"), 10, 31)
+	if err != nil || n < 1 || n > control.MaxRate {
+		return fmt.Errorf("want a rate like 10/s, from 1/s to %d/s", control.MaxRate)
+	}
+	*r = rate(n)
+	return nil
+}
+
+type backfillRow struct {
+	Job       string            `json:"job"`
+	From      time.Time         `json:"from"`
+	To        time.Time         `json:"to"`
+	Slots     int               `json:"slots"`
+	Published int               `json:"published"`
+	Recorded  map[job.State]int `json:"recorded"`
+	Waiting   int               `json:"waiting"`
+	Folded    int               `json:"folded"`
+	TooOld    int               `json:"too_old"`
+}
+
+func backfill(ctx context.Context, r base.Reader, b control.Backfill) error {
+	progress, end := meter(r.App, "backfill "+b.Job)
+	done, err := r.Control().Backfill(ctx, b, func(sum control.Backfilled) { progress(sum.Done(), sum.Slots) })
+	end()
+	var old *control.TooOldError
+	switch {
+	case errors.As(err, &old):
+		return base.Try(err, "--clip to leave them out, or first cronce setup --horizon with more")
+	case errors.Is(err, job.ErrInvalid):
+		return base.Usage(err)
+	case err != nil && done.Done() > 0:
+		why := err
+		if errors.Is(err, context.Canceled) {
+			why = errors.New("interrupted")
+		}
+		return base.Try(fmt.Errorf("%w after %d of %d slots, of which %d were published", why, done.Done(), done.Slots, done.Published),
+			"the same again, which does the rest")
+	case err != nil:
+		return r.OfJob(ctx, b.Job, err)
+	}
+	if r.Output == base.OutputJSON {
+		return r.PrintJSON(backfillRow{b.Job, done.From, done.To, done.Slots, done.Published, done.Recorded, done.Waiting, done.Folded, done.TooOld})
+	}
+	_, err = fmt.Fprintf(r.Stdout, "%s has %s from %s to %s\n%s", b.Job, base.Plural(done.Slots, "slot"),
+		done.From.Format(time.RFC3339), done.To.Format(time.RFC3339), backfilled(done))
+	return err
+}
+
+// backfilled words what became of the slots, a line each.
+func backfilled(b control.Backfilled) string {
+	var lines strings.Builder
+	line := func(n int, what string) {
+		if n > 0 {
+			fmt.Fprintf(&lines, "  %d %s\n", n, what)
+		}
+	}
+	line(b.Published, "published")
+	for _, state := range slices.Sorted(maps.Keys(b.Recorded)) {
+		what := string(state) + " already"
+		switch state {
+		case job.Succeeded, job.Running, job.Retrying:
+		default:
+			what += ", which is final: cronce slot retry ID reopens one"
+		}
+		line(b.Recorded[state], what)
+	}
+	line(b.Waiting, "waiting already")
+	line(b.Folded, "in the stream already, or lately: published again, and folded")
+	line(b.TooOld, "older than the horizon, and left out")
+	return lines.String()
+}
+
+// meter shows how far a long command is: as a bar to a person at a terminal, else
+// as a line in the log now and then.
+func meter(a *base.App, what string) (progress func(done, all int), end func()) {
+	if !a.Terminal() {
+		const every = 5 * time.Second
+		last := time.Now()
+		return func(done, all int) {
+			if time.Since(last) >= every {
+				last = time.Now()
+				a.Log.Info(what, "done", done, "of", all)
+			}
+		}, func() {}
+	}
+	var bar *progressbar.ProgressBar
+	return func(done, all int) {
+			if bar == nil {
+				bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetDescription(what),
+					progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true),
+					progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+			}
+			_ = bar.Set(done)
+		}, func() {
+			if bar != nil {
+				_ = bar.Clear()
+			}
+		}
+}

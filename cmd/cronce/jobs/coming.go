@@ -1,0 +1,60 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+)
+
+func newJobNextCommand(a *base.App) *cobra.Command {
+	var f nextFlags
+	cmd := &cobra.Command{
+		Use:   "next NAME",
+		Short: "List the coming slots of a job in the registry",
+		Long: `Next lists the slots of a job as the registry has it, strictly after --from and
+before --until, at most --count. Of a paused job it lists those that it would have,
+and says so. For a job that is in no registry: cronce next.
+
+With -o json it prints a line for each slot:
+
+  {"slot":"2026-03-29T01:00:00Z","local":"2026-03-29T03:00:00+02:00"}`,
+		Example: "  cronce job next report --count 3",
+		Args:    base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.times(a.Now()); err != nil {
+				return base.Try(base.Usage(err), "cronce job next --help")
+			}
+			return a.OnJob(cmd.Context(), "job next", args[0], func(ctx context.Context, r base.Reader, name string) error {
+				return nextOf(ctx, r, name, f)
+			})
+		},
+	}
+	f.addTimes(cmd)
+	return cmd
+}
+
+func nextOf(ctx context.Context, r base.Reader, name string, f nextFlags) error {
+	coming, err := r.Control().Coming(ctx, name)
+	if err != nil {
+		return err
+	}
+	if coming.Job.Schedule == "" {
+		r.Log.Warn("the job has no slots of its own", "job", name, "starts", coming.Job.Plan().Start())
+	}
+	if f.from == "" {
+		f.after = coming.Now
+	}
+	if coming.Paused {
+		r.Log.Warn("the job is paused: these slots fall due only if it is resumed", "job", name, "since", pausedSince(coming.Entry), "resume", "cronce job resume "+name)
+	}
+	slots := func(yield func(nextSlot) bool) {
+		for at := range coming.Slots(f.after, f.through, f.count) {
+			if !yield(nextSlot{Slot: at.UTC(), Local: at.In(coming.Location())}) {
+				return
+			}
+		}
+	}
+	return printNext(r.App, slots, f, coming.Now)
+}

@@ -1,0 +1,239 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/job"
+)
+
+type nextFlags struct {
+	file, name     string
+	timezone       string
+	gap, overlap   string
+	from, until    string
+	count          int
+	after, through time.Time // from and until, parsed
+}
+
+func NewNextCommand(a *base.App) *cobra.Command {
+	var f nextFlags
+	cmd := &cobra.Command{
+		Use:   "next 'SPEC' | -f FILE",
+		Short: "List the coming slots of a schedule or of a job file",
+		Long: `Next lists the slots of a schedule, or of the jobs of a file, strictly after
+--from and before --until, at most --count in all. It needs no server, and
+depends on nothing but its arguments: every node computes the same.
+
+SPEC is five cron fields, six with seconds first, @hourly and the like, "@every
+90s" or "@at 2027-01-01T00:00:00Z". H in a field is a stable hash of --name.
+
+With -o json it prints a line for each slot, with -f also the job's name:
+
+  {"slot":"2026-03-29T01:00:00Z","local":"2026-03-29T03:00:00+02:00"}`,
+		Example: `  cronce next '30 2 * * *' --tz Europe/Berlin --from 2026-03-27T00:00:00Z --count 4
+  cronce next 'H * * * *' --name report
+  cronce next -f jobs.yaml --name report -o json`,
+		Args: base.Arguments(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(cmd, args, a.Now()); err != nil {
+				return base.Try(base.Usage(err), "cronce next --help")
+			}
+			plans, err := nextPlans(cmd.Context(), a, f, args)
+			if err != nil {
+				return err
+			}
+			return printNext(a, plans.slots(f), f, a.Now())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "job `file` in place of SPEC (- is standard input)")
+	flags.StringVar(&f.name, "name", "", "`job` whose name H stands for; with -f, list this job only")
+	flags.StringVar(&f.timezone, "tz", "", "IANA time `zone` (default UTC)")
+	flags.StringVar(&f.gap, "dst-gap", "", "`when` a wall time runs that the clocks skip: after the gap, or skip for never (default after)")
+	flags.StringVar(&f.overlap, "dst-overlap", "", "`when` a wall time runs that comes twice: first, second or both (default first)")
+	f.addTimes(cmd)
+	base.Complete(cmd, "dst-gap", string(job.GapAfter), string(job.GapSkip))
+	base.Complete(cmd, "dst-overlap", string(job.RepeatFirst), string(job.RepeatSecond), string(job.RepeatBoth))
+	return cmd
+}
+
+// addTimes adds the flags that bound the slots.
+func (f *nextFlags) addTimes(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "", "list slots strictly after this RFC 3339 `time` (default now)")
+	flags.StringVar(&f.until, "until", "", "list slots before this RFC 3339 `time`")
+	flags.IntVar(&f.count, "count", 10, "list at most `N` slots")
+}
+
+func (f *nextFlags) check(cmd *cobra.Command, args []string, now time.Time) error {
+	switch {
+	case len(args) == 1 && f.file != "":
+		return errors.New("SPEC and -f exclude each other")
+	case len(args) == 0 && f.file == "":
+		return errors.New("next needs a SPEC, in quotes, or -f FILE")
+	}
+	for _, name := range []string{"tz", "dst-gap", "dst-overlap"} {
+		if f.file != "" && cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s goes with a SPEC: in a file each job says it for itself", name)
+		}
+	}
+	return f.times(now)
+}
+
+// times reads the flags of addTimes.
+func (f *nextFlags) times(now time.Time) (err error) {
+	if f.count < 1 {
+		return fmt.Errorf("invalid --count %d: at least 1", f.count)
+	}
+	f.after = now
+	if f.from != "" {
+		if f.after, err = base.ParseTime("--from", f.from); err != nil {
+			return err
+		}
+	}
+	if f.until != "" {
+		f.through, err = base.ParseTime("--until", f.until)
+	}
+	return err
+}
+
+// namedSchedule is a schedule and, when it comes from a file, its job.
+type namedSchedule struct {
+	job string
+	*job.Schedule
+}
+
+type schedules []namedSchedule
+
+// nextPlans compiles what the command line is about. All its errors are wrong
+// usage.
+func nextPlans(ctx context.Context, a *base.App, f nextFlags, args []string) (schedules, error) {
+	if f.file == "" {
+		return f.compile(args[0])
+	}
+	file, err := a.ReadJobFile(ctx, f.file)
+	if err != nil {
+		return nil, err
+	}
+	return compile(file, f.name)
+}
+
+func (f nextFlags) compile(spec string) (schedules, error) {
+	plan := job.Plan{Schedule: spec, Timezone: f.timezone, DSTGap: job.GapPolicy(f.gap), DSTOverlap: job.RepeatPolicy(f.overlap)}
+	s, err := job.ParseSchedule(f.name, plan)
+	if err == nil {
+		return schedules{{"", s}}, nil
+	}
+	err = base.Usage(base.OneLine(err))
+	if f.name == "" {
+		if _, withName := job.ParseSchedule("any", plan); withName == nil {
+			err = base.Try(err, "--name JOB")
+		}
+	}
+	return nil, err
+}
+
+// compile takes the schedules of a file, or the one of the job called only.
+func compile(file *jobfile.File, only string) (schedules, error) {
+	var all schedules
+	for _, e := range file.Jobs {
+		if only != "" && e.Job.Name != only {
+			continue
+		}
+		s, err := job.ParseSchedule(e.Job.Name, e.Job.Plan())
+		if err != nil {
+			return nil, base.Usage(base.OneLine(err))
+		}
+		all = append(all, namedSchedule{e.Job.Name, s})
+	}
+	if len(all) == 0 {
+		return nil, base.Try(base.Usage(fmt.Errorf("%s has no job %q", file.Path, only)), "cronce check "+file.Path)
+	}
+	return all, nil
+}
+
+// nextSlot is one line of output.
+type nextSlot struct {
+	Job   string    `json:"job,omitempty"`
+	Slot  time.Time `json:"slot"`
+	Local time.Time `json:"local"`
+}
+
+// slots merges the schedules by time; at one instant they keep the file's order.
+func (all schedules) slots(f nextFlags) iter.Seq[nextSlot] {
+	return func(yield func(nextSlot) bool) {
+		heads := make([]time.Time, len(all))
+		for i, s := range all {
+			heads[i] = s.Next(f.after)
+		}
+		for range f.count {
+			first := -1
+			for i, head := range heads {
+				if !head.IsZero() && (first < 0 || head.Before(heads[first])) {
+					first = i
+				}
+			}
+			if first < 0 || !f.through.IsZero() && !heads[first].Before(f.through) {
+				return
+			}
+			s, at := all[first], heads[first]
+			if !yield(nextSlot{s.job, at.UTC(), at.In(s.Location())}) {
+				return
+			}
+			heads[first] = s.Next(at)
+		}
+	}
+}
+
+func printNext(a *base.App, slots iter.Seq[nextSlot], f nextFlags, now time.Time) error {
+	if a.Output == base.OutputJSON {
+		return base.PrintLines(a, slots)
+	}
+	w := base.NewTable(a.Stdout)
+	some := false
+	for s := range slots {
+		if !some {
+			fmt.Fprintln(w, nextHeader(f.file != ""))
+			some = true
+		}
+		if f.file != "" {
+			fmt.Fprintf(w, "%s\t", s.Job)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s%s\n", s.Local.Format("Mon 2006-01-02 15:04:05 MST"), s.Slot.Format(time.RFC3339), base.Relative(s.Slot.Sub(now)), clockChange(s.Local))
+	}
+	if !some {
+		fmt.Fprintln(w, "no slots")
+	}
+	return w.Flush()
+}
+
+func nextHeader(withJob bool) string {
+	if withJob {
+		return "JOB\tLOCAL\tUTC\tWHEN"
+	}
+	return "LOCAL\tUTC\tWHEN"
+}
+
+// clockChange marks a slot on a day on which its zone changes the clocks.
+func clockChange(local time.Time) string {
+	y, m, d := local.Date()
+	atEndOf := func(day int) int { // midnight itself may not exist
+		_, offset := time.Date(y, m, day, 23, 59, 59, 0, local.Location()).Zone()
+		return offset
+	}
+	switch change := time.Duration(atEndOf(d)-atEndOf(d-1)) * time.Second; {
+	case change > 0:
+		return fmt.Sprintf("\tclocks go forward %s this day", base.Span(change))
+	case change < 0:
+		return fmt.Sprintf("\tclocks go back %s this day", base.Span(-change))
+	}
+	return ""
+}

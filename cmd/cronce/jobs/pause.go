@@ -1,0 +1,131 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+func newJobPauseCommand(a *base.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Have what falls due of a job not be published",
+		Long: `Pause has what falls due of a job not be published, until it is resumed. Slots that
+were published before still run. No start of a node, and no edit, ends the pause.
+
+With -o json; changed is false when the job was paused already:
+
+  {"job":"report","paused":true,"revision":14,"changed":true}`,
+		Example: "  cronce job pause report",
+		Args:    base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.OnJob(cmd.Context(), "job pause", args[0], func(ctx context.Context, r base.Reader, name string) error {
+				return pause(ctx, r, name)
+			})
+		},
+	}
+}
+
+func pause(ctx context.Context, r base.Reader, name string) error {
+	e, changed, err := r.Control().Pause(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case r.Output == base.OutputJSON:
+		return r.PrintJSON(pauseRow{Job: name, Paused: true, Revision: e.Revision, Changed: changed})
+	case changed:
+		_, err = fmt.Fprintf(r.Stdout, "paused %s\n", name)
+	default:
+		_, err = fmt.Fprintf(r.Stdout, "%s is paused already, since %s\n", name, pausedSince(e).Format(time.RFC3339))
+	}
+	return err
+}
+
+func pausedSince(e job.Entry) time.Time { return e.Pauses[len(e.Pauses)-1].From.UTC() }
+
+func newJobResumeCommand(a *base.App) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "resume NAME",
+		Short: "End a job's pause, and say what of it will run",
+		Long: `Resume ends a job's pause. What fell due meanwhile is missed, and the job's catch_up
+policy decides what of it runs: resume says so first. It does not ask; --dry-run
+only says it. To have other slots run than the policy would, apply another policy
+before, or backfill after.
+
+With -o json; changed is false when the job was not paused; runs is how many of the
+missed slots the policy runs:
+
+  {"job":"report","paused":false,"revision":15,"changed":true,"since":"2026-11-20T09:00:00Z",
+   "missed":412,"policy":"latest","runs":1}`,
+		Example: "  cronce job resume report --dry-run\n  cronce job resume report",
+		Args:    base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.OnJob(cmd.Context(), "job resume", args[0], func(ctx context.Context, r base.Reader, name string) error {
+				return resume(ctx, r, name, dryRun)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would run")
+	return cmd
+}
+
+// pauseRow is one line of output.
+type pauseRow struct {
+	Job      string            `json:"job"`
+	Paused   bool              `json:"paused"`
+	Revision uint64            `json:"revision"`
+	Changed  bool              `json:"changed"`
+	Since    time.Time         `json:"since,omitzero"`
+	Missed   *int              `json:"missed,omitempty"`
+	Policy   job.CatchUpPolicy `json:"policy,omitempty"`
+	Runs     *int              `json:"runs,omitempty"`
+	DryRun   bool              `json:"dry_run,omitempty"`
+}
+
+func resume(ctx context.Context, r base.Reader, name string, dryRun bool) error {
+	orders := r.Control()
+	would, err := orders.IfResumed(ctx, name)
+	if err != nil {
+		return err
+	}
+	row := pauseRow{Job: name, Paused: would.Paused, Revision: would.Revision, DryRun: dryRun}
+	if would.Paused {
+		row.Since, row.Missed, row.Runs = would.Since.UTC(), &would.Missed, &would.Runs
+		row.Policy = would.Job.WithDefaults().CatchUp.Policy
+	}
+	if r.Output != base.OutputJSON {
+		if _, err := fmt.Fprintln(r.Stdout, resumption(would)); err != nil {
+			return err
+		}
+	}
+	if !dryRun {
+		e, changed, err := orders.Resume(ctx, would)
+		if err != nil {
+			return err
+		}
+		row.Paused, row.Revision, row.Changed = false, e.Revision, changed
+	}
+	switch {
+	case r.Output == base.OutputJSON:
+		return r.PrintJSON(row)
+	case row.Changed:
+		_, err = fmt.Fprintf(r.Stdout, "resumed %s\n", name)
+	}
+	return err
+}
+
+// resumption words what the end of a pause would mean.
+func resumption(would control.Resumption) string {
+	if !would.Paused {
+		return would.Job.Name + " is not paused"
+	}
+	return fmt.Sprintf("paused since %s: %d missed, policy %s: %d will run", would.Since.UTC().Format(time.RFC3339),
+		would.Missed, would.Job.WithDefaults().CatchUp.Policy, would.Runs)
+}

@@ -1,0 +1,59 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/job"
+)
+
+func newJobRemoveCommand(a *base.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm NAME...",
+		Short: "Remove jobs from the registry",
+		Long: `Remove jobs from the registry: they have no slots any more. Slots that wait are
+recorded as cancelled; one that runs goes on to its end. Records stay until they
+are too old.
+
+A job that stands in the file of a node, or in its code, comes back when that node
+starts again: take it out there first.
+
+With -o json, a line for each that was removed:
+
+  {"job":"report","removed":true}`,
+		Example: "  cronce job rm report",
+		Args:    base.Arguments(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			for _, name := range names {
+				if err := job.ValidateName("job", name); err != nil {
+					return base.Usage(err)
+				}
+			}
+			return a.Read(cmd.Context(), "job rm", func(ctx context.Context, r base.Reader) error {
+				for _, name := range names {
+					if err := removeJob(ctx, r, name); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func removeJob(ctx context.Context, r base.Reader, name string) error {
+	if err := r.Control().Remove(ctx, name); err != nil {
+		return r.OfJob(ctx, name, err)
+	}
+	if r.Output == base.OutputJSON {
+		return r.PrintJSON(struct {
+			Job     string `json:"job"`
+			Removed bool   `json:"removed"`
+		}{name, true})
+	}
+	_, err := fmt.Fprintf(r.Stdout, "removed %s\n", name)
+	return err
+}

@@ -1,0 +1,220 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/cmd/cronce/slots"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+)
+
+func newJobShowCommand(a *base.App) *cobra.Command {
+	var asFile bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Tell all that is known of a job",
+		Long: `Show tells all that is known of one job: what the registry holds, who wrote that
+last and whose it is, the plans it had before, its pauses and what the end of one
+would mean, the live nodes that would run it, its next slots, and the newest that
+have a record. A definition that cannot be read is shown as broken; it has no
+slots, and disables no other job. To mend it: apply or remove the job.
+
+--file prints the definition as a job file, to be edited and applied. Like the
+registry it has no action.
+
+With -o json, one line. definition and plan are as in docs/protocol.md; of plans,
+pauses and last the newest comes last; paused tells of the pause that lasts; last
+is as in "slot ls", without output. What is absent is omitted:
+
+  {"job":"report","revision":12,"written":"2026-11-20T09:00:00Z","owner":"operator","node":"alice@laptop",
+   "definition":{"name":"report","queue":"default",...,"plan":{"schedule":"0 7 * * *",...}},
+   "plans":[{"from":"2026-11-01T12:00:00Z","to":"2026-11-20T09:00:00Z","plan":{"schedule":"0 6 * * *",...}},
+   {"from":"2026-11-20T09:00:00Z","plan":{"schedule":"0 7 * * *",...}}],
+   "paused":{"since":"2026-11-20T10:00:00Z","missed":1,"runs":1},"pauses":[{"from":"2026-11-20T10:00:00Z"}],
+   "handlers":["web1-711-0kq1-x2"],"next":["2026-11-22T07:00:00Z"],
+   "last":[{"id":"report:2026-11-20T06:00:00Z",...,"state":"succeeded",...}]}`,
+		Example: `  cronce job show report
+  cronce job show report -o json | jq .definition
+  cronce job show report --file > report.yaml   # edit it, and then:
+  cronce job apply -f report.yaml`,
+		Args: base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asFile && a.Output == base.OutputJSON {
+				return base.Try(base.Usage(errors.New("--file and -o json exclude each other")), "cronce job show --help")
+			}
+			return a.OnJob(cmd.Context(), "job show", args[0], func(ctx context.Context, r base.Reader, name string) error {
+				if asFile {
+					return showFile(ctx, r, name)
+				}
+				return show(ctx, r, name)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asFile, "file", false, "print the definition as a job file")
+	return cmd
+}
+
+// showFile begins with the revision that apply may be given, so that nobody's edit
+// in between is lost.
+func showFile(ctx context.Context, r base.Reader, name string) error {
+	e, _, err := r.Jobs().Read(ctx, name)
+	if err != nil {
+		return err
+	}
+	text, err := jobfile.Format(e.Job)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(r.Stdout, "# to change it, and nobody's later edit: cronce job apply -f FILE --revision %d\n%s", e.Revision, text)
+	return err
+}
+
+func show(ctx context.Context, r base.Reader, name string) error {
+	d, err := r.Control().Show(ctx, name)
+	if err != nil {
+		return err
+	}
+	if r.Output == base.OutputJSON {
+		return r.PrintJSON(newShowRow(d))
+	}
+	return printDetails(r, d)
+}
+
+// showRow is the one line of output.
+type showRow struct {
+	Job        string               `json:"job"`
+	Revision   uint64               `json:"revision"`
+	Written    time.Time            `json:"written"`
+	Broken     string               `json:"broken,omitempty"`
+	Owner      string               `json:"owner,omitempty"`
+	Node       string               `json:"node,omitempty"`
+	Definition *job.Job             `json:"definition,omitempty"`
+	Plans      []showPlan           `json:"plans,omitempty"`
+	Paused     *showPause           `json:"paused,omitempty"`
+	Pauses     []showTimes          `json:"pauses,omitempty"`
+	Handlers   []string             `json:"handlers,omitempty"`
+	Next       []time.Time          `json:"next,omitempty"`
+	Last       []control.ListedSlot `json:"last,omitempty"`
+}
+
+type showPlan struct {
+	showTimes
+	Plan job.Plan `json:"plan"`
+}
+
+type showTimes struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"`
+}
+
+type showPause struct {
+	Since  time.Time `json:"since"`
+	Missed int       `json:"missed"`
+	Runs   int       `json:"runs"`
+}
+
+func newShowRow(d control.Details) showRow {
+	row := showRow{Job: d.Job.Name, Revision: d.Revision, Written: d.Time.UTC(), Handlers: d.Handlers, Next: d.Next}
+	for _, e := range d.Last {
+		slot := control.RecordedSlot(e)
+		slot.Output = ""
+		row.Last = append(row.Last, slot)
+	}
+	if d.Broken != nil {
+		row.Broken = base.OneLine(d.Broken).Error()
+		return row
+	}
+	row.Owner, row.Node, row.Definition = d.Owner, d.Node, &d.Job
+	for _, p := range d.Plans() {
+		row.Plans = append(row.Plans, showPlan{showTimes{p.From.UTC(), p.To.UTC()}, p.Plan})
+	}
+	for _, p := range d.Pauses {
+		row.Pauses = append(row.Pauses, showTimes{p.From.UTC(), p.To.UTC()})
+	}
+	if d.Paused {
+		row.Paused = &showPause{d.Since.UTC(), d.Missed, d.Runs}
+	}
+	return row
+}
+
+func printDetails(r base.Reader, d control.Details) error {
+	out := base.NewTable(r.Stdout)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%s\t%s\n", name, printable.Clip(fmt.Sprintf(format, args...), 1000))
+	}
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	line("job", "%s", d.Job.Name)
+	if d.Broken != nil {
+		line("broken", "%s", base.OneLine(d.Broken))
+		line("written", "%s, revision %d", stamp(d.Time), d.Revision)
+	} else {
+		line("owner", "%s", d.Owner)
+		line("written", "%s by %s, revision %d", stamp(d.Time), d.Node, d.Revision)
+		all, err := control.Describe(d.Job)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			if f.Name != "name" {
+				line("  "+printable.Clip(f.Name, base.WidestCell), "%s", base.Brief(string(f.New), 200))
+			}
+		}
+		plans := d.Plans()
+		for i, p := range plans {
+			until := "on"
+			if i < len(plans)-1 {
+				until = "to " + stamp(p.To)
+			}
+			line("plan", "%s, for slots after %s %s", started(p.Plan), stamp(p.From), until)
+		}
+		for _, p := range d.Pauses {
+			if !p.To.IsZero() {
+				line("was paused", "from %s to %s", stamp(p.From), stamp(p.To))
+			}
+		}
+		if d.Paused {
+			line("paused", "since %s: %d missed, policy %s: %d will run if it is resumed now", stamp(d.Since), d.Missed,
+				d.Job.WithDefaults().CatchUp.Policy, d.Runs)
+		}
+		printHandlersAndNext(line, d)
+	}
+	if err := out.Flush(); err != nil || len(d.Last) == 0 {
+		return err
+	}
+	fmt.Fprintln(r.Stdout)
+	rows := make([]control.ListedSlot, len(d.Last))
+	for i, e := range d.Last {
+		rows[i] = control.RecordedSlot(e)
+	}
+	return base.PrintRows(r.App, rows, "", slots.SlotHeader, slots.SlotCells)
+}
+
+func printHandlersAndNext(line func(name, format string, args ...any), d control.Details) {
+	if len(d.Handlers) == 0 {
+		line("handlers", "none: no live node would run it")
+	}
+	for _, name := range d.Handlers {
+		line("handler", "%s", name)
+	}
+	zone, err := job.LoadZone(d.Job.WithDefaults().Timezone)
+	if err != nil {
+		zone = time.UTC // it was validated: cannot be
+	}
+	for _, at := range d.Next {
+		line("next", "%s (%s)", at.Format(time.RFC3339), at.In(zone).Format("Mon 15:04:05 MST"))
+	}
+	switch {
+	case d.Broken == nil && d.Job.Schedule == "":
+		line("next", "%s", d.Job.Plan().Start())
+	case len(d.Next) == 0 && !d.Paused:
+		line("next", "never again")
+	}
+}

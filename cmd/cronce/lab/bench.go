@@ -1,0 +1,234 @@
+// Package lab holds the commands that test and measure: bench and torture.
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/bench"
+	"github.com/cronce-io/cronce/job"
+)
+
+// benchFlags are what "cronce bench" is told beside the global flags.
+type benchFlags struct {
+	slots, producers, replicas int
+	duration                   time.Duration
+	only                       []string
+	monitor                    string
+}
+
+// benchJobs is how many slots a second lateness and cost are measured with.
+const benchJobs = 100
+
+const benchLong = `Bench measures what a fleet can do on your server, and beside each number what the
+same server does for the same operations written by hand, without a scheduler. What
+counts is the ratio: 1 is as good as by hand, less is worse. All of it runs in this
+process, in a namespace of its own, which it removes at the end, and on Ctrl-C; it
+touches nothing else. But it loads the server: not while others need it.
+
+  publish     --slots due in one second, until the last is stored
+  drain       one worker, default settings, a handler that does nothing, overlap allow
+  drain-skip  the same with overlap skip, four slots of each job
+  burst       --slots due in one second, by one process that produces and works: from
+              their instant until the last is acked. By hand: a drain of as many that
+              are there already; at_once_ms if they are published meanwhile
+  lateness    from a slot's instant to its handler's start, at 100 slots each second
+  cost        messages into the server for each slot, at 100 slots each second; what
+              the fleet sends when nothing is due is left out, and shown
+
+Rates are the best of two turns, by hand of four ways to do it. Messages are counted
+by the fleet's connections; with --monitor also by the server, whoever sends them.
+
+With -o json, a line for each number:
+
+  {"measure":"publish","ratio":0.93,"ours":88211.4,"ceiling":94530.2,"unit":"slots/s","slots":20000,
+   "producers":1,"replicas":1,"sent_per_slot":1.01}
+  {"measure":"burst","ratio":0.65,"ours":624.6,"ceiling":406.2,"unit":"ms","slots":20000,"producers":1,"replicas":1,
+   "published_ms":188.5,"at_once_ms":508.1}
+  {"measure":"lateness_p99","ratio":0.6,"ours":3.1,"ceiling":1.9,"unit":"ms","slots":1000,"producers":1,"replicas":1}
+  {"measure":"cost","ratio":0.8,"ours":5.1,"ceiling":4.1,"unit":"messages/slot","slots":1000,"producers":1,
+   "replicas":1,"server_per_slot":5.1,"idle_per_second":4.2}`
+
+func NewBenchCommand(a *base.App) *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what a fleet can do on your server, beside what is possible",
+		Long:  benchLong,
+		Example: `  cronce bench
+  cronce bench --only publish,cost --producers 10
+  cronce bench --server nats://nats.internal:4222 --replicas 3 --monitor http://nats.internal:8222 -o json`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("namespace") {
+				a.Namespace = "bench_" + strings.ToLower(rand.Text()[:8])
+			}
+			if err := f.check(); err != nil {
+				return base.Try(base.Usage(err), "cronce bench --help")
+			}
+			return runBench(cmd.Context(), a, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.slots, "slots", 0, "how many to publish, and to drain (default what the server takes in a second, at most 20000)")
+	flags.DurationVar(&f.duration, "duration", 10*time.Second, "how long lateness and cost are measured, in whole seconds")
+	flags.IntVar(&f.producers, "producers", 1, "how many publish, each on a connection of its own")
+	flags.IntVar(&f.replicas, "replicas", 0, "of every stream (default 3 where the cluster has them, else 1)")
+	flags.StringSliceVar(&f.only, "only", nil, "`measures` to take, of "+strings.Join(bench.Measures(), ", ")+" (default all)")
+	flags.StringVar(&f.monitor, "monitor", "", "`URL` of the server's monitoring, as http://127.0.0.1:8222")
+	base.Complete(cmd, "only", bench.Measures()...)
+	return cmd
+}
+
+// check finds what is wrong without a server.
+func (f benchFlags) check() error {
+	for _, m := range f.only {
+		if err := base.OneOf("--only", m, bench.Measures()...); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.slots != 0 && f.slots < 100:
+		return fmt.Errorf("invalid --slots %d: at least 100, or nothing is measured", f.slots)
+	case f.duration < time.Second || f.duration%time.Second != 0:
+		return fmt.Errorf("invalid --duration %v: want whole seconds, at least 1s", f.duration)
+	case f.producers < 1 || f.producers > 100:
+		return fmt.Errorf("invalid --producers %d: want 1 to 100", f.producers)
+	}
+	if f.monitor != "" {
+		if u, err := url.Parse(f.monitor); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("invalid --monitor %q: want a URL like http://127.0.0.1:8222", f.monitor)
+		}
+	}
+	return job.Settings{Replicas: f.replicas}.Validate()
+}
+
+func runBench(ctx context.Context, a *base.App, f benchFlags) error {
+	target, err := a.Target("bench")
+	if err != nil {
+		return err
+	}
+	cfg := bench.Config{
+		Connect: func(ctx context.Context) (jetstream.JetStream, error) {
+			nc, err := target.Connect(ctx)
+			if err != nil {
+				return nil, base.ConnectError(err, target)
+			}
+			return nc.JetStream()
+		},
+		Namespace: a.Namespace, Replicas: f.replicas, Slots: f.slots, Seconds: int(f.duration / time.Second), Jobs: benchJobs,
+		Producers: f.producers, Only: f.only,
+	}
+	if f.monitor != "" {
+		cfg.ServerMessages = func(ctx context.Context) (int64, error) { return inMessages(ctx, f.monitor) }
+		if _, err := cfg.ServerMessages(ctx); err != nil {
+			return err
+		}
+	}
+	show := benchShow{App: a}
+	cfg.Progress, cfg.Result = show.progress, show.result
+	err = bench.Run(ctx, cfg)
+	show.clear()
+	return err
+}
+
+// inMessages asks a server's monitoring how many messages clients have sent it.
+func inMessages(ctx context.Context, monitor string) (int64, error) {
+	failed := func(err error) error {
+		return base.Try(fmt.Errorf("ask the monitoring of %s: %w", monitor, err), "the http_port of the server, or no --monitor")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(monitor, "/")+"/varz", nil)
+	if err != nil {
+		return 0, failed(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, failed(err)
+	}
+	defer resp.Body.Close()
+	var varz struct {
+		InMsgs *int64 `json:"in_msgs"`
+	}
+	err = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&varz)
+	if err != nil || varz.InMsgs == nil {
+		return 0, failed(fmt.Errorf("%s, and no in_msgs in the answer", resp.Status))
+	}
+	return *varz.InMsgs, nil
+}
+
+// benchShow shows what is being done on stderr, and what came of it on stdout.
+type benchShow struct {
+	*base.App
+	begun bool
+}
+
+func (s *benchShow) progress(doing string) {
+	if s.Terminal() {
+		fmt.Fprintf(s.Stderr, "\r\x1b[Kbench: %s", doing)
+		return
+	}
+	fmt.Fprintln(s.Stderr, "bench:", doing)
+}
+
+func (s *benchShow) clear() {
+	if s.Terminal() {
+		fmt.Fprint(s.Stderr, "\r\x1b[K")
+	}
+}
+
+func (s *benchShow) result(r bench.Result) error {
+	if s.Output == base.OutputJSON {
+		return s.PrintJSON(r)
+	}
+	s.clear()
+	// Results come one by one, minutes apart perhaps: the columns are fixed.
+	const row = "%-6s %-14s %14s %14s  %-14s %s\n"
+	if !s.begun {
+		s.begun = true
+		fmt.Fprintf(s.Stdout, row, "RATIO", "WHAT", "CRONCE", "BY HAND", "", "")
+	}
+	var more []string
+	if r.Producers > 0 {
+		more = append(more, base.Plural(r.Producers, "producer"))
+	}
+	more = append(more, base.Plural(r.Replicas, "replica"))
+	if r.Sent > 0 {
+		more = append(more, fmt.Sprintf("%.2f messages sent per slot", r.Sent))
+	}
+	if r.Published > 0 {
+		more = append(more, fmt.Sprintf("published after %s ms", figure(r.Published)))
+	}
+	if r.AtOnce > 0 {
+		more = append(more, fmt.Sprintf("published and drained by hand at once: %s ms", figure(r.AtOnce)))
+	}
+	if r.Server > 0 {
+		more = append(more, fmt.Sprintf("%.2f by the server's count", r.Server))
+	}
+	if r.Idle > 0 {
+		more = append(more, fmt.Sprintf("idle %.1f a second", r.Idle))
+	}
+	_, err := fmt.Fprintf(s.Stdout, row, fmt.Sprintf("%.2f", r.Ratio), r.Measure, figure(r.Ours), figure(r.Ceiling), r.Unit, strings.Join(more, ", "))
+	return err
+}
+
+// figure shows what there is to see of a number: nothing behind the point of a
+// large one.
+func figure(x float64) string {
+	if x >= 1000 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}

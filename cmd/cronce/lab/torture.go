@@ -1,0 +1,217 @@
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/torture"
+	"github.com/cronce-io/cronce/internal/natsconn/connect"
+	"github.com/cronce-io/cronce/job"
+)
+
+// tortureFlags are what "cronce torture" is told beside the global flags.
+type tortureFlags struct {
+	duration           time.Duration
+	seed               uint64
+	workers, producers int
+	servers            int
+	lease              time.Duration
+	keep               string
+}
+
+const tortureLong = `Torture shows whether the promise holds while everything breaks. It starts a fleet of
+its own, workers and producers as processes, with jobs of every policy, and breaks
+things from a seed: it kills, terminates, freezes and wakes processes, gives them
+wrong clocks, cuts their connections, slows them down, loses, delays (0.5 to 5 s) or
+holds back what the servers answer, stops reading sockets that stay open, and cuts off
+single writes before and after they land. It sends HUP while jobs come and go in a
+process's file, fills streams, and deletes messages of running slots. Handlers write
+every start and end into a record outside the broker. When the time is over it lets the
+fleet settle, and holds the record, every write that the broker stored, and what stands
+there in the end against the promise: one outcome for every slot that should exist,
+one owner at a time, nothing early, nothing lost, nothing without a claim.
+
+Without --server and --context it starts three servers as a cluster, and kills and
+restarts those too, one at a time (--servers 1: a single one). They take only small
+messages (16 to 64 KiB, by the seed), so that some records must be cut. With --server or
+--context it tortures its fleet against your servers, in a namespace of its own, which
+it removes at the end: it touches nothing else, and kills nothing of yours. Only an
+explicit choice counts here: NATS_URL and the selected context of the nats CLI are not
+looked at.
+
+The same seed plans the same faults. What comes of them depends on the machine too.
+
+Status 3 says that a promise was broken, with the evidence, or that the run proves
+nothing, because no slot was taken over, no late completion was refused or no message
+came again: let it run for longer.
+
+With -o json, a line for each violation, and one for the run, the only one with ok:
+
+  {"rule":"two at once","slot":"long:2026-11-21T07:00:04Z","detail":"...","evidence":["record: ..."]}
+  {"ok":true,"conclusive":true,"seed":7,"duration":"5m0s","namespace":"torture_x","servers":3,
+   "workers":4,"producers":2,"lease":"20s","faults":{"kill":12,"sleep":6,...},"slots":1480,
+   "outcomes":{"succeeded":1302,...},"attempts":1624,"takeovers":31,"refused":12,"fenced":9,
+   "redelivered":410,"late":57,"worst_late_ms":75012.1,"worst_slot":"...","violations":0}`
+
+func NewTortureCommand(a *base.App) *cobra.Command {
+	var f tortureFlags
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Break a fleet in every way, and check that the promise holds",
+		Long:  tortureLong,
+		Example: `  cronce torture
+  cronce torture --duration 5m --seed 42
+  cronce torture --server nats://nats.internal:4222 --duration 10m --workers 8`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("seed") {
+				f.seed = randomSeed()
+			}
+			if !cmd.Flags().Changed("namespace") {
+				a.Namespace = "torture_" + strings.ToLower(rand.Text()[:8])
+			}
+			given := cmd.Flags().Changed
+			if given("servers") && !given("server") && !given("context") {
+				// What is typed holds over the environment.
+				if a.Server+a.Context != "" {
+					a.Log.Info("--servers is given: the servers that the environment names are left alone", "server", a.Server, "context", a.Context)
+				}
+				a.Server, a.Context = "", ""
+			}
+			if err := completeTorture(a, &f, given("servers")); err != nil {
+				return base.Try(base.Usage(err), "cronce torture --help")
+			}
+			return runTorture(cmd.Context(), a, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&f.duration, "duration", time.Minute, "how long things break")
+	flags.Uint64Var(&f.seed, "seed", 0, "plan the faults of this `number` (default: a random one, which is printed)")
+	flags.IntVar(&f.workers, "workers", 4, "processes that run slots; every other one publishes them too")
+	flags.IntVar(&f.producers, "producers", 2, "processes that only publish slots")
+	flags.IntVar(&f.servers, "servers", 3, "start 1 or 3 servers and torture them too; not with --server or --context")
+	flags.DurationVar(&f.lease, "lease", 0, "the namespace's lease (default 20s, which outlasts a failover; 3s on a single server of our own)")
+	flags.StringVar(&f.keep, "keep", "", "keep the record, and what every process logged, in this new `dir`")
+	cmd.AddCommand(newTortureNodeCommand(a), newTortureServerCommand(a))
+	return cmd
+}
+
+// completeTorture fills in what was not said, and finds what is wrong without a
+// server.
+func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
+	if err := torture.Supported(); err != nil {
+		return err
+	}
+	theirs := a.Server != "" || a.Context != ""
+	switch {
+	case theirs && serversGiven:
+		return errors.New("--servers starts servers of its own: it excludes --server and --context")
+	case theirs:
+		f.servers = 0
+	case f.servers != 1 && f.servers != 3:
+		return fmt.Errorf("invalid --servers %d: 1 or 3", f.servers)
+	}
+	if f.lease == 0 {
+		f.lease = job.DefaultLease
+		if f.servers == 1 {
+			f.lease = 3 * time.Second
+		}
+	}
+	switch least := 2*f.lease + 10*time.Second; {
+	case f.duration < least:
+		return fmt.Errorf("invalid --duration %v: with a lease of %v nothing is proved in less than %v", f.duration, f.lease, least)
+	case f.workers < 2:
+		return fmt.Errorf("invalid --workers %d: at least 2, or nobody could take anything over", f.workers)
+	case f.producers < 0:
+		return fmt.Errorf("invalid --producers %d: must not be negative", f.producers)
+	case f.lease < 2*time.Second:
+		return fmt.Errorf("invalid --lease %v: at least 2s, or a busy machine is taken for a dead one", f.lease)
+	}
+	return nil
+}
+
+func randomSeed() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.LittleEndian.Uint64(b[:]) >> 33
+}
+
+func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
+	dir, clean, err := f.folder()
+	if err != nil {
+		return err
+	}
+	defer clean()
+	exe, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if a.Domain != "" {
+		return base.Usage(errors.New("torture does not know JetStream domains: leave --js-domain out, and connect where the streams are"))
+	}
+	show := newProgress(a, f)
+	show.begin()
+	report, err := torture.Run(ctx, torture.Config{
+		Seed: f.seed, Duration: f.duration, Lease: f.lease, Workers: f.workers, Producers: f.producers, Servers: f.servers,
+		Namespace: a.Namespace, Dir: dir,
+		Command: func(role string) *exec.Cmd {
+			args := []string{"torture", role, "--log-format", "json", "--log-level", "debug", "--inbox-prefix", a.Inbox}
+			// Who connects by more than a credentials file; passwords are in the environment.
+			for flag, value := range map[string]string{
+				"nkey": a.Login.NKey, "user": a.Login.User, "tlscert": a.Login.Cert, "tlskey": a.Login.Key, "tlsca": a.Login.CA,
+			} {
+				if value != "" {
+					args = append(args, "--"+flag, value)
+				}
+			}
+			return exec.Command(exe, args...)
+		},
+		Connect: func(ctx context.Context) (*nats.Conn, error) { return connectThrough(ctx, a, "torture", nil) },
+		Server:  a.Server, Context: a.Context, Creds: a.Login.Creds,
+		Progress: show.tell, Logger: a.Log,
+	})
+	show.end()
+	if err != nil {
+		return err
+	}
+	return printTorture(a, f, report)
+}
+
+// folder is where the record goes, and what becomes of it.
+func (f tortureFlags) folder() (dir string, clean func(), err error) {
+	if f.keep != "" {
+		if err := os.Mkdir(f.keep, 0o700); err != nil {
+			return "", nil, base.Usage(fmt.Errorf("--keep wants a new directory: %w", err))
+		}
+		return f.keep, func() {}, nil
+	}
+	dir, err = os.MkdirTemp("", "cronce-torture-")
+	return dir, func() { os.RemoveAll(dir) }, err
+}
+
+// connectThrough connects with a dialer; nil: the usual one. Only what was chosen
+// explicitly counts.
+func connectThrough(ctx context.Context, a *base.App, as string, d nats.CustomDialer) (*nats.Conn, error) {
+	target, err := connect.Resolve(connect.Config{
+		Server: a.Server, Context: a.Context, Login: a.Login, Local: a.Local, Inbox: a.Inbox, Name: as, Getenv: a.Getenv, Logger: a.Log, Dialer: d,
+	})
+	if err != nil {
+		return nil, base.Usage(err)
+	}
+	nc, err := target.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nc.Conn, nil
+}

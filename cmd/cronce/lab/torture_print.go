@@ -1,0 +1,164 @@
+package lab
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/lab/torture"
+)
+
+// progress tells on stderr how a torture goes: one line that changes at a
+// terminal, else a line now and then.
+type progress struct {
+	a        *base.App
+	f        tortureFlags
+	terminal bool
+	told     time.Duration
+}
+
+func newProgress(a *base.App, f tortureFlags) *progress {
+	p := &progress{a: a, f: f}
+	if file, ok := a.Stderr.(*os.File); ok {
+		info, err := file.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return p
+}
+
+func (p *progress) begin() {
+	where := fmt.Sprintf("%d servers of its own", p.f.servers)
+	switch p.f.servers {
+	case 0:
+		where = "the servers given"
+	case 1:
+		where = "a server of its own"
+	}
+	fmt.Fprintf(p.a.Stderr, "torture: seed %d, %v, %d workers and %d producers on %s, lease %v, namespace %s\n",
+		p.f.seed, p.f.duration, p.f.workers, p.f.producers, where, p.f.lease, p.a.Namespace)
+}
+
+func (p *progress) tell(s torture.Status) {
+	const every = 10 * time.Second
+	line := fmt.Sprintf("torture: %s, %v of %v: %d outcomes, %d redeliveries, %d faults",
+		s.Phase, s.Passed.Truncate(time.Second), p.f.duration, s.Outcomes, s.Redelivered, s.Faults)
+	if s.Violations > 0 {
+		line += fmt.Sprintf(", %d violations", s.Violations)
+	}
+	switch {
+	case p.terminal:
+		fmt.Fprintf(p.a.Stderr, "\r\x1b[K%s", line)
+	case s.Passed-p.told >= every:
+		p.told = s.Passed
+		fmt.Fprintln(p.a.Stderr, line)
+	}
+}
+
+func (p *progress) end() {
+	if p.terminal {
+		fmt.Fprint(p.a.Stderr, "\r\x1b[K")
+	}
+}
+
+// tortureSum is the last line of the JSON output.
+type tortureSum struct {
+	OK         bool           `json:"ok"`
+	Conclusive bool           `json:"conclusive"`
+	Never      []string       `json:"never,omitempty"`
+	Seed       uint64         `json:"seed"`
+	Duration   string         `json:"duration"`
+	Namespace  string         `json:"namespace"`
+	Servers    int            `json:"servers"`
+	Workers    int            `json:"workers"`
+	Producers  int            `json:"producers"`
+	Lease      string         `json:"lease"`
+	Faults     map[string]int `json:"faults"`
+	torture.Tally
+	WorstLate  float64 `json:"worst_late_ms"`
+	WorstSlot  string  `json:"worst_slot,omitempty"`
+	Violations int     `json:"violations"`
+}
+
+func printTorture(a *base.App, f tortureFlags, r torture.Report) error {
+	sum := tortureSum{
+		OK: len(r.Violations) == 0 && len(r.Inconclusive) == 0, Conclusive: len(r.Inconclusive) == 0, Never: r.Inconclusive,
+		Seed: r.Seed, Duration: f.duration.String(), Namespace: a.Namespace, Servers: f.servers, Workers: f.workers, Producers: f.producers,
+		Lease: f.lease.String(), Faults: r.Faults, Tally: r.Tally,
+		WorstLate: float64(r.Tally.Worst.Microseconds()) / 1000, WorstSlot: r.Tally.WorstSlot, Violations: len(r.Violations),
+	}
+	var err error
+	if a.Output == base.OutputJSON {
+		err = printTortureJSON(a, sum, r)
+	} else {
+		err = printTortureText(a, sum, r)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(r.Violations) > 0:
+		return fmt.Errorf("%w: %d violations, with seed %d", base.ErrFound, len(r.Violations), r.Seed)
+	case len(r.Inconclusive) > 0:
+		return fmt.Errorf("%w: inconclusive: there were no %s", base.ErrFound, strings.Join(r.Inconclusive, " and no "))
+	}
+	return nil
+}
+
+func printTortureJSON(a *base.App, sum tortureSum, r torture.Report) error {
+	if err := base.PrintLines(a, slices.Values(r.Violations)); err != nil {
+		return err
+	}
+	return a.PrintJSON(sum)
+}
+
+func printTortureText(a *base.App, sum tortureSum, r torture.Report) error {
+	for _, v := range r.Violations {
+		fmt.Fprintf(a.Stdout, "VIOLATION  %s", v.Rule)
+		if v.Slot != "" {
+			fmt.Fprintf(a.Stdout, "  %s", v.Slot)
+		}
+		fmt.Fprintf(a.Stdout, "\n  %s\n", v.Detail)
+		for _, line := range v.Evidence {
+			fmt.Fprintf(a.Stdout, "    %s\n", strings.ReplaceAll(line, "\n", "\n    "))
+		}
+	}
+	t := base.NewTable(a.Stdout)
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("seed", "%d", sum.Seed)
+	row("faults", "%s", counts(sum.Faults))
+	row("slots", "%d: %s", sum.Slots, counts(sum.Outcomes))
+	row("attempts", "%d", sum.Attempts)
+	row("nodes declared dead", "%d", sum.Fenced)
+	row("takeovers", "%d", sum.Takeovers)
+	row("refused completions", "%d", sum.Refused)
+	row("redeliveries", "%d, %d of them of slots that were claimed or had their outcome", sum.Redelivered, sum.Late)
+	row("worst lateness", "%v (%s)", r.Tally.Worst.Round(time.Millisecond), base.Dash(sum.WorstSlot))
+	row("violations", "%d", sum.Violations)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if !sum.Conclusive {
+		_, err := fmt.Fprintf(a.Stdout, "inconclusive: there were no %s: run it for longer\n", strings.Join(sum.Never, " and no "))
+		return err
+	}
+	return nil
+}
+
+// counts words how many of what, the most first.
+func counts[K ~string](of map[K]int) string {
+	keys := slices.SortedFunc(maps.Keys(of), func(x, y K) int {
+		if of[x] != of[y] {
+			return of[y] - of[x]
+		}
+		return strings.Compare(string(x), string(y))
+	})
+	var words []string
+	for _, k := range keys {
+		words = append(words, fmt.Sprintf("%d %s", of[k], k))
+	}
+	return base.Dash(strings.Join(words, ", "))
+}

@@ -1,0 +1,156 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/action/execaction"
+	"github.com/cronce-io/cronce/internal/action/guard"
+	"github.com/cronce-io/cronce/internal/action/httpaction"
+	"github.com/cronce-io/cronce/internal/action/natsaction"
+	"github.com/cronce-io/cronce/internal/action/ready"
+	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/job"
+)
+
+type natsConn = *nats.Conn
+
+// means is what actions are carried out with: one of each for all jobs.
+type means struct {
+	guard     *guard.Guard
+	transport *http.Transport
+	fresh     *http.Transport // for jobs that have one attempt only
+	conn      natsConn
+	getenv    func(string) string
+}
+
+// handler makes what runs the slots of a job.
+func (m means) handler(e jobfile.Entry) (job.Handler, error) {
+	a := e.Action
+	switch {
+	case a.HTTP != nil && e.Job.Retry.Attempts == 1:
+		return httpaction.New(*a.HTTP, m.fresh, m.getenv)
+	case a.HTTP != nil:
+		return httpaction.New(*a.HTTP, m.transport, m.getenv)
+	case a.NATS != nil:
+		return natsaction.New(*a.NATS, m.conn), nil
+	}
+	return execaction.New(a.Exec, a.PassEnv, m.guard)
+}
+
+// handlers are the jobs of the file that was read last, with what this process
+// does for them. It is safe for concurrent use: the file may be read again.
+type handlers struct {
+	means    means
+	services *ready.Services
+	working  []string // the queues whose slots this process takes
+
+	mu      sync.Mutex
+	entries []jobfile.Entry
+	byName  map[string]job.Handler
+}
+
+// loadJobs reads the file, if there is one.
+func loadJobs(ctx context.Context, a *base.App, f runFlags) (*handlers, error) {
+	if f.file == "" {
+		return &handlers{}, nil
+	}
+	file, err := a.ReadJobFile(ctx, f.file)
+	if err != nil {
+		return nil, err
+	}
+	return &handlers{entries: file.Jobs}, nil
+}
+
+// equip makes the handlers, for a process that works on these queues.
+func (h *handlers) equip(m means, services *ready.Services, working []string) error {
+	h.means, h.services, h.working = m, services, working
+	set, err := h.build(h.entries)
+	if err == nil {
+		set()
+	}
+	return err
+}
+
+// build makes handlers of what the file says now; set takes them over. Attempts
+// that run go on with what they began with.
+func (h *handlers) build(entries []jobfile.Entry) (set func(), err error) {
+	byName := map[string]job.Handler{}
+	var needs []ready.Need
+	for _, e := range entries {
+		if byName[e.Job.Name], err = h.means.handler(e); err != nil {
+			return nil, fmt.Errorf("job %s: %w", e.Job.Name, err)
+		}
+		queue, call := e.Job.WithDefaults().Queue, e.Action.HTTP
+		if call != nil && call.Ready != nil && slices.Contains(h.working, queue) {
+			needs = append(needs, ready.Need{Queue: queue, URL: call.Ready, Shown: httpaction.Show(call.Ready)})
+		}
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.entries, h.byName = entries, byName
+		h.services.Set(needs)
+	}, nil
+}
+
+// runsPrograms reports whether a job of the file has an exec action.
+func (h *handlers) runsPrograms() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.entries, func(e jobfile.Entry) bool { return e.Action.Exec != nil })
+}
+
+func (h *handlers) handler(name string) job.Handler {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byName[name]
+}
+
+func (h *handlers) jobs() []job.Job {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var jobs []job.Job
+	for _, e := range h.entries {
+		jobs = append(jobs, e.Job.WithDefaults())
+	}
+	return jobs
+}
+
+func (h *handlers) names() []string {
+	var names []string
+	for _, j := range h.jobs() {
+		names = append(names, j.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// queues are those to work on: the ones asked for, else every one of the file.
+func (h *handlers) queues(f runFlags) []string {
+	if f.noWork {
+		return nil
+	}
+	if len(f.queues) > 0 {
+		return f.queues
+	}
+	return h.allQueues()
+}
+
+// allQueues are the queues of the file.
+func (h *handlers) allQueues() []string {
+	var queues []string
+	for _, j := range h.jobs() {
+		if !slices.Contains(queues, j.Queue) {
+			queues = append(queues, j.Queue)
+		}
+	}
+	slices.Sort(queues)
+	return queues
+}

@@ -1,0 +1,126 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+)
+
+const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"
+
+// checkMetricsAddr refuses what is no address.
+func checkMetricsAddr(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil || port == "" {
+		return fmt.Errorf("invalid --metrics-addr %q: want HOST:PORT, as in 127.0.0.1:9464, or :9464 for all addresses", addr)
+	}
+	return nil
+}
+
+// health is what a process says of itself; it knows more as it starts.
+type health struct {
+	checks atomic.Pointer[func() (ready []replica.Check, live error)]
+}
+
+func (h *health) set(checks func() ([]replica.Check, error)) { h.checks.Store(&checks) }
+
+func (h *health) ask() (ready []replica.Check, live error) {
+	if checks := h.checks.Load(); checks != nil {
+		return (*checks)()
+	}
+	return []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS, or opening the namespace")}}, nil
+}
+
+// observe serves metrics and health until the returned function is called. It
+// returns an error when the address cannot be had, before anything else is begun.
+func observe(a *base.App, addr string, h *health, measures ...prometheus.Collector) (stop func(), err error) {
+	if addr == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err // the rest repeats the address
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-addr: cannot listen on %s: %w: choose another address, or find out who has this one", addr, err)
+	}
+	registry := prometheus.NewRegistry()
+	for _, c := range append(measures, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
+		if err := registry.Register(c); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, live := h.ask()
+		answer(w, []replica.Check{{Name: "live", Err: live}})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, _ := h.ask()
+		answer(w, ready)
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			a.Log.Error("metrics and health are not served any more", "error", err)
+		}
+	}()
+	a.Log.Info("serving metrics and health", "metrics", "http://"+l.Addr().String()+"/metrics")
+	return func() {
+		_ = server.Close() // a scrape that is under way is worth no wait
+		<-ended
+	}, nil
+}
+
+// answer says which checks are well, as Kubernetes' own components do. The status
+// is 200 when all that count are, else 503.
+func answer(w http.ResponseWriter, checks []replica.Check) {
+	status, text := http.StatusOK, strings.Builder{}
+	for _, c := range checks {
+		switch {
+		case c.Err == nil:
+			fmt.Fprintf(&text, "[+]%s ok\n", c.Name)
+		case c.Told:
+			fmt.Fprintf(&text, "[ ]%s: %v\n", c.Name, c.Err)
+		default:
+			status = http.StatusServiceUnavailable
+			fmt.Fprintf(&text, "[-]%s failed: %v\n", c.Name, c.Err)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprint(w, text.String()) // who asked is gone
+}
+
+// healthOf is the health of a replica that is to run until ctx ends.
+func healthOf(ctx context.Context, r *replica.Replica) func() ([]replica.Check, error) {
+	return func() ([]replica.Check, error) {
+		ready := r.Ready()
+		if ctx.Err() != nil {
+			ready = append(ready, replica.Check{Name: "work", Err: errors.New("told to stop: running slots have their grace")})
+		}
+		return ready, r.Live()
+	}
+}

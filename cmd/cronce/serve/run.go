@@ -1,0 +1,234 @@
+// Package serve holds the commands that run until they are stopped: "cronce run", a node
+// of the fleet, and "cronce server", the embedded NATS server.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/action/guard"
+	"github.com/cronce-io/cronce/internal/action/httpaction"
+	"github.com/cronce-io/cronce/internal/action/ready"
+	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/fleet/node"
+	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/tracing"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+	"github.com/cronce-io/cronce/metrics"
+)
+
+// runFlags are what "cronce run" is told beside the global flags.
+type runFlags struct {
+	file              string
+	queues            []string
+	concurrency       int
+	lease, grace      time.Duration
+	priority          int
+	node              string
+	noProduce, noWork bool
+	exitOnStuck       bool
+	clockOffset       time.Duration
+	maxClockOffset    time.Duration
+	metricsAddr       string
+}
+
+const runLong = `Run is one node of the fleet. It publishes the due slots of every job in the
+registry, and runs those of its own file. Start it as often as you like, on as
+many machines as you like, with the same file: each slot runs once.
+
+With no --server, no NATS_URL and no selected NATS context it joins the server on
+127.0.0.1:4222, or embeds one there with its files under --store. When the
+process that embeds dies, another one takes over. A server that was named is waited
+for, at the start as later.
+
+Without -f it is a producer for the jobs that others brought into the registry.
+
+Slots are traced when OTEL_EXPORTER_OTLP_ENDPOINT says where a collector of
+OpenTelemetry is, as in http://127.0.0.1:4318.
+
+The file is read again on SIGHUP. The commands of a file are run by the processes
+that read it, and by no others: the registry holds when and with which payload.
+
+Each node is a NATS service, which "nats micro ls" and "nats micro info cronce" show.
+What "cronce job" and "cronce slot" do, other programs can ask of it, if its login has
+the rights of an operator (see cronce auth).
+
+With TERM or Ctrl-C it takes no more slots, gives running ones --grace, and ends;
+a second signal ends it at once. With CRONCE_DISABLED=1 it only waits.`
+
+func NewRunCommand(a *base.App) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the jobs of a file, as one node of the fleet",
+		Long:  runLong,
+		Example: `  cronce run -f jobs.yaml
+  cronce run -f jobs.yaml --server nats://nats.internal:4222 --queue reports --concurrency 4`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return base.Usage(err)
+			}
+			return runNode(cmd.Context(), a, f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "job `file`; none: produce only, for what is in the registry")
+	flags.StringSliceVar(&f.queues, "queue", nil, "work on this `queue` only; repeatable (default: every queue of the file)")
+	flags.IntVar(&f.concurrency, "concurrency", consumer.DefaultConcurrency, "how many slots of each queue run at once here")
+	flags.IntVar(&f.priority, "priority", 0, "place in the line for slots, 0 to 9: lower ones take them while they live and have places free, higher ones stand by")
+	flags.DurationVar(&f.lease, "lease", 0, "how long a silent node keeps what it claimed; belongs to the namespace (default: what is stored, else 20s)")
+	flags.DurationVar(&f.grace, "grace", consumer.DefaultGrace, "how long running slots may go on after TERM")
+	flags.StringVar(&f.node, "node", "", "`name` in place of the host's in the node's name")
+	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; others must")
+	flags.BoolVar(&f.noWork, "no-work", false, "do not run slots")
+	flags.BoolVar(&f.exitOnStuck, "exit-on-stuck", false, "end with status 1 when an action has not ended although its time was over more than --grace ago (at least 5s), to be started anew")
+	flags.StringVar(&f.metricsAddr, "metrics-addr", "", metricsAddrHelp)
+	flags.DurationVar(&f.maxClockOffset, "max-clock-offset", replica.DefaultMaxClockOffset, "produce nothing while this node's clock and the broker's are farther apart")
+	flags.DurationVar(&f.clockOffset, "clock-offset", 0, "shift every reading of the local clock (for tests)")
+	return cmd
+}
+
+// check finds what is wrong without a file or a server.
+func (f runFlags) check() error {
+	for _, q := range f.queues {
+		if err := job.ValidateName("queue", q); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.noProduce && (f.noWork || f.file == ""):
+		return errors.New("nothing to do: with --no-produce a node must work, which needs -f FILE and no --no-work")
+	case len(f.queues) > 0 && f.file == "":
+		return errors.New("--queue needs -f FILE: only a job that is in a file can be run")
+	case f.concurrency < 1:
+		return fmt.Errorf("invalid --concurrency %d: at least 1", f.concurrency)
+	case f.priority < 0 || f.priority > job.MaxPriority:
+		return fmt.Errorf("invalid --priority %d: 0 (first) to %d", f.priority, job.MaxPriority)
+	case f.maxClockOffset <= 0:
+		return fmt.Errorf("invalid --max-clock-offset %v: must be positive", f.maxClockOffset)
+	case f.grace < 0:
+		return fmt.Errorf("invalid --grace %v: must not be negative", f.grace)
+	}
+	if f.node != "" {
+		if err := job.ValidateName("node", f.node); err != nil {
+			return err
+		}
+	}
+	if err := checkMetricsAddr(f.metricsAddr); err != nil {
+		return err
+	}
+	return job.Settings{Lease: f.lease}.Validate()
+}
+
+func runNode(ctx context.Context, a *base.App, f runFlags) error {
+	jobs, err := loadJobs(ctx, a, f)
+	if err != nil {
+		return err
+	}
+	var h health
+	m := metrics.New()
+	unobserved, err := observe(a, f.metricsAddr, &h, m)
+	if err != nil {
+		return err
+	}
+	defer unobserved()
+	if replica.Disabled(a.Getenv) {
+		h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "disabled"}}, nil })
+		a.Log.Info("disabled by CRONCE_DISABLED; waiting for the end")
+		<-ctx.Done()
+		return nil
+	}
+	provider, flush, err := a.Tracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	if provider != nil {
+		a.Log.Info("exporting traces", "to", base.Collector(a.Getenv))
+	}
+	tracer := tracing.New(provider, a.Namespace, base.Version())
+	hangups := make(chan os.Signal, 1) // from now on: one that comes early must not end the process
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	nc, leave, err := a.Connect(ctx, "run", true)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	js, err := nc.JetStream()
+	if err != nil {
+		return err
+	}
+	store, err := kv.Open(ctx, js, kv.Options{Namespace: a.Namespace, Want: job.Settings{Lease: f.lease}, Logger: a.Log, Trace: tracer.Publish})
+	if err != nil {
+		return err
+	}
+	if err := store.CheckPriority(f.priority); err != nil {
+		return fmt.Errorf("--priority: %w", err)
+	}
+	margin := node.Margin(store.Settings().Lease)
+	g := guard.New(guard.Config{KillAfter: margin / 2})
+	defer g.Close()
+	transport := httpaction.NewTransport()
+	defer transport.CloseIdleConnections()
+	services := ready.New(a.Log)
+	if err := jobs.equip(means{g, transport, httpaction.Fresh(transport), nc.Conn, a.Getenv}, services, jobs.queues(f)); err != nil {
+		return err
+	}
+	if jobs.runsPrograms() {
+		if err := g.Start(); err != nil { // now, and not with the first slot
+			return err
+		}
+	}
+	for _, q := range f.queues {
+		if !slices.Contains(jobs.allQueues(), q) {
+			a.Log.Warn("no job of the file is in this queue: its slots are left to others", "queue", q, "in the file", jobs.allQueues())
+		}
+	}
+	cfg := f.replica(a, nc.Conn, store, jobs, g)
+	if f.metricsAddr != "" {
+		cfg.Observer = m
+	}
+	cfg.Tracer = tracer
+	r := replica.New(cfg)
+	h.set(healthOf(ctx, r))
+	a.Log.Info("starting", "jobs", len(jobs.jobs()), "queues", jobs.queues(f), "server", nc.ConnectedAddr(), "namespace", a.Namespace)
+	stop := reloadOn(ctx, a, hangups, f, jobs, r)
+	defer stop()
+	stopAsking := background(ctx, services.Run)
+	defer stopAsking()
+	return r.Run(ctx)
+}
+
+// background runs f until ctx ends or the returned function is called, which waits
+// for it.
+func background(ctx context.Context, f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); f(ctx) }()
+	return func() { cancel(); <-ended }
+}
+
+func (f runFlags) replica(a *base.App, nc natsConn, store *kv.Store, jobs *handlers, g *guard.Guard) replica.Config {
+	grace := f.grace
+	if grace == 0 {
+		grace = -1
+	}
+	return replica.Config{
+		Conn: nc, Store: store, Jobs: jobs.jobs(), Owner: "file", Handler: jobs.handler, Handlers: jobs.names, Ready: jobs.services.Ready,
+		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),
+		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.Getenv), Version: base.Version(), Logger: a.Log,
+	}
+}

@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/natsconn/embed"
+)
+
+func NewServerCommand(a *base.App) *cobra.Command {
+	var listen, metricsAddr string
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run the embedded NATS server alone",
+		Long: `Run the NATS server with JetStream that is built into cronce, alone, until TERM or
+Ctrl-C. It syncs every write. It asks nobody for a password: keep it on loopback.
+
+It prints where it listens and where its files are. A "cronce run" on the same
+store that joined it takes over port and store when it ends.`,
+		Example: `  cronce server
+  cronce server --listen 127.0.0.1:5222 --store /var/lib/cronce`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
+			cfg := embed.Config{Listen: listen, Store: a.Store, Logger: a.Log}
+			if err := cfg.Validate(); err != nil {
+				return base.Usage(err)
+			}
+			if err := checkMetricsAddr(metricsAddr); err != nil {
+				return base.Usage(err)
+			}
+			if open(listen) {
+				a.Log.Warn("everybody who can reach this address can use the server, it asks for no password", "listen", listen)
+			}
+			srv, err := embed.Start(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			var h health
+			h.set(serverHealth(srv))
+			unobserved, err := observe(a, metricsAddr, &h, serverMetrics{srv})
+			if err != nil {
+				return errors.Join(err, srv.Close())
+			}
+			defer unobserved()
+			if err := printServer(a, srv); err != nil {
+				return err
+			}
+			<-cmd.Context().Done()
+			a.Log.Info("stopping")
+			return srv.Close()
+		}),
+	}
+	cmd.Flags().StringVar(&listen, "listen", embed.DefaultListen, "`address` to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&metricsAddr, "metrics-addr", "", metricsAddrHelp)
+	return cmd
+}
+
+func printServer(a *base.App, srv *embed.Server) error {
+	if a.Output == base.OutputJSON {
+		return a.PrintJSON(struct {
+			URL   string `json:"url"`
+			Store string `json:"store"`
+		}{srv.URL(), srv.Store()})
+	}
+	_, err := fmt.Fprintf(a.Stdout, "url    %s\nstore  %s\n", srv.URL(), srv.Store())
+	return err
+}
+
+// open reports whether others than this machine may reach the address.
+func open(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil || host == "localhost" {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}

@@ -1,0 +1,124 @@
+package slots
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+)
+
+func newSlotExplainCommand(a *base.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain ID",
+		Short: "Tell the story of a slot, or why there is none",
+		Long: `Tell what became of a slot, in order: when it was due, who published it, who ran it,
+how each attempt ended, who was declared dead, who gave it a new start; how late
+each step was; and how it stands now. Or tell why there is no such slot: it is not
+in the plan, its job is unknown or paused, it is not due yet, it was left out, or
+it is too old; and which slots are nearest.
+
+With -o json, one line; state is absent when there is no such slot, before and after
+are then the nearest ones:
+
+  {"id":"report:2026-11-21T07:00:00Z","state":"failed","why":"It ended failed: exit status 1 (all 3 attempts are spent).",
+   "steps":[{"time":"2026-11-21T07:00:00Z","what":"due","text":"due"},
+   {"time":"2026-11-21T07:00:00.005Z","after_due_ms":5,"what":"started","node":"web1-711-0kq1-x2","attempt":1,
+   "fence":42,"text":"attempt 1 claimed and started by web1-711-0kq1-x2, fence 42"}]}
+
+what is one of due, published, started, ended, next (to come), reopened (by an
+operator), an outcome, or the kind of an event (see cronce watch).`,
+		Example: `  cronce slot explain report:2026-11-21T07:00:00Z
+  cronce slot explain report:@order-4711`,
+		Args: base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			slot, err := slotArgument(cmd, args)
+			if err != nil {
+				return err
+			}
+			return a.Read(cmd.Context(), "slot explain", func(ctx context.Context, r base.Reader) error {
+				story, err := r.Control().Explain(ctx, slot)
+				if err != nil {
+					return err
+				}
+				if r.Output == base.OutputJSON {
+					return r.PrintJSON(newStoryRow(story))
+				}
+				return printStory(r, story)
+			})
+		},
+	}
+}
+
+type storyRow struct {
+	ID     string    `json:"id"`
+	State  job.State `json:"state,omitempty"`
+	Why    string    `json:"why"`
+	Steps  []stepRow `json:"steps,omitempty"`
+	Before string    `json:"before,omitempty"`
+	After  string    `json:"after,omitempty"`
+}
+
+type stepRow struct {
+	Time     time.Time        `json:"time"`
+	AfterDue float64          `json:"after_due_ms,omitempty"`
+	What     control.StepKind `json:"what"`
+	Node     string           `json:"node,omitempty"`
+	Attempt  int              `json:"attempt,omitempty"`
+	Fence    uint64           `json:"fence,omitempty"`
+	Text     string           `json:"text"`
+}
+
+func newStoryRow(s control.Story) storyRow {
+	row := storyRow{ID: s.Slot.ID(), State: s.State, Why: s.Why}
+	for _, step := range s.Steps {
+		after := 0.0
+		if !s.Due.IsZero() {
+			after = float64(step.Time.Sub(s.Due).Microseconds()) / 1000
+		}
+		row.Steps = append(row.Steps, stepRow{step.Time, after, step.What, step.Node, step.Attempt, step.Fence, step.Text})
+	}
+	if !s.Before.IsZero() {
+		row.Before = job.NewSlot(s.Slot.Job, s.Before).ID()
+	}
+	if !s.After.IsZero() {
+		row.After = job.NewSlot(s.Slot.Job, s.After).ID()
+	}
+	return row
+}
+
+func printStory(r base.Reader, s control.Story) error {
+	state := string(s.State)
+	if state == "" {
+		state = "nothing is recorded of it"
+	}
+	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.Slot.ID()), state)
+	if len(s.Steps) > 0 {
+		fmt.Fprintln(r.Stdout)
+		w := base.NewTable(r.Stdout)
+		for _, step := range s.Steps {
+			late := ""
+			if d := step.Time.Sub(s.Due); !s.Due.IsZero() && d > 0 {
+				late = "+" + precise(d)
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", step.Time.Format("2006-01-02T15:04:05.000Z"), late, base.Brief(step.Text, 200))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(r.Stdout, "\n%s\n", printable.Clip(s.Why, 2000))
+	row := newStoryRow(s)
+	if row.Before != "" {
+		fmt.Fprintf(r.Stdout, "The slot before: %s\n", row.Before)
+	}
+	if row.After != "" {
+		fmt.Fprintf(r.Stdout, "The slot after:  %s\n", row.After)
+	}
+	return nil
+}

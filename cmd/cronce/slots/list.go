@@ -1,0 +1,125 @@
+// Package slots holds "cronce slot", which shows, explains, retries and cancels slots,
+// and "cronce watch", which prints events as they happen.
+package slots
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/job"
+)
+
+func NewCommand(a *base.App) *cobra.Command {
+	return base.NewGroup("slot", "The planned runs of the jobs, and what became of them", newSlotListCommand(a), newSlotShowCommand(a), newSlotExplainCommand(a), newSlotRetryCommand(a), newSlotCancelCommand(a))
+}
+
+// slotStates are all that "slot ls" may show.
+var slotStates = func() (names []string) {
+	for _, state := range control.SlotStates() {
+		names = append(names, string(state))
+	}
+	return names
+}()
+
+type slotFlags struct {
+	job    string
+	states []string
+	since  base.Duration
+}
+
+func newSlotListCommand(a *base.App) *cobra.Command {
+	var f slotFlags
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the slots, oldest first",
+		Long: `List the slots that have a record in the ledger, and those that wait in a stream,
+which are pending: for a worker, or for the time that they were triggered for.
+States: ` + strings.Join(slotStates[:5], ", ") + `,
+` + strings.Join(slotStates[5:], ", ") + `.
+
+With -o json, a line for each; what is absent is omitted, and slot for triggered
+runs, which have no instant. fence is the one of the last attempt, started is when
+that began:
+
+  {"id":"report:2026-11-21T07:00:00Z","job":"report","slot":"2026-11-21T07:00:00Z","state":"succeeded","attempt":1,
+   "fence":42,"node":"web1-711-0kq1-x2","queue":"default","due":"2026-11-21T07:00:00Z",
+   "published":"2026-11-21T07:00:00.002Z","started":"2026-11-21T07:00:00.005Z",
+   "finished":"2026-11-21T07:00:01.2Z","output":"done\n"}`,
+		Example: `  cronce slot ls --job report --since 24h
+  cronce slot ls --state failed --state expired
+  cronce slot ls -o json | jq -r 'select(.attempt > 1) | .id'`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return a.Read(cmd.Context(), "slot ls", func(ctx context.Context, r base.Reader) error {
+				list, err := r.Control().ListSlots(ctx, f.filter(a.Now()))
+				if err != nil {
+					return err
+				}
+				r.LeftOut(list.Unreadable)
+				return base.PrintRows(a, list.Slots, "no slots", SlotHeader, SlotCells)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.job, "job", "", "of this `job` only")
+	flags.StringSliceVar(&f.states, "state", nil, "in this `state` only; repeatable")
+	flags.Var(&f.since, "since", "planned within this time before now, like 90m or 7d")
+	base.Complete(cmd, "state", slotStates...)
+	return cmd
+}
+
+func (f slotFlags) check() error {
+	if f.job != "" {
+		if err := job.ValidateName("job", f.job); err != nil {
+			return base.Usage(err)
+		}
+	}
+	for _, state := range f.states {
+		if err := base.OneOf("--state", state, slotStates...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f slotFlags) filter(now time.Time) control.SlotFilter {
+	filter := control.SlotFilter{Job: f.job}
+	for _, state := range f.states {
+		filter.States = append(filter.States, job.State(state))
+	}
+	if f.since > 0 {
+		filter.Since = now.Add(-time.Duration(f.since))
+	}
+	return filter
+}
+
+const SlotHeader = "SLOT\tSTATE\tTRY\tLATE\tTOOK\tNODE OR ERROR"
+
+func SlotCells(s control.ListedSlot) []string {
+	attempt, late, took, detail := "-", "-", "-", s.Node
+	if s.Attempt > 0 {
+		attempt = strconv.Itoa(s.Attempt)
+	}
+	if !s.First.IsZero() && !s.Due.IsZero() {
+		late = base.Span(max(0, s.First.Sub(s.Due)))
+	}
+	if !s.Started.IsZero() && !s.Finished.IsZero() {
+		took = base.Span(max(0, s.Finished.Sub(s.Started)))
+	}
+	switch {
+	case s.Error != "":
+		detail = base.Brief(s.Error, 120) // the last column: a wide terminal has room
+	case s.State == job.Pending && s.Published.IsZero():
+		detail = "waits for " + s.Due.Format(time.RFC3339)
+	}
+	return []string{s.ID, string(s.State), attempt, late, took, base.Dash(detail)}
+}

@@ -1,0 +1,191 @@
+package slots
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
+)
+
+func newSlotShowCommand(a *base.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all that is recorded of one slot",
+		Long: `Show all that is recorded of one slot: each attempt with its node, times and error,
+and what the last one wrote. What a terminal would obey is written as an escape.
+"cronce slot explain" tells it as a story.
+
+With -o json, the line of "slot ls", and:
+
+  {...,"publisher":"web1-711-0kq1-x2","job_revision":7,"max_attempts":3,"retry_at":"2026-11-21T07:01:00Z",
+   "attempts":[{"attempt":1,"node":"web1-711-0kq1-x2","fence":42,"started":"2026-11-21T07:00:00.005Z",
+   "finished":"2026-11-21T07:00:01.2Z","error":"exit status 1"}],"count":12,"last":"2026-11-20T06:00:00Z"}
+
+count and last are those of a range of missed slots.`,
+		Example: "  cronce slot show report:2026-11-21T07:00:00Z",
+		Args:    base.Arguments(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			slot, err := slotArgument(cmd, args)
+			if err != nil {
+				return err
+			}
+			return a.Read(cmd.Context(), "slot show", func(ctx context.Context, r base.Reader) error {
+				d, err := detail(ctx, r, slot)
+				if err != nil {
+					return ofSlot(ctx, r, slot, err)
+				}
+				if r.Output == base.OutputJSON {
+					return r.PrintJSON(d)
+				}
+				return d.print(r)
+			})
+		},
+	}
+}
+
+// slotDetail is a slot with its history.
+type slotDetail struct {
+	control.ListedSlot
+	Publisher   string        `json:"publisher,omitempty"`
+	JobRevision uint64        `json:"job_revision,omitempty"`
+	MaxAttempts int           `json:"max_attempts,omitempty"`
+	RetryAt     time.Time     `json:"retry_at,omitzero"`
+	Attempts    []job.Attempt `json:"attempts,omitempty"`
+	Count       int           `json:"count,omitempty"`
+	Last        time.Time     `json:"last,omitzero"`
+}
+
+func detail(ctx context.Context, r base.Reader, slot job.Slot) (slotDetail, error) {
+	found, err := r.Control().Slot(ctx, slot)
+	if err != nil {
+		return slotDetail{}, err
+	}
+	if w := found.Waiting; w != nil {
+		return slotDetail{ListedSlot: control.PendingSlot(*w), Publisher: w.Node, JobRevision: w.JobRevision}, nil
+	}
+	rec := *found.Record
+	return slotDetail{
+		ListedSlot: control.RecordedSlot(kv.LedgerEntry{Record: rec, Revision: found.Revision}),
+		Publisher:  rec.Publisher, JobRevision: rec.JobRevision, MaxAttempts: rec.MaxAttempts, RetryAt: rec.RetryAt.UTC(),
+		Attempts: rec.Attempts, Count: rec.Count, Last: rec.Last.UTC(),
+	}, nil
+}
+
+func (d slotDetail) print(r base.Reader) error {
+	w := base.NewTable(r.Stdout)
+	fmt.Fprintf(w, "%s\t%s\n", printable.Line(d.ID), d.State)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "  %s\t%s\n", name, printable.Clip(value, base.WidestCell))
+		}
+	}
+	line("queue", d.Queue)
+	if d.JobRevision > 0 {
+		line("definition", "revision "+strconv.FormatUint(d.JobRevision, 10))
+	}
+	line("due", d.lateness(d.Due))
+	published := d.lateness(d.Published)
+	if d.Publisher != "" {
+		published += " by " + d.Publisher
+	}
+	line("published", published)
+	if d.MaxAttempts > 0 {
+		line("attempts", fmt.Sprintf("%d of %d", d.Attempt, d.MaxAttempts))
+	}
+	if d.Count > 0 {
+		line("slots", fmt.Sprintf("%d, the last one %s", d.Count, d.Last.Format(time.RFC3339)))
+	}
+	line("next attempt", d.lateness(d.RetryAt))
+	line("ended", d.lateness(d.Finished))
+	if d.State == job.Running {
+		line("runs on", d.Node)
+	} else {
+		line("recorded by", d.Node)
+	}
+	line("reason", base.Brief(d.Error, 300))
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	d.printAttempts(r)
+	block(r, "output of the last attempt", d.Output)
+	return nil
+}
+
+func (d slotDetail) printAttempts(r base.Reader) {
+	if len(d.Attempts) == 0 {
+		return
+	}
+	w := base.NewTable(r.Stdout)
+	fmt.Fprintln(w, "\nATTEMPT\tSTARTED\tTOOK\tFENCE\tNODE\tERROR")
+	for _, a := range d.Attempts {
+		took, fence := "-", a.Fence
+		if !a.Finished.IsZero() {
+			took = precise(a.Finished.Sub(a.Started))
+		} else if d.State == job.Running {
+			took, fence = "runs", d.Fence
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", a.Number, d.lateness(a.Started), took, fence, printable.Clip(a.Node, base.WidestCell), base.Dash(base.Brief(a.Error, 120)))
+	}
+	_ = w.Flush() // an error shows with what follows
+	for _, a := range d.Attempts {
+		if strings.TrimSpace(a.Error) != base.Brief(a.Error, 120) {
+			block(r, fmt.Sprintf("error of attempt %d", a.Number), a.Error)
+		}
+	}
+}
+
+// block prints other people's words, line by line, under a heading.
+func block(r base.Reader, heading, text string) {
+	text = strings.TrimRight(text, "\n")
+	if text == "" {
+		return
+	}
+	fmt.Fprintf(r.Stdout, "\n%s:\n", heading)
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(r.Stdout, "  %s\n", printable.Text(line))
+	}
+}
+
+// lateness is an instant and how long after the due time it was.
+func (d slotDetail) lateness(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	text := t.UTC().Format("2006-01-02T15:04:05.000Z")
+	if late := t.Sub(d.Due); !d.Due.IsZero() && late > 0 {
+		text += " (+" + precise(late) + ")"
+	}
+	return text
+}
+
+// precise words a duration, to the millisecond where that says something.
+func precise(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Minute:
+		return d.Round(time.Millisecond).String()
+	}
+	return base.Span(d)
+}
+
+// quoted is an ID as a shell takes it. What a terminal would obey is written in the
+// escapes of bash and the like.
+func quoted(id string) string {
+	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-:.@=,/+") == "" {
+		return id
+	}
+	if strings.ContainsFunc(id, printable.Hidden) {
+		return "$'" + printable.Text(strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(id)) + "'"
+	}
+	return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
+}

@@ -1,0 +1,162 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/printable"
+	"github.com/cronce-io/cronce/job"
+)
+
+type watchFlags struct {
+	job   string
+	kinds []string
+}
+
+func NewWatchCommand(a *base.App) *cobra.Command {
+	var f watchFlags
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Show what happens to the slots, as it happens",
+		Long: `Show the events of the fleet as they happen, until Ctrl-C. What happens while the
+server is away is not shown: events are told, not promised; "cronce slot ls" has
+what is recorded. Kinds:
+
+  succeeded, retrying, failed   how an attempt, or with it the slot, ended
+  missed, skipped, expired      the slot ended without a run
+  cancelled                     by an operator, or its job's plan no longer has it
+  fenced                        a node was declared dead by another
+  takeover                      a dead node's slot was taken over
+  refused                       an attempt ended after its claim was lost
+  alert                         something a person should know
+
+With -o json, a line for each, as it was sent; what is absent is omitted, peer is the
+node that was declared dead, or whose slot was taken over:
+
+  {"v":1,"kind":"failed","time":"2026-11-21T07:00:01.2Z","node":"web1-711-0kq1-x2",
+   "id":"report:2026-11-21T07:00:00Z","job":"report","attempt":3,"fence":42,"error":"exit status 1"}`,
+		Example: `  cronce watch
+  cronce watch --job report --kind failed --kind retrying
+  cronce watch -o json | jq -r 'select(.kind == "failed") | .id'`,
+		Args: base.Arguments(cobra.NoArgs),
+		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return runWatch(cmd.Context(), a, f)
+		}),
+	}
+	cmd.Flags().StringVar(&f.job, "job", "", "of this `job` only")
+	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "of this `kind` only; repeatable")
+	base.Complete(cmd, "kind", eventKinds()...)
+	return cmd
+}
+
+// eventKinds are all that there are.
+func eventKinds() []string {
+	kinds := []string{string(job.EventSucceeded), string(job.EventRetrying)}
+	for _, kind := range job.Exceptional() {
+		kinds = append(kinds, string(kind))
+	}
+	return kinds
+}
+
+func (f watchFlags) check() error {
+	if f.job != "" {
+		if err := job.ValidateName("job", f.job); err != nil {
+			return base.Usage(err)
+		}
+	}
+	for _, kind := range f.kinds {
+		if err := base.OneOf("--kind", kind, eventKinds()...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runWatch prints events until ctx ends. The connection comes back by itself, and
+// says so on stderr.
+func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
+	nc, leave, err := a.Connect(ctx, "watch", false)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	// Of a name that comes from a flag, one token; checked above.
+	subject := a.Namespace + ".event.*."
+	if f.job == "" {
+		subject += "*"
+	}
+	sub, err := nc.SubscribeSync(subject + f.job)
+	if err != nil {
+		return err
+	}
+	flush, cancel := context.WithTimeout(ctx, base.ReadPatience)
+	defer cancel()
+	if err := nc.FlushWithContext(flush); err != nil {
+		return err
+	}
+	a.Log.Info("watching; Ctrl-C ends it", "namespace", a.Namespace, "server", nc.ConnectedAddr())
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		switch {
+		case errors.Is(err, nats.ErrSlowConsumer):
+			continue // told on stderr; what was lost is in the ledger
+		case err != nil:
+			return err
+		}
+		if err := printEvent(a, m, f); err != nil {
+			return err
+		}
+	}
+}
+
+func printEvent(a *base.App, m *nats.Msg, f watchFlags) error {
+	e, err := job.DecodeEvent(m.Data)
+	if err == nil {
+		err = e.CheckSubject(m.Subject)
+	}
+	if err != nil {
+		a.Log.Warn("left out an event that cannot be read", "subject", m.Subject, "error", err)
+		return nil
+	}
+	if len(f.kinds) > 0 && !slices.Contains(f.kinds, string(e.Kind)) {
+		return nil
+	}
+	if a.Output == base.OutputJSON {
+		return a.PrintJSON(e)
+	}
+	_, err = fmt.Fprintln(a.Stdout, eventLine(e))
+	return err
+}
+
+// eventLine is an event for a person: when by their own clock's zone, what, which
+// slot, and the rest.
+func eventLine(e job.Event) string {
+	line := fmt.Sprintf("%s  %-9s  ", e.Time.Local().Format(time.TimeOnly+".000"), printable.Clip(string(e.Kind), base.WidestCell))
+	switch {
+	case e.Kind == job.EventFenced:
+		line += printable.Clip(e.Peer, base.WidestCell) + "  declared dead by " + printable.Clip(e.Node, base.WidestCell)
+	default:
+		line += printable.Line(e.ID)
+		if e.Attempt > 0 {
+			line += fmt.Sprintf("  attempt %d", e.Attempt)
+		}
+		line += "  " + printable.Clip(e.Node, base.WidestCell)
+		if e.Peer != "" {
+			line += "  from " + printable.Clip(e.Peer, base.WidestCell)
+		}
+	}
+	if e.Error != "" {
+		line += "  " + base.Brief(e.Error, 200)
+	}
+	return line
+}
