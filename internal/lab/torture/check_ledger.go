@@ -2,6 +2,8 @@ package torture
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/job"
@@ -55,7 +57,7 @@ func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 	case was.State.Final():
 		return fmt.Sprintf("its outcome %s was overwritten by %s", was.State, now.State)
 	case was.State == job.Running && now.Node != was.Node:
-		return c.takenOver(was, w)
+		return c.takenOver(*before, w)
 	case was.State == job.Running && now.State == job.Running && now.Attempt != was.Attempt:
 		return fmt.Sprintf("its owner claimed attempt %d although attempt %d had no end", now.Attempt, was.Attempt)
 	case was.State == job.Retrying && now.State == job.Running && now.Attempt != was.Attempt+1:
@@ -69,12 +71,16 @@ func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 }
 
 // takenOver says why somebody else must not have written over a running slot.
-func (c *checker) takenOver(was job.Record, w LedgerWrite) string {
+func (c *checker) takenOver(claim, w LedgerWrite) string {
+	was := claim.Record
 	dead, ok := c.deadSince(was.Node)
+	late := !ok || dead.After(w.Time.Add(c.h.Skew))
 	switch {
+	case late && c.disowned(claim, w):
+		return ""
 	case !ok:
 		return fmt.Sprintf("%s wrote it as %s over a claim of %s, which nobody had fenced and which had not stopped", w.Record.Node, w.Record.State, was.Node)
-	case dead.After(w.Time.Add(c.h.Skew)):
+	case late:
 		return fmt.Sprintf("%s wrote it as %s over a claim of %s, %v before that one was proved dead", w.Record.Node, w.Record.State, was.Node, dead.Sub(w.Time))
 	case w.Record.State == job.Running && w.Record.Attempt != was.Attempt+1:
 		return fmt.Sprintf("it was taken over as attempt %d after attempt %d", w.Record.Attempt, was.Attempt)
@@ -82,6 +88,26 @@ func (c *checker) takenOver(was job.Record, w LedgerWrite) string {
 		return fmt.Sprintf("%s, which had no claim on it, recorded it as %s", w.Record.Node, w.Record.State)
 	}
 	return ""
+}
+
+// disowned reports whether a slot was taken over from a node that lives, since the node
+// answered that it does not hold its claim. The record of the handlers must confirm that:
+// no handler was started at this claim, or its context had ended with the lease, and it had
+// returned.
+func (c *checker) disowned(claim, w LedgerWrite) bool {
+	says := func(a job.Attempt) bool {
+		return a.Fence == claim.Seq && strings.Contains(a.Error, "does not hold its claim")
+	}
+	if !slices.ContainsFunc(w.Record.Attempts, says) {
+		return false
+	}
+	at, err := c.h.Broker.boot(w.Time)
+	for _, r := range c.runs[w.Slot] {
+		if r.fence == claim.Seq {
+			return r.ended && r.cause == job.ErrLeaseLost.Error() && r.stop <= at+err+c.h.Skew
+		}
+	}
+	return true
 }
 
 // deadSince is when a node was proved dead, or had stopped by its own word.

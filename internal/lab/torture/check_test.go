@@ -90,6 +90,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.again(i, lineCancel, "", 6.15)
 			s.again(i, lineEnd, resultError, 6.16)
 		},
+		"taken over from a node that had lost its lease and answered for it": func(s *story) { s.disowned(2.31) },
 		"a slot is left out for one that runs": func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
 			s.publish(first, 0)
@@ -468,6 +469,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.line(lineEnd, quick, 3, resultOK)
 			s.end(quick, job.Succeeded, "", 3.1)
 		}},
+		"taken over from a node that answered wrongly": {"ledger", func(s *story) { s.disowned(2.7) }},
 		"published under another ID": {"message ID", func(s *story) {
 			s.runs(a0, 0)
 			s.publish(a0, 0.1)

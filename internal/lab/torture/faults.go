@@ -44,12 +44,15 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		m.proxy.set(fault)
 		sleep(ctx, d)
 	}
+	await := func(happened func() bool, patience time.Duration) {
+		for began := time.Now(); !happened() && time.Since(began) < patience && ctx.Err() == nil; {
+			sleep(ctx, 2*time.Millisecond)
+		}
+	}
 	// when waits for a write of a kind, and then has something happen to it.
 	when := func(write string, then *link, patience time.Duration) {
 		m.proxy.set(link{sever: []byte(t.subjectOf(write)), then: then})
-		for began := time.Now(); !m.proxy.severed() && time.Since(began) < patience && ctx.Err() == nil; {
-			sleep(ctx, 2*time.Millisecond)
-		}
+		await(m.proxy.severed, patience)
 	}
 	switch f.Kind {
 	case Kill, Silence:
@@ -59,6 +62,15 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 	case Term:
 		m.term()
 		sleep(ctx, f.For)
+		m.again()
+	case Leave:
+		until := time.Now().Add(f.For)
+		m.proxy.set(link{lose: []byte(t.subjectOf(writeSlots))})
+		await(m.proxy.hasLost, 5*time.Second)
+		sleep(ctx, f.Delay) // for the other producers to hold their copies
+		m.term()
+		m.proxy.set(link{})
+		sleep(ctx, time.Until(until))
 		m.again()
 	case Freeze:
 		goOn := m.hold(f)

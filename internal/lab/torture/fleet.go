@@ -20,7 +20,8 @@ type member struct {
 
 	mu   sync.Mutex
 	life int
-	now  *process // nil: it is meant to be away
+	now  *process // nil: it is away
+	held bool     // a fault keeps it away
 
 	// Of its file of the record: how far it was read, whether the current life is up,
 	// and how many of its handlers have started and not ended.
@@ -78,7 +79,7 @@ func (m *member) begin() error {
 	if err != nil {
 		return err
 	}
-	m.now, m.up, m.running = p, false, 0
+	m.now, m.held, m.up, m.running = p, false, false, 0
 	go m.watch(p)
 	return nil
 }
@@ -102,7 +103,7 @@ func (m *member) watch(p *process) {
 	} else {
 		m.t.count("died in a handler")
 	}
-	if sleep(m.t.fleetCtx, time.Second) {
+	if sleep(m.t.fleetCtx, time.Second) && !m.isHeld() {
 		m.again()
 	}
 }
@@ -125,8 +126,14 @@ func (m *member) take() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.now
-	m.now = nil
+	m.now, m.held = nil, true
 	return p
+}
+
+func (m *member) isHeld() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held
 }
 
 func (m *member) kill() {

@@ -28,6 +28,7 @@ const (
 	Hangup  Kind = "hangup"  // HUP again and again, with jobs that come and go in the process's file
 	Lose    Kind = "lose"    // the messages of a worker's running slots are deleted, and the worker is killed
 	Full    Kind = "full"    // a stream takes no more bytes
+	Leave   Kind = "leave"   // TERM of a producer whose slots are lost on their way, for Delay, to the servers
 )
 
 // Fault is one thing that is to go wrong.
@@ -100,7 +101,9 @@ func NewPlan(s Shape) Plan {
 	if s.Duration >= silenceFrom {
 		s.silence(&p)
 	}
-	s.calm(&p)
+	if from, ok := s.calm(&p); ok {
+		s.leave(&p, from)
+	}
 	return p
 }
 
@@ -245,12 +248,10 @@ func (s Shape) maxPayload() int {
 }
 
 // calm takes away the faults of one process that publishes, and those of the servers,
-// for long enough that whatever the others do, no slot may be late.
-func (s Shape) calm(p *Plan) {
-	i := s.Workers + s.Makers - 1
-	for i > 0 && !s.publishes(i) {
-		i--
-	}
+// for long enough that whatever the others do, no slot may be late. It returns when
+// that begins; false: the run is too short.
+func (s Shape) calm(p *Plan) (from time.Duration, ok bool) {
+	i := s.lastPublisher(s.Workers + s.Makers)
 	until := s.Duration
 	if s.Duration >= silenceFrom {
 		until = s.Duration * 4 / 10 // the silence may begin there
@@ -258,16 +259,60 @@ func (s Shape) calm(p *Plan) {
 	length := settled(s.Lease) + promptly + 10*time.Second
 	const soonest, recovered = 5 * time.Second, 10 * time.Second
 	if i == 0 || soonest+length > until {
-		return
+		return 0, false
 	}
-	from := between(s.rand("calm"), soonest, until-length)
+	from = between(s.rand("calm"), soonest, until-length)
 	for lane := range p.Lanes {
 		if lane == i || lane >= s.Workers+s.Makers {
-			p.Lanes[lane] = slices.DeleteFunc(p.Lanes[lane], func(f Fault) bool {
-				return f.At < from+length && f.At+f.For+recovered > from
-			})
+			p.clear(lane, from-recovered, from+length)
 		}
 	}
+	return from, true
+}
+
+// clear takes away the faults of a lane that overlap a stretch of time.
+func (p *Plan) clear(lane int, from, until time.Duration) {
+	p.Lanes[lane] = slices.DeleteFunc(p.Lanes[lane], func(f Fault) bool { return f.At < until && f.At+f.For > from })
+}
+
+// add puts a fault in its place in its target's lane.
+func (p *Plan) add(f Fault) {
+	lane := append(p.Lanes[f.Target], f)
+	slices.SortFunc(lane, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	p.Lanes[f.Target] = lane
+}
+
+// lastPublisher is the last process before i that publishes slots. Process 0 does.
+func (s Shape) lastPublisher(i int) int {
+	for i--; i > 0 && !s.publishes(i); i-- {
+	}
+	return i
+}
+
+// leave adds a producer that leaves before its slots are stored, while one producer
+// is calm. The other producers hold copies of these slots. They must publish the copies at
+// once, and are left alone for so long that none of them starts anew: a new producer
+// begins at the watermark, and would publish the slots in any case.
+func (s Shape) leave(p *Plan, calm time.Duration) {
+	i := s.lastPublisher(s.lastPublisher(s.Workers + s.Makers))
+	if i == 0 {
+		return
+	}
+	const startUp = 5 * time.Second
+	const lost = 2 * time.Second // for the producer to have a slot due, and to end
+	// The others hold the copies by then, whatever they know of the time. They hold them for
+	// two seconds.
+	f := Fault{Kind: Leave, Target: i, At: calm + settled(s.Lease), For: lost + promptly + 3*time.Second}
+	f.Delay = between(s.rand("leave"), time.Second, 1600*time.Millisecond)
+	proof, rest := p.Lanes[0][0], p.Lanes[0][1:]
+	p.Lanes[0] = rest
+	for lane := range s.Workers + s.Makers {
+		if s.publishes(lane) {
+			p.clear(lane, f.At-startUp, f.At+f.For)
+		}
+	}
+	p.add(proof) // a run without it proves nothing
+	p.add(f)
 }
 
 // silence adds a stretch in which nobody publishes, long enough for the catch-up
@@ -275,12 +320,11 @@ func (s Shape) calm(p *Plan) {
 func (s Shape) silence(p *Plan) {
 	r := s.rand("silence")
 	from := between(r, s.Duration*4/10, s.Duration/2)
-	until := from + between(r, 66*time.Second, 75*time.Second)
+	until := from + between(r, 72*time.Second, 82*time.Second)
 	for i := range s.Workers + s.Makers {
 		if s.publishes(i) {
-			p.Lanes[i] = slices.DeleteFunc(p.Lanes[i], func(f Fault) bool { return f.At < until && f.At+f.For > from })
-			p.Lanes[i] = append(p.Lanes[i], Fault{At: from, Kind: Silence, Target: i, For: until - from})
-			slices.SortFunc(p.Lanes[i], func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+			p.clear(i, from, until)
+			p.add(Fault{At: from, Kind: Silence, Target: i, For: until - from})
 		}
 	}
 }

@@ -103,6 +103,28 @@ func TestAPlanLeavesAProducerCalmForLongEnough(t *testing.T) {
 	})
 }
 
+func TestAPlanHasAProducerLeaveWhileTheOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawShape(t)
+		s.Duration = max(s.Duration, 5*settled(s.Lease), silenceFrom)
+		s.Makers = max(s.Makers, 2)
+		p := NewPlan(s)
+		i := slices.IndexFunc(p.All(), func(f Fault) bool { return f.Kind == Leave })
+		if i < 0 {
+			t.Fatal("no producer leaves")
+		}
+		leave := p.All()[i]
+		for lane, faults := range p.Lanes[:s.Workers+s.Makers] {
+			for _, f := range faults {
+				if s.publishes(lane) && f != leave && f != p.Lanes[0][0] && f.At < leave.At+leave.For && f.At+f.For > leave.At {
+					t.Fatalf("lane %d: %+v is beside %+v", lane, f, leave)
+				}
+			}
+		}
+	})
+}
+
 func TestNotEveryPublisherRefusesItsClock(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type proxy struct {
 	fault link
 	conns map[net.Conn]bool
 	woken chan struct{} // closed, and made anew, when fault changes
+	lost  bool          // fault has lost a message
 	all   sync.WaitGroup
 }
 
@@ -51,6 +53,9 @@ type link struct {
 	// in its own place.
 	sever []byte
 	then  *link
+
+	// lose drops each message that the client publishes to a subject that begins so.
+	lose []byte
 }
 
 func newProxy() (*proxy, error) {
@@ -77,7 +82,7 @@ func (p *proxy) set(fault link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cut := fault.apart || p.fault.deaf
-	p.fault = fault
+	p.fault, p.lost = fault, false
 	close(p.woken)
 	p.woken = make(chan struct{})
 	if cut {
@@ -224,6 +229,11 @@ func (p *proxy) answered(data []byte) ([]byte, bool) {
 func (p *proxy) asked(data []byte) ([]byte, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.fault.lose != nil {
+		rest := without(data, p.fault.lose)
+		p.lost = p.lost || len(rest) < len(data)
+		return rest, true
+	}
 	i := -1
 	if p.fault.sever != nil {
 		i = bytes.Index(data, p.fault.sever)
@@ -237,6 +247,34 @@ func (p *proxy) asked(data []byte) ([]byte, bool) {
 	}
 	p.fault = link{}
 	return data[:max(bytes.LastIndex(data[:i], []byte("\r\n"))+2, 0)], false
+}
+
+// without returns data without the messages to subjects with this prefix. A message that
+// data does not hold as a whole stays.
+func without(data, prefix []byte) []byte {
+	verb := append([]byte("PUB "), prefix...)
+	var rest []byte
+	for {
+		i := bytes.Index(data, verb)
+		if i < 0 {
+			return append(rest, data...)
+		}
+		line, after, _ := bytes.Cut(data[i:], []byte("\r\n"))
+		fields := bytes.Fields(line)
+		size, err := strconv.Atoi(string(fields[len(fields)-1]))
+		if size += len("\r\n"); err != nil || size > len(after) {
+			rest, data = append(rest, data[:i+len(verb)]...), data[i+len(verb):]
+			continue
+		}
+		rest, data = append(rest, bytes.TrimSuffix(data[:i], []byte("H"))...), after[size:]
+	}
+}
+
+// hasLost reports whether the fault has lost a message.
+func (p *proxy) hasLost() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
 }
 
 // severed reports whether what was to be severed has come.

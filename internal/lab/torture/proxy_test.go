@@ -229,3 +229,18 @@ func TestAProxySeversAfterAWrite(t *testing.T) {
 	c.proxy.set(link{})
 	c.wantEnd()
 }
+
+func TestOnlyWholeMessagesToTheSubjectAreLost(t *testing.T) {
+	t.Parallel()
+	const kept, lost = "PING\r\nPUB x.kept 2\r\nhi\r\n", "HPUB x.slot.a _INBOX.1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+	for said, want := range map[string]string{
+		"": "", kept: kept, lost: "", kept + lost + kept + lost: kept + kept,
+		"PUB x.slot.a 2\r\nhi\r\n" + kept: kept,
+		kept + lost[:len(lost)-1]:         kept + lost[:len(lost)-1],
+		kept + lost[:9]:                   kept + lost[:9],
+	} {
+		if got := string(without([]byte(said), []byte("x.slot."))); got != want {
+			t.Errorf("of %q, %q is left, want %q", said, got, want)
+		}
+	}
+}

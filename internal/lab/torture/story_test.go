@@ -185,6 +185,25 @@ func (s *story) fenced(died float64) {
 	s.h.Deaths["x.1"] = storyBoot + seconds(died)
 }
 
+// disowned is a slot whose owner x lost its lease. Its handler's context ended then.
+// Its heartbeat was stored at 2.4 all the same. y took the slot over at 2.5, since x had
+// answered that it did not hold its claim.
+func (s *story) disowned(ended float64) {
+	s.publish(a0, 0)
+	fence := s.claim(a0, "x", 0.01)
+	s.line(lineStart, a0, 0.02)
+	s.again(len(s.h.Lines)-1, lineCancel, "", ended)
+	s.again(len(s.h.Lines)-2, lineEnd, resultError, ended+0.01)
+	s.beat("x", 2.4)
+	r := s.h.Records[a0].Record
+	r.Attempts = []job.Attempt{{Number: 1, Node: "x", Fence: fence, Started: at(0.01), Error: "worker x does not hold its claim"}, {Number: 2, Node: "y", Started: at(2.5)}}
+	r.Node, r.Attempt = "y", 2
+	s.write(r, 2.5)
+	s.line(lineStart, a0, 2.51)
+	s.line(lineEnd, a0, 3, resultOK)
+	s.end(a0, job.Succeeded, "", 3.1)
+}
+
 // late is a slot whose owner x has had its last heartbeat at 0, and whose context ends
 // when it is too late: a lease is 3 s.
 func (s *story) late(when float64) {
