@@ -89,6 +89,15 @@ var sabotages = []sabotage{
 		},
 		seed: 3, duration: time.Minute, rules: []string{"whole"},
 	},
+	{
+		mutant: mutant{
+			name: "copies-of-a-producer-that-left", breaks: "copies that were held for a producer are published by none after it has left",
+			file: "producer/standby.go",
+			old:  "if o.fleet.first(c.def.name) == p {",
+			new:  "if p != nil {",
+		},
+		seed: 3, duration: time.Minute, rules: []string{"published late"},
+	},
 }
 
 // sabotageAll tortures each of these sabotages; none: all.
