@@ -121,6 +121,14 @@ var programMutants = []mutant{
 		test:   "TestStartThatHangsHoldsNoEndUp",
 	},
 	{
+		name:   "output-tail-lost",
+		breaks: "what a command wrote last is lost when its worker gets no CPU time",
+		file:   "internal/action/guard/stdio_unix.go",
+		old:    "\ts.drain()\n",
+		new:    "",
+		test:   "TestOutputIsReadWholeHoweverLateTheWorkerReadsIt",
+	},
+	{
 		name:   "strays-left",
 		breaks: "processes that have left a command's group outlive its timeout",
 		file:   "internal/action/guard/stray_unix.go",

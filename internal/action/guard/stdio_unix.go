@@ -7,26 +7,28 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// drainFor is how long the output of a command is read on after its group is
-// gone. What it wrote is read at once; only a process that left the group can
-// hold the pipe open.
-const drainFor = 100 * time.Millisecond
+// maxPipe is the largest buffer that Linux allows an ordinary user to give a pipe. Pipes
+// of the other systems are smaller.
+const maxPipe = 1 << 20
 
-// stdio is a command's standard input and output, and what feeds and drains
-// them.
+// stdio is the standard input and output of a command, and the goroutines that copy them.
 type stdio struct {
 	stdin, stdout *os.File // the command's ends
-	input, output *os.File // ours
+	input, output *os.File // our ends
+	sink          io.Writer
 	copying       sync.WaitGroup
 }
 
-func newStdio(input []byte, output io.Writer) (*stdio, error) {
-	if output == nil {
-		output = io.Discard
+// newStdio opens the pipes and starts to copy. A nil sink drops the output.
+func newStdio(input []byte, sink io.Writer) (*stdio, error) {
+	if sink == nil {
+		sink = io.Discard
 	}
-	var s stdio
+	s := stdio{sink: sink}
 	var err error
 	if s.stdin, s.input, err = os.Pipe(); err != nil {
 		return nil, err
@@ -37,28 +39,61 @@ func newStdio(input []byte, output io.Writer) (*stdio, error) {
 		return nil, err
 	}
 	s.copying.Go(func() {
-		// It fails if the command does not read it all, as it may.
+		// The write fails if the command does not read all of its input, which it need not.
 		_, _ = s.input.Write(input)
 		s.input.Close()
 	})
 	s.copying.Go(func() {
-		_, _ = io.Copy(output, s.output)
-		// A writer that fails must not stop the command.
-		_, _ = io.Copy(io.Discard, s.output)
+		if _, err := io.Copy(s.sink, s.output); err != nil {
+			// If the sink fails, the command must be able to write on.
+			_, _ = io.Copy(io.Discard, s.output)
+		}
 	})
 	return &s, nil
 }
 
-// handOver closes the command's ends, which it has by now or never will.
+// handOver closes the command's ends. The command has its copies by now, or never will.
 func (s *stdio) handOver() {
 	s.stdin.Close()
 	s.stdout.Close()
 }
 
-// close ends the copying. After handOver.
+// close ends the copying and then empties the output's pipe into the sink. Call it after
+// handOver, when the command has ended.
+//
+// What the command wrote before its end is in the pipe, so close reads it without waiting,
+// however long the copying goroutine was kept from running. close does not wait for the end
+// of the file, because a process that left the command's group may hold the pipe open.
 func (s *stdio) close() {
 	s.input.Close()
-	_ = s.output.SetReadDeadline(time.Now().Add(drainFor))
+	_ = s.output.SetReadDeadline(time.Unix(1, 0)) // long past: ends the copying between two reads
 	s.copying.Wait()
+	_ = s.output.SetReadDeadline(time.Time{})
+	s.drain()
 	s.output.Close()
+}
+
+// drain reads what is in the pipe, and at most maxPipe bytes, because a process that left
+// the group may write faster than drain reads.
+func (s *stdio) drain() {
+	raw, err := s.output.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for total := 0; total < maxPipe; {
+		n := 0
+		// The pipe is non-blocking, so that the runtime can poll it: an empty one is EAGAIN.
+		if err := raw.Read(func(fd uintptr) bool {
+			for {
+				if n, err = unix.Read(int(fd), buf); err != unix.EINTR {
+					return true
+				}
+			}
+		}); err != nil || n <= 0 {
+			return
+		}
+		_, _ = s.sink.Write(buf[:n])
+		total += n
+	}
 }
