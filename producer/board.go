@@ -48,10 +48,6 @@ type board struct {
 	known, settled position
 	ready          bool
 
-	// leftover counts the lines in groups that have ended: their slots are on the board
-	// until they are handed out, or skipped.
-	leftover int
-
 	// digest is of all definitions as they are known: two boards with the same
 	// one have the same jobs at the same revisions, and make the same of them.
 	digest uint64
@@ -290,9 +286,6 @@ func (b *board) end(lines []*line, at time.Time) {
 		if !l.ended {
 			l.ended = true
 			b.release(l.schedule)
-			if l.group != nil {
-				b.leftover++
-			}
 		}
 	}
 }
@@ -327,9 +320,6 @@ func (b *board) skip(p position) {
 		next := g.schedule.Next(covered)
 		for _, l := range g.lines {
 			l.group = nil
-			if l.ended {
-				b.leftover--
-			}
 			if p.knows(l.task.def.revision, l.since.time()) {
 				b.join(l, next)
 			} else {

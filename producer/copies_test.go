@@ -226,7 +226,7 @@ func TestAProducerWithALooserClockSendsNoCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		start := time.Now()
-		loose := b.member(func(_ *Config, v *view) { v.error = 60 * time.Millisecond })
+		loose := b.member(unaudited, func(_ *Config, v *view) { v.error = 60 * time.Millisecond })
 		all := append(crowd(b, 3, 40), loose)
 		b.take()
 		advance(20 * time.Second)

@@ -106,7 +106,16 @@
 // Announcements carry no proof of who made them. So they are believed of those nodes only
 // whose live record says that they produce, and not if they claim what is not due yet.
 // What a false one suppresses all the same is known to the sweep as handed out, and is
-// offered by it within a minute.
+// offered by it within a minute. And they are checked. Every 15 to 30 s a producer publishes
+// one slot that a peer has announced as stored. Every 30 s a producer that rests publishes
+// one slot on its board that fell due 15 s to 1 min ago, and reads the watermark: that is all
+// that resting costs. If the others publish, the broker answers that it is a duplicate. If
+// it does not, they have published nothing: they do not count for 10 min, the log names
+// them, and the producer publishes in their place. The stored watermark is no evidence,
+// since a login that announces can write it too. So a resting producer keeps the slots of the
+// last minute whatever the watermark says, and goes on from these. An answer that took more
+// than 1 s proves nothing. A broker that lost its duplicate window, as one server that was
+// restarted, may cause a false alarm, which costs some copies.
 //
 // What is believed of who is alive decides nothing but the number of copies. A
 // first that shows no life for standby_delay (250 ms), and for as long as the
@@ -121,8 +130,7 @@
 // newcomer shifts no shares. The others rest: they listen, know the registry, and
 // do nothing. When fewer than five older ones are heard they go on from the
 // watermark, as after a suspend: should all five die at once, that takes three
-// seconds. One that rests reads the watermark now and then, if jobs were removed
-// meanwhile, and forgets their slots. A producer that cannot read a definition claims nothing and leaves the
+// seconds. A producer that cannot read a definition claims nothing and leaves the
 // field to those that can; alone it does what it can.
 //
 // # Design: what a job newer than the watermark is owed

@@ -203,6 +203,8 @@ type view struct {
 	cut    bool // has no connection, where others have one
 	frozen chan struct{}
 
+	nReads int // of the watermark
+
 	refuse bool   // what it publishes is not taken
 	mute   bool   // nobody hears what it announces
 	blind  string // a job whose definition is of a newer format, to this one
@@ -275,6 +277,24 @@ func (b *broker) late(most time.Duration) map[string]time.Duration {
 		}
 	}
 	return late
+}
+
+// lateSince is late, of the slots that are due after the given time.
+func (b *broker) lateSince(since time.Time, most time.Duration) map[string]time.Duration {
+	late := b.late(most)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(late, func(id string, _ time.Duration) bool { return !b.stored[id].Due.After(since) })
+	return late
+}
+
+// reads returns how often the producer has read the watermark since it was last called.
+func (b *broker) reads(v *view) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := v.nReads
+	v.nReads = 0
+	return n
 }
 
 // deafen keeps the registry's changes from the producer, or has it catch up.
@@ -422,6 +442,7 @@ func (v *view) Read(ctx context.Context) (job.Watermark, uint64, error) {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	v.nReads++
 	switch {
 	case b.away:
 		return job.Watermark{}, 0, errAway

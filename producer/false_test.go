@@ -2,6 +2,7 @@ package producer
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +15,24 @@ import (
 
 	"github.com/cronce-io/cronce/job"
 )
+
+// syncBuffer is a log of several producers.
+type syncBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Buffer.String()
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Buffer.Write(p)
+}
 
 // impostor is a login that announces, whenever a producer does, what it makes of that.
 func (b *broker) impostor(lie func(job.Announcement) []job.Announcement) (stop func()) {
@@ -84,6 +103,173 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// liars announce, until stopped, that all slots are published up to now, for the members
+// and the registry that producers of those names would announce. They publish nothing. If
+// they forge, they move the watermark too.
+func (b *broker) liars(forge bool, names []string, members []string, vouched func(string) (time.Time, bool)) (stop func()) {
+	v := &view{broker: b}
+	rules := job.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}
+	f := newFleet(Config{Node: "x"}, rules)
+	bd := testBoard(position{})
+	b.mu.Lock()
+	for _, ev := range b.log {
+		bd.apply(ev, time.Now())
+	}
+	revision := uint64(len(b.log))
+	b.mu.Unlock()
+	for _, name := range members {
+		started, _ := vouched(name)
+		f.hear(job.Announcement{Kind: job.AnnounceHere, Node: name, Started: started}, time.Now())
+	}
+	f.review(time.Now(), false, bd.digest)
+	ctx, cancel := context.WithCancel(b.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for sleep(ctx, 100*time.Millisecond) == nil {
+			for _, name := range names {
+				_ = v.Announce(job.Announcement{
+					Kind: job.AnnounceHere, Node: name, Time: time.Now(), Members: f.members, Registry: f.registry,
+				})
+			}
+			if forge {
+				_, at, _ := v.Read(ctx)
+				_, _ = v.Write(ctx, job.Watermark{Time: time.Now(), Revision: revision, RegistryTime: time.Now(), Node: "liar"}, at)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// Five logins have live node records that say that they produce. They are the oldest, so
+// that the producers rest, and they announce what is right but for one thing: they have
+// published nothing. Every slot is published within a minute, whether they move the
+// watermark or not, and the log names them.
+func TestFalseProducersWithLiveRecordsSilenceNobody(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]bool{"the watermark stands": false, "the watermark is forged": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBroker(t)
+				start := time.Now()
+				for i := range 20 {
+					b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpLatest))
+				}
+				var log syncBuffer
+				logged := func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+				liars := []string{"a0", "a1", "a2", "a3", "a4"}
+				vouched := vouching(append(slices.Clone(liars), "n001", "n002", "n003")...)
+				var all []*running
+				for range 3 {
+					all = append(all, b.member(vouched, logged))
+				}
+				advance(70*time.Second + 500*time.Millisecond)
+				stop := b.liars(forge, liars, liars, all[0].cfg.Vouched)
+				advance(5 * time.Minute)
+				b.complete(20, start, time.Minute)
+				if late := b.lateSince(time.Now().Add(-3*time.Minute), DefaultStandbyDelay+50*time.Millisecond); len(late) > 0 {
+					t.Errorf("%d slots are late although the false producers were found out", len(late))
+				}
+				stop()
+				stopAll(all)
+				if !strings.Contains(log.String(), "announcement false") || !strings.Contains(log.String(), "[a0 a1 a2 a3 a4]") {
+					t.Errorf("the log does not name them: %s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// One login with a live node record shares the work with three producers, and publishes
+// nothing. The others find out and publish its share; what they had left to it is told to
+// the sweep.
+func TestFalseProducerAmongOthersIsFoundOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		for i := range 20 {
+			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
+		}
+		var log syncBuffer
+		logged := func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
+		members := []string{"n000", "n001", "n002", "n003"}
+		vouched := vouching(members...)
+		var all []*running
+		for range 3 {
+			all = append(all, b.member(vouched, logged))
+		}
+		advance(70*time.Second + 500*time.Millisecond)
+		stop := b.liars(false, members[:1], members, all[0].cfg.Vouched)
+		for range 10 * 60 {
+			if strings.Count(log.String(), "announcement false") == len(all) {
+				break
+			}
+			advance(time.Second)
+		}
+		found := time.Now()
+		advance(time.Minute)
+		if late := b.lateSince(found, DefaultStandbyDelay+50*time.Millisecond); len(late) > 0 {
+			t.Errorf("%d slots are late although the false producer was found out", len(late))
+		}
+		stored := b.messages()
+		for i := range 20 {
+			name := fmt.Sprint("job", i)
+			for _, id := range slots(t, every(name, "* * * * * *", ""), found, time.Now().Add(-time.Second)) {
+				if _, ok := stored[id]; !ok {
+					t.Errorf("%s is not published", id)
+				}
+			}
+		}
+		stop()
+		stopAll(all)
+		if !strings.Contains(log.String(), "announcement false") || !strings.Contains(log.String(), "[n000]") {
+			t.Errorf("the log does not name it: %s", log.String())
+		}
+	})
+}
+
+// A producer that rests publishes one slot every half a minute, which folds: it shows that
+// the others publish. It reads the watermark as often.
+func TestRestingProducerCostsAReadAndAFoldedPublicationEveryHalfMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		start := time.Now()
+		for i := range 20 {
+			b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
+		}
+		var log syncBuffer
+		var all []*running
+		for range handful + 1 {
+			all = append(all, b.member(func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+			advance(time.Second)
+		}
+		advance(time.Minute)
+		b.take()
+		b.reads(all[handful].view)
+		const minutes = 10
+		advance(minutes * time.Minute)
+		published := 0
+		for _, m := range b.take() {
+			if m.Node == all[handful].cfg.Node {
+				published++
+			}
+		}
+		if published < minutes || published > 2*minutes {
+			t.Errorf("it published %d slots in %d minutes", published, minutes)
+		}
+		if n := b.reads(all[handful].view); n > 2*minutes {
+			t.Errorf("it read the watermark %d times in %d minutes", n, minutes)
+		}
+		b.complete(20, start, DefaultStandbyDelay+50*time.Millisecond)
+		stopAll(all)
+		if strings.Contains(log.String(), "false") {
+			t.Errorf("a producer is suspected: %s", log.String())
+		}
+	})
 }
 
 // A producer dies, and another login goes on in its name, for as long as its record

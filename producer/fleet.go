@@ -45,6 +45,8 @@ type fleet struct {
 	epoch    uint64
 	registry uint64
 
+	auditEvery time.Duration
+
 	// asked says that somebody wants to hear from us.
 	asked bool
 }
@@ -63,6 +65,9 @@ type peer struct {
 	silent     bool
 	distrusted time.Time
 
+	// auditAt is when a slot is next published although the peer has announced it.
+	auditAt time.Time
+
 	// standing are the copies that are held for the peer, by when they were
 	// handed out.
 	standing []*batch
@@ -75,7 +80,7 @@ func newPeer(name string, started time.Time) *peer {
 func newFleet(cfg Config, rules job.Lateness) *fleet {
 	self := newPeer(cfg.Node, cfg.Started)
 	return &fleet{
-		self: self, vouched: cfg.Vouched, peers: map[string]*peer{}, active: []*peer{self},
+		self: self, vouched: cfg.Vouched, auditEvery: cmp.Or(cfg.auditEvery, auditEvery), peers: map[string]*peer{}, active: []*peer{self},
 		rules: fmt.Sprintf("%d %s %v %v", job.SlotAlgorithm, job.TzdataVersion(), rules.Late, rules.Horizon),
 	}
 }
@@ -150,6 +155,9 @@ func (f *fleet) hear(a job.Announcement, now time.Time) *peer {
 	if p == nil {
 		p = newPeer(a.Node, started)
 		f.peers[a.Node] = p
+	}
+	if p.auditAt.IsZero() {
+		p.auditAt = nextAudit(now, f.auditEvery)
 	}
 	if p.silent || now.Sub(p.heard) > gone {
 		f.asked = true // it does not know us either

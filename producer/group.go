@@ -144,9 +144,6 @@ func (b *board) join(l *line, next time.Time) bool {
 	}
 	l.group, l.index = g, uint32(len(g.lines))
 	g.lines = append(g.lines, l)
-	if l.ended {
-		b.leftover++
-	}
 	return true
 }
 
@@ -163,9 +160,6 @@ func (b *board) leave(l *line) {
 	g.lines[end] = nil
 	g.lines = g.lines[:end]
 	l.group = nil
-	if l.ended {
-		b.leftover--
-	}
 	if end == 0 && g.index != aside {
 		heap.Remove(&b.heap, g.index)
 		delete(b.groups, g.key())

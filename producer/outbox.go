@@ -43,6 +43,9 @@ type item struct {
 	state  itemState
 	judged time.Time
 	batch  *batch // of an item that is standing, and has no slot of its own
+
+	// audited are the peers that should have published the slot before.
+	audited []*peer
 }
 
 // late reports whether the item's judgement is out of date: a slot that was to
@@ -108,6 +111,12 @@ type outbox struct {
 	// owes says that slots of our share were handed out since all of it was last
 	// announced to be acknowledged.
 	owes bool
+
+	// wokeAt is when this producer last found a broker, or woke up, by the broker's clock:
+	// a broker that was restarted does not know what was published before. found says
+	// that an audit has found peers that do not publish.
+	wokeAt time.Time
+	found  bool
 
 	complained time.Time
 	answers    answers
@@ -185,24 +194,34 @@ func (o *outbox) publish(it *item) {
 		return
 	}
 	it.state = inFlight
+	if err := o.send(it); err != nil {
+		o.again(it, err)
+	}
+}
+
+// send sends the item's slot on its way to the stream.
+func (o *outbox) send(it *item) error {
 	sent := time.Now()
 	err := o.p.cfg.Slots.Send(it.def.queue, it.message(o.p.cfg.Node), []byte(it.def.payload), func(duplicate bool, err error) {
 		o.answers.put(answer{it, sent, duplicate, err})
 	})
 	if err != nil {
-		o.again(it, err)
-		return
+		return err
 	}
 	if o.flying == 0 {
 		o.oldest = sent
 	}
 	o.flying++
+	return nil
 }
 
 // answered takes in what the broker has said since it was last called.
 func (o *outbox) answered() {
 	all := o.answers.take()
 	for _, a := range all {
+		if len(a.audited) > 0 {
+			o.judge(a)
+		}
 		switch {
 		case a.item.state == settled: // it is back on the board
 		case a.err != nil:

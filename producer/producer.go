@@ -124,6 +124,9 @@ type Config struct {
 	// Default: time.Sleep.
 	Nap func(time.Duration)
 
+	// auditEvery replaces the constant of that name in tests.
+	auditEvery time.Duration
+
 	// Logger takes what an operator should know. Nil: nothing is logged.
 	Logger *slog.Logger
 }

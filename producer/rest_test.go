@@ -57,23 +57,23 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		for i := range 1000 {
 			s.board.apply(job.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(1001 + i), Deleted: true, Time: time.Now()}, time.Now())
 		}
-		published := time.Now()
-		turn(2 * time.Second)
-		if n := s.board.onBoard(); n != 1000 {
-			t.Errorf("%d lines are left of 1000 jobs whose slots nobody is known to have published", n)
+		removed := time.Now()
+		left := func(want int, why string) {
+			t.Helper()
+			if n := s.board.onBoard(); n != want {
+				t.Errorf("%d lines are left of 1000 removed jobs, want %d: %s", n, want, why)
+			}
 		}
-		b.resetTo(job.Watermark{Time: published.Add(-time.Second), Revision: 2000})
-		turn(tidyEvery + 2*time.Second)
-		if n := s.board.onBoard(); n != 1000 {
-			t.Errorf("%d lines are left of 1000 jobs, with a slot that the watermark does not cover", n)
-		}
-		b.resetTo(job.Watermark{Time: published.Add(time.Second), Revision: 2000})
-		turn(tidyEvery + 2*time.Second)
-		if n := s.board.onBoard(); n > 0 || len(s.board.tasks) > 0 || len(s.board.heap) > 0 || len(s.board.schedules) > 0 {
-			t.Errorf("%d lines in %d groups, %d tasks and %d schedules are left of removed jobs", n, len(s.board.heap), len(s.board.tasks), len(s.board.schedules))
-		}
-		if s.board.leftover != 0 {
-			t.Error("it reads the watermark each minute, for nothing")
+		turn(time.Second)
+		left(1000, "nothing says that their slots are published")
+		b.resetTo(job.Watermark{Time: removed.Add(-time.Second), Revision: 2000})
+		turn(DefaultLate + 2*auditEvery)
+		left(1000, "the watermark does not cover their last slot")
+		b.resetTo(job.Watermark{Time: removed.Add(time.Second), Revision: 2000})
+		turn(auditEvery + 2*time.Second)
+		left(0, "the watermark covers all")
+		if len(s.board.tasks) > 0 || len(s.board.heap) > 0 || len(s.board.schedules) > 0 {
+			t.Errorf("left: %d tasks, %d groups, %d schedules", len(s.board.tasks), len(s.board.heap), len(s.board.schedules))
 		}
 	})
 }

@@ -17,10 +17,6 @@ const (
 	// producer to hold that it was asleep itself.
 	jump = 5 * time.Second
 
-	// tidyEvery is how often a producer that rests reads the watermark, if it has
-	// anything to forget.
-	tidyEvery = time.Minute
-
 	// awaySleep is how often to look for a connection that is lost.
 	awaySleep = 100 * time.Millisecond
 
@@ -68,8 +64,10 @@ type shift struct {
 func newShift(p *Producer, k *keeper) *shift {
 	rules := job.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
 	f, b := newFleet(p.cfg, rules), newBoard(rules, k.stored, p.cfg.Logger)
+	o := newOutbox(p, f, b)
+	o.wokeAt = p.cfg.Clock.Now()
 	return &shift{
-		Producer: p, keeper: k, fleet: f, outbox: newOutbox(p, f, b), asleep: true, said: make(chan job.Announcement, 256),
+		Producer: p, keeper: k, fleet: f, outbox: o, asleep: true, said: make(chan job.Announcement, 256),
 		board: b, seen: p.cfg.Clock.Now(),
 	}
 }
@@ -137,10 +135,13 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	}
 	look := s.outbox.overdue(time.Now())
 	if s.rest(time.Now()) {
-		return maxSleep, s.tidy(ctx, now)
+		return maxSleep, s.rests(ctx, now)
+	}
+	if s.outbox.found {
+		s.outbox.found, s.asleep = false, false // the stored watermark may be forged
 	}
 	if s.asleep || s.doubtful(now) && time.Since(s.looked) >= maxSleep {
-		if err := s.refresh(ctx, now); err != nil {
+		if err := s.refresh(ctx, now, time.Time{}); err != nil {
 			return maxSleep, err
 		}
 	}
@@ -175,6 +176,7 @@ func (s *shift) wake(now time.Time, able bool) {
 		return
 	}
 	s.asleep = true
+	s.outbox.wokeAt = now
 	s.outbox.giveBack(s.board, nil)
 	if able {
 		s.away = false
@@ -191,18 +193,24 @@ func (s *shift) doubtful(now time.Time) bool {
 
 func (s *shift) ahead(now time.Time) bool { return s.board.cursor.Sub(now) > jump }
 
-// tidy has a producer that rests forget what the others have published of jobs that were
-// removed: it hands out nothing, so that their slots would stay on its board for good.
-func (s *shift) tidy(ctx context.Context, now time.Time) error {
-	if s.board.leftover == 0 || time.Since(s.looked) < tidyEvery {
+// rests is the turn of a producer that rests. Every half a minute, if there are slots that
+// fell due, it makes an audit and skips what the watermark covers of the slots that are
+// late: it hands out nothing, and would otherwise keep the slots of removed jobs for good.
+func (s *shift) rests(ctx context.Context, now time.Time) error {
+	if s.outbox.found {
+		s.outbox.found, s.looked = false, time.Time{} // there are others; they may be false too
+	}
+	next, ok := s.board.next()
+	if !ok || next.After(now.Add(-auditAfter)) || time.Since(s.looked) < s.fleet.auditEvery {
 		return nil
 	}
-	return s.refresh(ctx, now)
+	s.audit(now)
+	return s.refresh(ctx, now, now.Add(-s.cfg.Late))
 }
 
-// refresh takes up the stored watermark. A failure that time may mend leaves the
+// refresh takes up the stored watermark, as far as until. A failure that time may mend leaves the
 // shift asleep.
-func (s *shift) refresh(ctx context.Context, now time.Time) error {
+func (s *shift) refresh(ctx context.Context, now, until time.Time) error {
 	s.looked = time.Now()
 	wm, _, err := readWatermark(ctx, s.cfg.Watermark)
 	pos := positionOf(wm)
@@ -219,7 +227,11 @@ func (s *shift) refresh(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	s.asleep = false
-	s.board.skip(pos)
+	skip := pos
+	if !until.IsZero() {
+		skip.time = later(earlier(pos.time, until), s.board.base.time)
+	}
+	s.board.skip(skip)
 	if ahead := pos.time.Sub(now); ahead > jump && time.Since(s.complained) > complainEvery {
 		s.complained = time.Now()
 		s.cfg.Logger.Warn("the watermark is ahead of the clock: slots up to it count as published (see: cronce doctor)", "watermark", pos.time, "ahead", ahead)

@@ -41,10 +41,11 @@ type spare struct {
 	at               int64 // in seconds since 1970
 	shard, shards    uint16
 	caughtUp, missed bool
+	audit            bool // published although the peer announced it
 }
 
 func spareOf(s dueSlot) spare {
-	return spare{s.line, s.def, s.At.Unix(), uint16(s.shard), uint16(s.shards), s.CaughtUp, s.Missed > 0}
+	return spare{s.line, s.def, s.At.Unix(), uint16(s.shard), uint16(s.shards), s.CaughtUp, s.Missed > 0, false}
 }
 
 // slot is what the copy was made of, which is not a range.
@@ -72,7 +73,13 @@ func (o *outbox) holder(s dueSlot) *peer {
 // already that it is stored.
 func (o *outbox) hold(p *peer, s dueSlot, now time.Time) {
 	if o.fleet.agrees(p) && !s.Due.After(p.last.Time) && !slices.Contains(p.last.Except, s.def.name) {
-		o.spared(p, s)
+		if !o.isAudit(p, s) {
+			o.spared(p, s)
+			return
+		}
+		it := &item{dueSlot: s, judged: now, audited: []*peer{p}}
+		o.items = append(o.items, it)
+		o.begin(it, o.count(s.line.task))
 		return
 	}
 	n := len(p.standing)
@@ -108,7 +115,7 @@ func (o *outbox) spared(p *peer, s dueSlot) {
 
 // sift asks of each copy of a batch what is to become of it: to be held, to be
 // published by us, or, when it did what was to be done itself, nothing.
-func (o *outbox) sift(b *batch, fate func(*spare) fate) {
+func (o *outbox) sift(p *peer, b *batch, fate func(*spare) fate) {
 	var ours []spare
 	n := 0
 	for i := range b.copies {
@@ -122,7 +129,7 @@ func (o *outbox) sift(b *batch, fate func(*spare) fate) {
 	}
 	o.standing -= len(b.copies) - n
 	b.copies = slices.Delete(b.copies, n, len(b.copies))
-	o.takeOver(b, ours)
+	o.takeOver(p, b, ours)
 }
 
 // fate is what becomes of a copy.
@@ -147,13 +154,17 @@ func (o *outbox) believe(p *peer, b *board) {
 			return false // in a burst there are many words before the one that speaks of it
 		}
 		current := held.registry == b.digest
-		o.sift(held, func(c *spare) fate {
+		o.sift(p, held, func(c *spare) fate {
 			s := c.slot()
 			switch t := b.tasks; {
 			case s.Due.After(p.last.Time) || !current && (t[s.def.name] == nil || t[s.def.name].def != s.def):
 				return stays
 			case slices.Contains(p.last.Except, s.def.name):
 				return ourDuty // the peer has tried
+			}
+			if o.isAudit(p, s) {
+				c.audit = true
+				return ourDuty
 			}
 			o.spared(p, s)
 			if s.isLate() {
@@ -215,7 +226,7 @@ func (o *outbox) lag(now time.Time) time.Duration {
 func (o *outbox) release(p *peer, until time.Time) {
 	n := 0
 	for n < len(p.standing) && !p.standing[n].since.After(until) {
-		o.sift(p.standing[n], func(*spare) fate { return ourDuty })
+		o.sift(p, p.standing[n], func(*spare) fate { return ourDuty })
 		n++
 	}
 	p.standing = slices.Delete(p.standing, 0, n)
@@ -223,13 +234,16 @@ func (o *outbox) release(p *peer, until time.Time) {
 
 // takeOver makes copies of a batch duties of ours. They are items at the batch's
 // place, so that each mark that had to wait for it has to wait for them.
-func (o *outbox) takeOver(b *batch, copies []spare) {
+func (o *outbox) takeOver(p *peer, b *batch, copies []spare) {
 	if len(copies) == 0 {
 		return
 	}
 	items := make([]*item, len(copies))
 	for i := range copies {
 		items[i] = &item{dueSlot: copies[i].slot(), judged: b.judged}
+		if copies[i].audit {
+			items[i].audited = []*peer{p}
+		}
 	}
 	at := slices.IndexFunc(o.items, func(it *item) bool { return it.batch == b }) + 1
 	o.items = slices.Insert(o.items, at, items...)
@@ -249,7 +263,7 @@ func (o *outbox) takeOver(b *batch, copies []spare) {
 
 // dismiss gives the copies of a batch back to the board, of one job or of all (nil).
 func (o *outbox) dismiss(held *batch, b *board, t *task) {
-	o.sift(held, func(c *spare) fate {
+	o.sift(nil, held, func(c *spare) fate {
 		if t != nil && c.line.task != t {
 			return stays
 		}
@@ -266,7 +280,7 @@ func (b *batch) isEmpty() bool { return len(b.copies) == 0 }
 func (o *outbox) reshare() {
 	for _, p := range o.fleet.peers {
 		p.standing = slices.DeleteFunc(p.standing, func(held *batch) bool {
-			o.sift(held, func(c *spare) fate {
+			o.sift(p, held, func(c *spare) fate {
 				if o.fleet.first(c.def.name) == p {
 					return stays
 				}
