@@ -75,11 +75,13 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/fleet/replica": {
 			"consumer", "internal/fleet/alert", "internal/fleet/intake", "internal/fleet/boot", "internal/fleet/clock", "internal/fleet/node", "internal/fleet/registry", "internal/fleet/sweep", "internal/tracing", "job", "kv", "producer",
 		},
-		"internal/lab/bench":   {"internal/fleet/replica", "job", "kv"},
-		"internal/lab/torture": {"internal/fleet/boot", "internal/control", "internal/fleet/replica", "internal/check/verify", "job", "kv"},
-		"croncetest":           {"internal/fleet/clock", "internal/control", "internal/fleet/replica", "job", "kv"},
-		"":                     {"internal/api", "internal/control", "internal/fleet/replica", "internal/tracing", "job", "kv"},
-		"metrics":              {"internal/fleet/replica", "job", "kv", "producer"},
+		"internal/lab/bench":           {"internal/fleet/replica", "job", "kv"},
+		"internal/lab/torture/plan":    {"job"},
+		"internal/lab/torture/promise": {"internal/lab/torture/plan", "job"},
+		"internal/lab/torture":         {"internal/lab/torture/plan", "internal/lab/torture/promise", "internal/fleet/boot", "internal/control", "internal/fleet/replica", "internal/check/verify", "job", "kv"},
+		"croncetest":                   {"internal/fleet/clock", "internal/control", "internal/fleet/replica", "job", "kv"},
+		"":                             {"internal/api", "internal/control", "internal/fleet/replica", "internal/tracing", "job", "kv"},
+		"metrics":                      {"internal/fleet/replica", "job", "kv", "producer"},
 	}
 	packages := listPackages(t)
 	for name, allowed := range may {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/lab/torture"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
 // progress tells on stderr how a torture goes: one line that changes at a
@@ -77,7 +78,7 @@ type tortureSum struct {
 	Producers  int            `json:"producers"`
 	Lease      string         `json:"lease"`
 	Faults     map[string]int `json:"faults"`
-	torture.Tally
+	promise.Tally
 	WorstLate  float64 `json:"worst_late_ms"`
 	WorstSlot  string  `json:"worst_slot,omitempty"`
 	Violations int     `json:"violations"`

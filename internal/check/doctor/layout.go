@@ -142,3 +142,28 @@ func serversOf(info *jetstream.StreamInfo) (names []string) {
 	}
 	return slices.DeleteFunc(names, func(n string) bool { return strings.TrimSpace(n) == "" })
 }
+
+// full is about a server that can store nothing. Then heartbeats are not stored either,
+// so that nodes which live look dead.
+func (c *check) full() {
+	if c.Full == "" {
+		return
+	}
+	c.add(Error, "full", "server "+c.Survey.Server, "its storage is full: "+c.Full,
+		"no slot is published, started or recorded, and every node looks dead", "free space on that disk: the server goes on by itself, and what was refused is published")
+}
+
+// rollup is about what is made otherwise than Setup makes it now, and works all the
+// same.
+func (c *check) rollup() {
+	var where []string
+	for _, d := range c.Survey.Differences {
+		if d.Tolerated {
+			where = append(where, d.Where)
+		}
+	}
+	if len(where) > 0 {
+		c.add(Warning, "rollup", "", fmt.Sprintf("roll-up and purge are allowed in %s, which an older version made", few(where)),
+			"one message with the header Nats-Rollup, from any login that may write one key there, removes all others", c.cronce("setup"))
+	}
+}

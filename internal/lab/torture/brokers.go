@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/kv"
 )
 
@@ -50,7 +51,7 @@ func (t *torture) startBrokers() error {
 	}
 	listens, routes := addresses[:n], addresses[n:]
 	for i := range n {
-		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.shape.maxPayload()}}
+		b := &broker{spec: ServerSpec{Name: fmt.Sprintf("s%d", i+1), Listen: listens[i], Store: filepath.Join(t.dir, fmt.Sprintf("s%d", i+1)), MaxPayload: t.shape.MaxPayload()}}
 		if n > 1 {
 			b.spec.Route, b.spec.Routes = routes[i], routes
 		}
@@ -80,9 +81,9 @@ func (t *torture) startBroker(b *broker) error {
 // killBroker kills a server and starts it again; the next one may be killed when
 // this one knows again what the others know. So nothing that was acknowledged is
 // ever on fewer than two of three.
-func (t *torture) killBroker(ctx context.Context, f Fault) {
+func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 	b := t.brokers[f.Target]
-	t.count(string(Broker))
+	t.count(string(plan.Broker))
 	b.now.kill()
 	sleep(ctx, f.For)
 	if err := t.startBroker(b); err != nil {

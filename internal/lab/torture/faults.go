@@ -9,24 +9,26 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
 // suffer lets the faults of one lane happen, one after the other, and leaves
 // everything whole.
-func (t *torture) suffer(ctx context.Context, lane []Fault) {
+func (t *torture) suffer(ctx context.Context, lane []plan.Fault) {
 	for _, f := range lane {
 		if !sleep(ctx, time.Until(t.began.Add(f.At))) {
 			return
 		}
 		since := boot.Now()
 		switch f.Kind {
-		case Broker:
+		case plan.Broker:
 			t.killBroker(ctx, f)
 			t.noteFault(f, "", since)
-		case Full:
+		case plan.Full:
 			t.fill(ctx, f)
 			t.noteFault(f, "", since)
-		case Freeze, Sleep: // written down with the instants of STOP and CONT
+		case plan.Freeze, plan.Sleep: // written down with the instants of STOP and CONT
 			t.happen(ctx, t.members[f.Target], f)
 		default:
 			m := t.members[f.Target]
@@ -38,7 +40,7 @@ func (t *torture) suffer(ctx context.Context, lane []Fault) {
 }
 
 // happen is one fault of one process. It is over when happen returns.
-func (t *torture) happen(ctx context.Context, m *member, f Fault) {
+func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 	t.count(string(f.Kind))
 	through := func(fault link, d time.Duration) {
 		m.proxy.set(fault)
@@ -55,28 +57,28 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		await(m.proxy.severed, patience)
 	}
 	switch f.Kind {
-	case Kill, Silence:
+	case plan.Kill, plan.Silence:
 		m.kill()
 		sleep(ctx, f.For)
 		m.again()
-	case Term:
+	case plan.Term:
 		m.term()
 		sleep(ctx, f.For)
 		m.again()
-	case Leave:
+	case plan.Leave:
 		until := time.Now().Add(f.For)
-		m.proxy.set(link{lose: []byte(t.subjectOf(writeSlots))})
+		m.proxy.set(link{lose: []byte(t.subjectOf(plan.WriteSlots))})
 		await(m.proxy.hasLost, 5*time.Second)
 		sleep(ctx, f.Delay) // for the other producers to hold their copies
 		m.term()
 		m.proxy.set(link{})
 		sleep(ctx, time.Until(until))
 		m.again()
-	case Freeze:
+	case plan.Freeze:
 		goOn := m.hold(f)
 		sleep(ctx, f.For)
 		goOn()
-	case Sleep:
+	case plan.Sleep:
 		m.untilBusy(ctx)
 		if f.Write != "" {
 			// The write lands, and its answer finds a sleeper.
@@ -86,19 +88,19 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		m.proxy.set(link{})
 		sleep(ctx, f.For)
 		goOn()
-	case Cut:
+	case plan.Cut:
 		through(link{apart: true}, f.For)
 		m.proxy.set(link{})
-	case Slow:
+	case plan.Slow:
 		through(link{delay: f.Delay}, f.For)
 		m.proxy.set(link{})
-	case Deaf:
+	case plan.Deaf:
 		through(link{deaf: true}, f.For)
 		m.proxy.set(link{})
-	case Lag:
+	case plan.Lag:
 		through(link{late: f.Delay}, f.For)
 		m.proxy.set(link{})
-	case Clog:
+	case plan.Clog:
 		if !f.Ends {
 			through(link{clogged: true}, f.For)
 			m.proxy.set(link{})
@@ -108,25 +110,25 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 		m.term()
 		m.proxy.set(link{})
 		m.again()
-	case Hangup:
+	case plan.Hangup:
 		t.hangUp(ctx, m, f)
-	case Lose:
+	case plan.Lose:
 		m.untilBusy(ctx)
 		t.lose(ctx, m)
 		m.kill()
 		sleep(ctx, f.For)
 		m.again()
-	case Hold:
+	case plan.Hold:
 		until := time.Now().Add(f.For)
 		// A heartbeat lands, and its answer is lost; so is what follows.
-		when(writeNodes, &link{deaf: true}, t.cfg.Lease/5)
+		when(plan.WriteNodes, &link{deaf: true}, t.cfg.Lease/5)
 		through(link{deaf: true}, f.Delay)
 		// On a new connection it is repeated and answered, and that is all.
-		when(writeNodes, &link{}, t.cfg.Lease/4)
-		sleep(ctx, heard(t.cfg.Lease))
+		when(plan.WriteNodes, &link{}, t.cfg.Lease/4)
+		sleep(ctx, plan.Heard(t.cfg.Lease))
 		through(link{apart: true}, time.Until(until))
 		m.proxy.set(link{})
-	case Sever:
+	case plan.Sever:
 		var then *link
 		if f.Landed {
 			then = &link{deaf: true}
@@ -141,7 +143,7 @@ func (t *torture) happen(ctx context.Context, m *member, f Fault) {
 
 // hangUp has jobs come and go in the file of a process, which reads it again at each
 // HUP. In the end all of them are there.
-func (t *torture) hangUp(ctx context.Context, m *member, f Fault) {
+func (t *torture) hangUp(ctx context.Context, m *member, f plan.Fault) {
 	r := rand.New(rand.NewPCG(t.cfg.Seed, uint64(f.At)))
 	write := func(names []string) {
 		fresh := m.jobFile() + ".new" // no process ever reads half a file
@@ -154,10 +156,10 @@ func (t *torture) hangUp(ctx context.Context, m *member, f Fault) {
 		}
 		m.hangUp()
 	}
-	all := caseNames(t.cases)
+	all := plan.CaseNames(t.cases)
 	for until := time.Now().Add(f.For); time.Now().Before(until); {
 		write(slices.DeleteFunc(slices.Clone(all), func(string) bool { return r.IntN(2) == 0 }))
-		if !sleep(ctx, between(r, 20*time.Millisecond, 500*time.Millisecond)) {
+		if !sleep(ctx, plan.Between(r, 20*time.Millisecond, 500*time.Millisecond)) {
 			break
 		}
 	}
@@ -179,10 +181,10 @@ func (t *torture) lose(ctx context.Context, m *member) {
 }
 
 // fill has a stream refuse what it is sent for a while, as one that is full does.
-func (t *torture) fill(ctx context.Context, f Fault) {
-	t.count(string(Full))
+func (t *torture) fill(ctx context.Context, f plan.Fault) {
+	t.count(string(plan.Full))
 	name := "KV_" + t.cfg.Namespace + "_" + f.Write
-	if f.Write == writeSlots {
+	if f.Write == plan.WriteSlots {
 		name = t.cfg.Namespace + "_" + f.Write
 	}
 	t.limitBytes(ctx, name, 1)
@@ -216,10 +218,31 @@ func (t *torture) limitBytesOnce(ctx context.Context, name string, most int64) e
 // subjectOf begins the subjects of writes of a kind.
 func (t *torture) subjectOf(write string) string {
 	switch write {
-	case writeSlots:
+	case plan.WriteSlots:
 		return t.cfg.Namespace + ".slot."
-	case writeAcks:
+	case plan.WriteAcks:
 		return "$JS.ACK." + t.cfg.Namespace + "_slots."
 	}
 	return "$KV." + t.cfg.Namespace + "_" + write + "."
+}
+
+// noteFault writes down that a fault hit a process, a stream or the servers, from
+// since until now. The check needs both sides: a rule may be about what a fault does,
+// or about processes that no fault touched.
+func (t *torture) noteFault(f plan.Fault, of string, since time.Duration) {
+	t.note(promise.Line{What: promise.LineFault, Kind: f.Kind, Of: of, From: since, Delay: f.Delay})
+}
+
+// noteAnswer writes down that the servers took long to answer this process, which no
+// fault stands between.
+func (t *torture) noteAnswer(sent time.Duration, err error) {
+	if err != nil || boot.Now()-sent > promise.SlowAnswer {
+		t.note(promise.Line{What: promise.LinePause, Process: promise.ServerProcess, From: sent})
+	}
+}
+
+func (t *torture) note(l promise.Line) {
+	if err := t.notes.add(l); err != nil {
+		t.fail(err)
+	}
 }

@@ -8,15 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
 )
 
 func TestHandlersComeAndGoWithTheFileOfJobs(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "w1.jobs")
-	spec := NodeSpec{Lease: 3 * time.Second, From: storyBegan, Duration: time.Minute, Work: true, Jobs: file}
+	spec := NodeSpec{Lease: 3 * time.Second, From: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC), Duration: time.Minute, Work: true, Jobs: file}
 	h := newHandlers(spec, nil)
-	all := caseNames(bounded(spec.Lease, spec.From, spec.From.Add(spec.Duration)))
+	all := plan.CaseNames(plan.Bounded(spec.Lease, spec.From, spec.From.Add(spec.Duration)))
 	for _, want := range [][]string{nil, {"skip", "steady"}, {}, {"steady"}} {
 		if want == nil {
 			want = all // there is no file yet
@@ -44,18 +46,18 @@ func TestOnlyUnansweredMessagesOfTheProcessesRunningSlotsAreLost(t *testing.T) {
 	w := newWitness("x")
 	slots := map[string]job.Slot{}
 	for i, name := range []string{"mine", "ended", "answered", "anothers", "waits"} {
-		slots[name] = slotOf("a", i)
-		w.slots = append(w.slots, SlotWrite{Seq: uint64(i + 1), Message: job.Message{Slot: slots[name]}})
+		slots[name] = job.NewSlot("a", time.Unix(int64(i), 0))
+		w.slots = append(w.slots, promise.SlotWrite{Seq: uint64(i + 1), Message: job.Message{Slot: slots[name]}})
 	}
 	write := func(name, node string, state job.State) {
-		w.ledger = append(w.ledger, LedgerWrite{Slot: slots[name], Record: job.Record{Slot: slots[name], Node: node, State: state}})
+		w.ledger = append(w.ledger, promise.LedgerWrite{Slot: slots[name], Record: job.Record{Slot: slots[name], Node: node, State: state}})
 	}
 	write("mine", "w1-42-7", job.Running)
 	write("ended", "w1-42-7", job.Running)
 	write("ended", "w1-42-7", job.Succeeded)
 	write("answered", "w1-42-7", job.Running)
 	write("anothers", "w12-42-7", job.Running)
-	w.acks[3] = Ack{Seq: 3}
+	w.acks[3] = promise.Ack{Seq: 3}
 	if got := w.messagesOf("w1-"); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("messages %v would be deleted, want 1 only", got)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
 // member is one process of the fleet, over all its lives.
@@ -67,8 +69,8 @@ func (m *member) begin() error {
 		Process: fmt.Sprintf("%s.%d", m.name, m.life), Host: m.name,
 		Namespace: t.cfg.Namespace, Lease: t.shape.Lease, Seed: t.shape.Seed,
 		From: t.from, Boot: t.fromBoot, Duration: t.cfg.Duration,
-		Produce: t.shape.publishes(m.index), Work: m.index < t.shape.Workers,
-		Record: m.record(), Jobs: m.jobFile(), Proxy: m.proxy.address(), ClockOffset: t.shape.offset(m.index, m.life),
+		Produce: t.shape.Publishes(m.index), Work: m.index < t.shape.Workers,
+		Record: m.record(), Jobs: m.jobFile(), Proxy: m.proxy.address(), ClockOffset: t.shape.Offset(m.index, m.life),
 		Server: t.cfg.Server, Context: t.cfg.Context, Creds: t.cfg.Creds,
 	}
 	data, err := json.Marshal(spec)
@@ -99,7 +101,7 @@ func (m *member) watch(p *process) {
 		return
 	}
 	if p.cmd.ProcessState.ExitCode() != diedByItself {
-		m.t.found(Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended by itself: %s", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+		m.t.found(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended by itself: %s", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
 	} else {
 		m.t.count("died in a handler")
 	}
@@ -157,21 +159,21 @@ func (m *member) term() {
 	select {
 	case <-p.gone:
 	case <-time.After(stuckAfter):
-		m.t.found(Violation{Rule: "stuck", Detail: fmt.Sprintf("process %s did not end within %v of a TERM", p.name, stuckAfter), Evidence: []string{p.lastWords()}})
+		m.t.found(promise.Violation{Rule: "stuck", Detail: fmt.Sprintf("process %s did not end within %v of a TERM", p.name, stuckAfter), Evidence: []string{p.lastWords()}})
 		p.kill()
 		return
 	}
 	// One that was ended by the signal itself had only just begun: it had logged
 	// nothing yet.
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.lastWords() != "") {
-		m.t.found(Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
+		m.t.found(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
 	}
 }
 
 // hold stops it for a fault; the returned function lets it go on, and writes down for
 // how long it was stopped. It cannot be left to the process to say that: it may be
 // killed as soon as it wakes.
-func (m *member) hold(f Fault) func() {
+func (m *member) hold(f plan.Fault) func() {
 	m.mu.Lock()
 	p := m.now
 	m.mu.Unlock()
@@ -216,11 +218,11 @@ func (m *member) readRecord() {
 	for _, l := range lines {
 		switch {
 		case m.now == nil || l.Process != m.now.name:
-		case l.What == lineUp:
+		case l.What == promise.LineUp:
 			m.up = true
-		case l.What == lineStart:
+		case l.What == promise.LineStart:
 			m.running++
-		case l.What == lineEnd:
+		case l.What == promise.LineEnd:
 			m.running--
 		}
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -80,7 +82,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	defer signal.Stop(hangups)
 	// Before the file of jobs is read: the torture changes it, and then sends a HUP
 	// only to a process that is up.
-	if err := rec.add(Line{What: lineUp}); err != nil {
+	if err := rec.add(promise.Line{What: promise.LineUp}); err != nil {
 		return err
 	}
 	nc, err := connected(ctx, connect, proxyDialer(spec.Proxy), log)
@@ -106,7 +108,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	}
 	cfg := replica.Config{
 		Conn: nc, Store: store, Produce: spec.Produce, Grace: grace, Host: spec.Host, ClockShift: spec.ClockOffset,
-		Owner: jobOwner, Handler: h.handler, Handlers: h.names, Logger: log, Version: "torture",
+		Owner: plan.JobOwner, Handler: h.handler, Handlers: h.names, Logger: log, Version: "torture",
 	}
 	if spec.Work {
 		cfg.Queues = h.queues()
@@ -141,7 +143,7 @@ func connected(ctx context.Context, connect func(context.Context, nats.CustomDia
 type handlers struct {
 	rec   *recorder
 	seed  uint64
-	cases map[string]Case
+	cases map[string]plan.Case
 	works bool
 	file  string
 
@@ -150,8 +152,8 @@ type handlers struct {
 }
 
 func newHandlers(spec NodeSpec, rec *recorder) *handlers {
-	h := &handlers{rec: rec, seed: spec.Seed, cases: map[string]Case{}, works: spec.Work, file: spec.Jobs}
-	for _, c := range bounded(spec.Lease, spec.From, spec.From.Add(spec.Duration).Truncate(time.Second)) {
+	h := &handlers{rec: rec, seed: spec.Seed, cases: map[string]plan.Case{}, works: spec.Work, file: spec.Jobs}
+	for _, c := range plan.Bounded(spec.Lease, spec.From, spec.From.Add(spec.Duration).Truncate(time.Second)) {
 		h.cases[c.Job.Name] = c
 	}
 	return h
@@ -239,8 +241,8 @@ func (h *handlers) handler(name string) job.Handler {
 // run is every handler: it writes down its start, works until it is done or its
 // context ends, and writes down its end. When its context ended stands there too:
 // whoever is frozen learns of it late, and returns later still.
-func (h *handlers) run(ctx context.Context, c Case, run job.Run) error {
-	line := Line{Slot: run.Slot.ID(), Attempt: run.Attempt, Fence: run.Fence, Node: run.Node}
+func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
+	line := promise.Line{Slot: run.Slot.ID(), Attempt: run.Attempt, Fence: run.Fence, Node: run.Node}
 	tell := func(what, result, cause string) {
 		l := line
 		l.What, l.Result, l.Cause = what, result, cause
@@ -250,25 +252,25 @@ func (h *handlers) run(ctx context.Context, c Case, run job.Run) error {
 			os.Exit(1)
 		}
 	}
-	tell(lineStart, "", "")
+	tell(promise.LineStart, "", "")
 	noted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(noted)
-		tell(lineCancel, "", cause(ctx))
+		tell(promise.LineCancel, "", cause(ctx))
 	})
-	act := c.act(h.seed, run.Slot, run.Attempt)
+	act := c.Attempt(h.seed, run.Slot, run.Attempt)
 	done := time.NewTimer(act.Work)
 	defer done.Stop()
 	result := act.Result
 	select {
 	case <-done.C:
 	case <-ctx.Done():
-		result = resultError
+		result = plan.ResultError
 	}
 	if !stop() {
 		<-noted // in this order
 	}
-	tell(lineEnd, result, "")
+	tell(promise.LineEnd, result, "")
 	// Markup grows most where a program writes it down as JSON.
 	words := strings.Repeat("<", act.Words)
 	_, _ = io.WriteString(run.Output, words)
@@ -278,15 +280,15 @@ func (h *handlers) run(ctx context.Context, c Case, run job.Run) error {
 func finish(result, words string) error {
 	failed := errors.New("as the torture wants it" + words)
 	switch result {
-	case resultOK:
+	case plan.ResultOK:
 		return nil
-	case resultPermanent:
+	case plan.ResultPermanent:
 		return job.Permanent(failed)
-	case resultLater:
+	case plan.ResultLater:
 		return job.RetryAfter(rand.N(time.Second), failed)
-	case resultPanic:
+	case plan.ResultPanic:
 		panic(failed.Error())
-	case resultDie:
+	case plan.ResultDie:
 		time.Sleep(100 * time.Millisecond) // if it has just woken, the record is to say so
 		os.Exit(diedByItself)
 	}
@@ -309,13 +311,13 @@ func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, lo
 			if !sleep(ctx, spec.Boot+time.Duration(n)*k.Every-boot.Now()) {
 				return
 			}
-			s, at := k.order(spec.From, n)
+			s, at := k.Order(spec.From, n)
 			attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
 			_, err := c.Trigger(attempt, control.Order{Job: s.Job, Key: s.Token, At: at})
 			cancel()
 			if err != nil {
 				log.Info("not triggered", "slot", s.ID(), "error", err)
-			} else if err := h.rec.add(Line{What: lineOrder, Slot: s.ID()}); err != nil {
+			} else if err := h.rec.add(promise.Line{What: promise.LineOrder, Slot: s.ID()}); err != nil {
 				log.Error("the record cannot be written", "error", err)
 				return
 			}

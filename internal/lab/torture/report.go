@@ -11,6 +11,8 @@ import (
 
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -18,10 +20,10 @@ import (
 // Report is what was done and what was found.
 type Report struct {
 	Seed       uint64
-	Plan       []Fault
+	Plan       []plan.Fault
 	Faults     map[string]int // that happened
-	Tally      Tally
-	Violations []Violation
+	Tally      promise.Tally
+	Violations []promise.Violation
 
 	// Inconclusive says what never happened that a run has to have seen to prove
 	// anything. Empty: it is conclusive.
@@ -35,10 +37,10 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if err := h.writeTrace(filepath.Join(t.dir, "writes.txt")); err != nil {
+	if err := h.WriteTrace(filepath.Join(t.dir, "writes.txt")); err != nil {
 		return Report{}, err
 	}
-	violations, tally := Check(h)
+	violations, tally := promise.Check(h)
 	_, tally.Redelivered, tally.Late = t.witness.outcomes()
 	verified, err := t.verify(ctx)
 	if err != nil {
@@ -47,11 +49,11 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := Report{
-		Seed: t.cfg.Seed, Plan: NewPlan(t.shape).All(), Faults: maps.Clone(t.faults), Tally: tally,
+		Seed: t.cfg.Seed, Plan: plan.NewPlan(t.shape).All(), Faults: maps.Clone(t.faults), Tally: tally,
 		Violations: slices.Concat(t.violations, violations, verified),
 	}
 	for _, text := range t.witness.unreadable {
-		r.Violations = append(r.Violations, Violation{Rule: "unreadable", Detail: text})
+		r.Violations = append(r.Violations, promise.Violation{Rule: "unreadable", Detail: text})
 	}
 	for what, n := range map[string]int{"takeovers": tally.Takeovers, "refused completions": tally.Refused, "late redeliveries": tally.Late} {
 		if n == 0 {
@@ -70,13 +72,13 @@ func (t *torture) skew() time.Duration {
 	return 500 * time.Millisecond
 }
 
-func (t *torture) history(ctx context.Context) (History, error) {
-	h := History{
+func (t *torture) history(ctx context.Context) (promise.History, error) {
+	h := promise.History{
 		Lease: t.cfg.Lease, Cases: t.cases, From: t.from, Until: t.until, Broker: t.clock, Skew: t.skew(),
-		Deaths: map[string]time.Duration{}, Records: map[job.Slot]LedgerWrite{}, Publishers: map[string]bool{},
+		Deaths: map[string]time.Duration{}, Records: map[job.Slot]promise.LedgerWrite{}, Publishers: map[string]bool{},
 	}
 	for i, m := range t.members {
-		h.Publishers[m.name] = i > 0 && t.shape.publishes(i)
+		h.Publishers[m.name] = i > 0 && t.shape.Publishes(i)
 	}
 	var err error
 	if h.Lines, err = readRecord(t.dir); err != nil {
@@ -95,7 +97,7 @@ func (t *torture) history(ctx context.Context) (History, error) {
 	}
 	for _, n := range nodes {
 		if n.Err == nil {
-			h.Final = append(h.Final, NodeWrite{Seq: n.Revision, Time: n.Time, Node: n.Node})
+			h.Final = append(h.Final, promise.NodeWrite{Seq: n.Revision, Time: n.Time, Node: n.Node})
 		}
 	}
 	for e, err := range t.store.Events(ctx, kv.EventFilter{}) {
@@ -108,15 +110,15 @@ func (t *torture) history(ctx context.Context) (History, error) {
 }
 
 // records reads what stands in the ledger.
-func (t *torture) records(ctx context.Context, h *History) error {
+func (t *torture) records(ctx context.Context, h *promise.History) error {
 	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
 		switch {
 		case errors.Is(err, job.ErrInvalid), errors.Is(err, job.ErrVersion):
-			t.found(Violation{Rule: "unreadable", Detail: err.Error()})
+			t.found(promise.Violation{Rule: "unreadable", Detail: err.Error()})
 		case err != nil:
 			return err
 		default:
-			h.Records[e.Record.Slot] = LedgerWrite{Seq: e.Revision, Time: e.Time, Record: e.Record, Slot: e.Record.Slot}
+			h.Records[e.Record.Slot] = promise.LedgerWrite{Seq: e.Revision, Time: e.Time, Record: e.Record, Slot: e.Record.Slot}
 		}
 	}
 	return nil
@@ -126,7 +128,7 @@ func (t *torture) records(ctx context.Context, h *History) error {
 func (t *torture) unfinished(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	h := History{Records: map[job.Slot]LedgerWrite{}}
+	h := promise.History{Records: map[job.Slot]promise.LedgerWrite{}}
 	if err := t.records(ctx, &h); err != nil {
 		return 0, err
 	}
@@ -135,7 +137,7 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	open := 0
-	for s := range expected(t.cases, t.from, t.until, lines) {
+	for s := range promise.Expected(t.cases, t.from, t.until, lines) {
 		if w, ok := h.Records[s]; !ok || !w.Record.State.Final() {
 			open++
 		}
@@ -144,8 +146,8 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 }
 
 // verify has the fleet's own check look at the namespace, as a second opinion.
-func (t *torture) verify(ctx context.Context) ([]Violation, error) {
-	now, _ := t.clock.at(boot.Now())
+func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
+	now, _ := t.clock.At(boot.Now())
 	cfg := verify.Config{From: t.from, To: t.until, Now: now, Settings: t.store.Settings()}
 	var err error
 	if cfg.Watermark, _, err = t.store.Watermark().Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
@@ -176,9 +178,9 @@ func (t *torture) verify(ctx context.Context) ([]Violation, error) {
 			check.Record(e.Record, e.Time)
 		}
 	}
-	var found []Violation
+	var found []promise.Violation
 	for p := range check.Problems() {
-		found = append(found, Violation{Rule: "verify", Slot: p.Slot.ID(), Detail: fmt.Sprintf("cronce verify finds: %s: %s", p.Kind, p.Detail)})
+		found = append(found, promise.Violation{Rule: "verify", Slot: p.Slot.ID(), Detail: fmt.Sprintf("cronce verify finds: %s: %s", p.Kind, p.Detail)})
 	}
 	return found, nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -76,7 +78,7 @@ type Status struct {
 // torture is one run.
 type torture struct {
 	cfg   Config
-	shape Shape
+	shape plan.Shape
 	dir   string
 	log   *slog.Logger
 
@@ -90,7 +92,7 @@ type torture struct {
 	deaths  deaths
 	notes   *recorder // what this process did, and when it did not run
 
-	cases       []Case
+	cases       []plan.Case
 	from, until time.Time     // of the slots, by the broker's clock
 	fromBoot    time.Duration // from, as a reading of boot.Now
 	began       time.Time     // from, by the local clock
@@ -102,9 +104,9 @@ type torture struct {
 
 	mu         sync.Mutex
 	phase      string
-	clock      Clock
+	clock      promise.Clock
 	faults     map[string]int
-	violations []Violation
+	violations []promise.Violation
 }
 
 // Run tortures until the duration is over, lets the fleet settle, and checks. The
@@ -114,7 +116,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	defer failed(nil)
 	t := &torture{
 		cfg: cfg, dir: cfg.Dir, log: cfg.Logger, failed: failed, witness: newWitness(cfg.Namespace),
-		shape: Shape{
+		shape: plan.Shape{
 			Seed: cfg.Seed, Duration: cfg.Duration, Lease: cfg.Lease,
 			Workers: cfg.Workers, Makers: cfg.Producers, Servers: cfg.Servers,
 		},
@@ -122,7 +124,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	}
 	t.fleetCtx, t.fleetDown = context.WithCancel(ctx)
 	defer t.fleetDown()
-	notes, err := newRecorder(filepath.Join(cfg.Dir, "torture.jsonl"), tortureProcess)
+	notes, err := newRecorder(filepath.Join(cfg.Dir, "torture.jsonl"), promise.TortureProcess)
 	if err != nil {
 		return Report{}, err
 	}
@@ -259,15 +261,15 @@ func (t *torture) define(ctx context.Context) error {
 			return err
 		}
 	}
-	now, _ := t.clock.at(boot.Now())
+	now, _ := t.clock.At(boot.Now())
 	const early = 4 * time.Second // for the definitions to be written, and the fleet to be up
 	t.from = now.Add(early).Truncate(time.Second)
-	t.fromBoot, _ = t.clock.boot(t.from)
+	t.fromBoot, _ = t.clock.Boot(t.from)
 	t.until = t.from.Add(t.cfg.Duration).Truncate(time.Second)
-	t.cases = bounded(t.cfg.Lease, t.from, t.until)
+	t.cases = plan.Bounded(t.cfg.Lease, t.from, t.until)
 	for i := range t.cases {
 		j := &t.cases[i].Job
-		d, _, err := job.Upsert(nil, *j, jobOwner, "torture", false)
+		d, _, err := job.Upsert(nil, *j, plan.JobOwner, "torture", false)
 		if err != nil {
 			return err
 		}
@@ -296,7 +298,7 @@ func (t *torture) rage(ctx context.Context) error {
 	raging, calm := context.WithDeadline(ctx, t.began.Add(t.cfg.Duration))
 	defer calm()
 	var lanes sync.WaitGroup
-	for _, lane := range NewPlan(t.shape).Lanes {
+	for _, lane := range plan.NewPlan(t.shape).Lanes {
 		lanes.Go(func() { t.suffer(raging, lane) })
 	}
 	lanes.Go(func() { t.watchClock(raging) })
@@ -307,7 +309,7 @@ func (t *torture) rage(ctx context.Context) error {
 
 func (t *torture) watchClock(ctx context.Context) {
 	for sleep(ctx, time.Second) {
-		var c Clock
+		var c promise.Clock
 		sent := boot.Now()
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
 		err := askTime(attempt, t.nc, t.cfg.Namespace+"_slots", &c)
@@ -315,7 +317,7 @@ func (t *torture) watchClock(ctx context.Context) {
 		t.noteAnswer(sent, err)
 		if err == nil {
 			t.mu.Lock()
-			t.clock.samples = append(t.clock.samples, c.samples...)
+			t.clock.Merge(c)
 			t.mu.Unlock()
 		}
 	}
@@ -417,7 +419,7 @@ func (t *torture) count(fault string) {
 	t.faults[fault]++
 }
 
-func (t *torture) found(v Violation) {
+func (t *torture) found(v promise.Violation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.violations = append(t.violations, v)

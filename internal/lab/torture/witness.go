@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/fleet/boot"
+	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -31,13 +32,13 @@ type witness struct {
 
 	mu          sync.Mutex
 	seen        map[string]map[uint64]bool // by stream, since each connection tells
-	ledger      []LedgerWrite
-	nodes       []NodeWrite
-	marks       []MarkWrite
-	slots       []SlotWrite
-	locks       []LockWrite
-	acks        map[uint64]Ack // by sequence of the message
-	delivered   map[uint64]int // how often, by sequence of the message
+	ledger      []promise.LedgerWrite
+	nodes       []promise.NodeWrite
+	marks       []promise.MarkWrite
+	slots       []promise.SlotWrite
+	locks       []promise.LockWrite
+	acks        map[uint64]promise.Ack // by sequence of the message
+	delivered   map[uint64]int         // how often, by sequence of the message
 	slotOf      map[uint64]job.Slot
 	state       map[job.Slot]job.State
 	redelivered int
@@ -47,7 +48,7 @@ type witness struct {
 
 func newWitness(namespace string) *witness {
 	return &witness{
-		namespace: namespace, seen: map[string]map[uint64]bool{}, acks: map[uint64]Ack{}, delivered: map[uint64]int{},
+		namespace: namespace, seen: map[string]map[uint64]bool{}, acks: map[uint64]promise.Ack{}, delivered: map[uint64]int{},
 		slotOf: map[uint64]job.Slot{}, state: map[job.Slot]job.State{},
 	}
 }
@@ -115,19 +116,19 @@ func (w *witness) told(m *nats.Msg) {
 	err := error(nil)
 	switch strings.TrimPrefix(stream, "KV_"+w.namespace+"_") {
 	case "ledger":
-		err = w.wroteLedger(LedgerWrite{Seq: seq, Last: last, Time: at, Gone: gone}, subject, m.Data)
+		err = w.wroteLedger(promise.LedgerWrite{Seq: seq, Last: last, Time: at, Gone: gone}, subject, m.Data)
 	case "nodes":
 		if gone {
 			return // collected
 		}
-		n := NodeWrite{Seq: seq, Last: last, Time: at}
+		n := promise.NodeWrite{Seq: seq, Last: last, Time: at}
 		if n.Node, err = job.DecodeNode(m.Data); err == nil {
 			w.nodes = append(w.nodes, n)
 		}
 	case "state":
 		key := strings.TrimPrefix(subject, "$KV."+stream[len("KV_"):]+".")
 		if strings.HasPrefix(key, "lock.") {
-			l := LockWrite{Seq: seq, Last: last, Time: at, Gone: gone}
+			l := promise.LockWrite{Seq: seq, Last: last, Time: at, Gone: gone}
 			if !gone {
 				l.Lock, err = job.DecodeLock(m.Data)
 			}
@@ -136,12 +137,12 @@ func (w *witness) told(m *nats.Msg) {
 		if key != "watermark" {
 			break
 		}
-		mark := MarkWrite{Seq: seq, Time: at}
+		mark := promise.MarkWrite{Seq: seq, Time: at}
 		if mark.Mark, err = job.DecodeWatermark(m.Data); err == nil {
 			w.marks = append(w.marks, mark)
 		}
 	default:
-		s := SlotWrite{Seq: seq, Time: at, ID: m.Header.Get(job.HeaderMsgID)}
+		s := promise.SlotWrite{Seq: seq, Time: at, ID: m.Header.Get(job.HeaderMsgID)}
 		if s.Message, err = job.ParseMessage(m.Header); err == nil {
 			w.slots, w.slotOf[seq] = append(w.slots, s), s.Message.Slot
 		}
@@ -151,7 +152,7 @@ func (w *witness) told(m *nats.Msg) {
 	}
 }
 
-func (w *witness) wroteLedger(l LedgerWrite, subject string, data []byte) (err error) {
+func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte) (err error) {
 	if l.Slot, err = job.ParseSlotKey(strings.TrimPrefix(subject, "$KV."+w.namespace+"_ledger.")); err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (w *witness) acked(m *nats.Msg) {
 		return
 	}
 	if _, ok := w.acks[seq]; !ok {
-		w.acks[seq] = Ack{seq, now}
+		w.acks[seq] = promise.Ack{Seq: seq, Boot: now}
 	}
 }
 
@@ -234,19 +235,19 @@ func (w *witness) outcomes() (outcomes, redelivered, late int) {
 }
 
 // into hands over what was heard.
-func (w *witness) into(h *History) {
+func (w *witness) into(h *promise.History) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.Ledger, h.Nodes, h.Marks, h.Slots, h.Locks = w.ledger, w.nodes, w.marks, w.slots, w.locks
-	slices.SortFunc(h.Locks, func(a, b LockWrite) int { return cmp.Compare(a.Seq, b.Seq) })
-	slices.SortFunc(h.Marks, func(a, b MarkWrite) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(h.Locks, func(a, b promise.LockWrite) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(h.Marks, func(a, b promise.MarkWrite) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, a := range w.acks {
 		h.Acks = append(h.Acks, a)
 	}
 }
 
 // askTime samples the broker's clock.
-func askTime(ctx context.Context, nc *nats.Conn, stream string, c *Clock) error {
+func askTime(ctx context.Context, nc *nats.Conn, stream string, c *promise.Clock) error {
 	sent := boot.Now()
 	m, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, nil)
 	got := boot.Now()
@@ -259,6 +260,6 @@ func askTime(ctx context.Context, nc *nats.Conn, stream string, c *Clock) error 
 	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Time.IsZero() {
 		return fmt.Errorf("the broker does not say what time it is: %q", m.Data)
 	}
-	c.add(sent, got, answer.Time)
+	c.Add(sent, got, answer.Time)
 	return nil
 }

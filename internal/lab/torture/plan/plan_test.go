@@ -1,4 +1,4 @@
-package torture
+package plan
 
 import (
 	"cmp"
@@ -84,7 +84,7 @@ func TestAPlanLeavesAProducerCalmForLongEnough(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShape(t)
-		s.Duration = max(s.Duration, 5*settled(s.Lease), silenceFrom)
+		s.Duration = max(s.Duration, 5*Settled(s.Lease), silenceFrom)
 		s.Makers = max(s.Makers, 1)
 		lanes := NewPlan(s).Lanes
 		var hit []Fault // the last process, the servers, the streams
@@ -97,7 +97,7 @@ func TestAPlanLeavesAProducerCalmForLongEnough(t *testing.T) {
 			longest = max(longest, f.At-end)
 			end = max(end, f.At+f.For)
 		}
-		if longest < settled(s.Lease)+promptly {
+		if longest < Settled(s.Lease)+Promptly {
 			t.Fatalf("no producer has nothing wrong with it for more than %v", longest)
 		}
 	})
@@ -107,7 +107,7 @@ func TestAPlanHasAProducerLeaveWhileTheOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShape(t)
-		s.Duration = max(s.Duration, 5*settled(s.Lease), silenceFrom)
+		s.Duration = max(s.Duration, 5*Settled(s.Lease), silenceFrom)
 		s.Makers = max(s.Makers, 2)
 		p := NewPlan(s)
 		i := slices.IndexFunc(p.All(), func(f Fault) bool { return f.Kind == Leave })
@@ -117,7 +117,7 @@ func TestAPlanHasAProducerLeaveWhileTheOthersAreLeftAlone(t *testing.T) {
 		leave := p.All()[i]
 		for lane, faults := range p.Lanes[:s.Workers+s.Makers] {
 			for _, f := range faults {
-				if s.publishes(lane) && f != leave && f != p.Lanes[0][0] && f.At < leave.At+leave.For && f.At+f.For > leave.At {
+				if s.Publishes(lane) && f != leave && f != p.Lanes[0][0] && f.At < leave.At+leave.For && f.At+f.For > leave.At {
 					t.Fatalf("lane %d: %+v is beside %+v", lane, f, leave)
 				}
 			}
@@ -130,7 +130,7 @@ func TestNotEveryPublisherRefusesItsClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawShape(t)
 		i, life := rapid.IntRange(1, s.Workers+s.Makers-1).Draw(t, "process"), rapid.IntRange(1, 100).Draw(t, "life")
-		if by := s.offset(i, life); by.Abs() >= time.Hour {
+		if by := s.Offset(i, life); by.Abs() >= time.Hour {
 			t.Fatalf("the clock of process %d is off by %v", i, by)
 		}
 	})

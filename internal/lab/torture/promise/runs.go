@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -48,9 +49,9 @@ func evidence(runs ...*run) []string {
 func (l Line) String() string {
 	text := fmt.Sprintf("record: %.3fs %s %s", l.Boot.Seconds(), l.Process, l.What)
 	switch l.What {
-	case linePause:
+	case LinePause:
 		return text + fmt.Sprintf(" since %.3fs", l.From.Seconds())
-	case lineFault:
+	case LineFault:
 		return text + fmt.Sprintf(" %s of %s since %.3fs, delay %v", l.Kind, l.Of, l.From.Seconds(), l.Delay)
 	}
 	text += fmt.Sprintf(" %s attempt %d fence %d node %s", l.Slot, l.Attempt, l.Fence, l.Node)
@@ -84,29 +85,29 @@ func (c *checker) readRuns() {
 	for _, l := range lines {
 		last = l.Boot
 		switch l.What {
-		case linePause:
+		case LinePause:
 			c.pauses[l.Process] = append(c.pauses[l.Process], l)
 			continue
-		case lineFault:
+		case LineFault:
 			c.faults = append(c.faults, l)
-			if l.Kind == Freeze || l.Kind == Sleep {
+			if l.Kind == plan.Freeze || l.Kind == plan.Sleep {
 				// The process may die before it writes down that it did not run.
 				c.pauses[l.Of] = append(c.pauses[l.Of], l)
 			}
 			continue
-		case lineUp:
+		case LineUp:
 			c.ups = append(c.ups, l)
 			continue
-		case lineOrder:
+		case LineOrder:
 			continue
 		}
 		key := runKey{l.Slot, l.Attempt, l.Fence, l.Process, l.Node}
 		r := open[key]
 		switch {
-		case l.What == lineStart && r != nil:
+		case l.What == LineStart && r != nil:
 			c.bad("started twice", r.slot, append(evidence(r), l.String()), "one claim started a handler twice")
 			continue
-		case l.What == lineStart:
+		case l.What == LineStart:
 			slot, err := job.ParseSlotID(l.Slot)
 			if err != nil {
 				c.bad("record", job.Slot{}, []string{l.String()}, "a handler was started for something that is no slot: %v", err)
@@ -119,9 +120,9 @@ func (c *checker) readRuns() {
 		case r == nil:
 			c.bad("record", job.Slot{}, []string{l.String()}, "a line without a start before it")
 			continue
-		case l.What == lineCancel:
+		case l.What == LineCancel:
 			r.stop, r.cause = l.Boot, l.Cause
-		case l.What == lineEnd:
+		case l.What == LineEnd:
 			r.ended, r.result = true, l.Result
 			if r.cause == "" {
 				r.stop = l.Boot
@@ -148,7 +149,7 @@ func (c *checker) readRuns() {
 // write down its last one, so those of the torture itself count beside its own: if
 // the machine starves this process, it may have starved that one.
 func (c *checker) witnesses(process string) []Line {
-	all := slices.Concat(c.pauses[process], c.pauses[tortureProcess])
+	all := slices.Concat(c.pauses[process], c.pauses[TortureProcess])
 	slices.SortFunc(all, func(a, b Line) int { return cmp.Compare(a.Boot, b.Boot) })
 	return all
 }

@@ -1,9 +1,10 @@
-package torture
+package promise
 
 import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -42,7 +43,7 @@ func (c *checker) checkAlone(earlier []*run, r *run) {
 			lines := append(evidence(other, r), c.nodeTrace(other.node)...)
 			c.bad("two at once", r.slot, lines, "%s started %v before %s could act no more", r, over, other)
 		}
-		if other.ended && other.result == resultPermanent && c.recorded(other) {
+		if other.ended && other.result == plan.ResultPermanent && c.recorded(other) {
 			c.bad("after a permanent error", r.slot, evidence(other, r), "%s started although %s had failed for good", r, other)
 		}
 	}
@@ -63,7 +64,7 @@ func (c *checker) recorded(r *run) bool {
 // checkPunctual: no run starts before its slot's instant, or before its retry is
 // due, or in the name of a node that is dead.
 func (c *checker) checkPunctual(r *run) {
-	at, err := c.h.Broker.at(r.start)
+	at, err := c.h.Broker.At(r.start)
 	if due := c.due(r.slot); !due.IsZero() && due.Sub(at) > c.slack(r.node)+err {
 		c.bad("early", r.slot, evidence(r), "%s started %v before its instant, by the broker's clock", r, due.Sub(at))
 	}
@@ -78,7 +79,7 @@ func (c *checker) checkPunctual(r *run) {
 	if !ok {
 		return
 	}
-	end, err := c.h.Broker.boot(dead)
+	end, err := c.h.Broker.Boot(dead)
 	slack := err + c.h.Skew
 	c.checkMargin(r)
 	switch {
@@ -100,7 +101,7 @@ func (c *checker) checkMargin(r *run) {
 	if !ok {
 		return
 	}
-	end, err := c.h.Broker.boot(last.Time.Add(c.h.Lease - c.h.Lease/8))
+	end, err := c.h.Broker.Boot(last.Time.Add(c.h.Lease - c.h.Lease/8))
 	if _, frozen := c.frozenSince(r.process, r.stop); !frozen && r.stop > end+err+c.h.Skew {
 		c.bad("no margin", r.slot, append(evidence(r), c.nodeTrace(r.node)...), "the context of %s ended %v before its lease did; want at least %v", r, end+c.h.Lease/8-r.stop, c.h.Lease/8)
 	}
@@ -139,7 +140,7 @@ func (c *checker) claimedBeforeFreeze(r *run) bool {
 	if !ok || !seen || r.stop-r.start > moment {
 		return false
 	}
-	at, err := c.h.Broker.at(froze)
+	at, err := c.h.Broker.At(froze)
 	return !claim.Time.After(at.Add(err + c.h.Skew + 50*time.Millisecond)) // the watch looks every 20 ms
 }
 

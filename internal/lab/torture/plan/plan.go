@@ -1,4 +1,6 @@
-package torture
+// Package plan draws from a seed what goes wrong in a run of the torture, and holds the
+// table of jobs that the fleet runs meanwhile.
+package plan
 
 import (
 	"cmp"
@@ -53,17 +55,17 @@ type Fault struct {
 	Ends   bool          `json:"ends,omitempty"`
 }
 
-// heard is how long an answer may take to arrive before the cut: less than there
+// Heard is how long an answer may take to arrive before the cut: less than there
 // is between two heartbeats.
-func heard(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
+func Heard(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
 
 // Severed writes.
 const (
-	writeLedger = "ledger"
-	writeNodes  = "nodes"
-	writeState  = "state"
-	writeSlots  = "slots"
-	writeAcks   = "acks"
+	WriteLedger = "ledger"
+	WriteNodes  = "nodes"
+	WriteState  = "state"
+	WriteSlots  = "slots"
+	WriteAcks   = "acks"
 )
 
 // Shape is what a plan is made for.
@@ -78,15 +80,23 @@ type Shape struct {
 	Servers int
 }
 
-// publishes reports whether process i publishes slots: all that do nothing else,
+// Publishes reports whether process i publishes slots: all that do nothing else,
 // and every other worker.
-func (s Shape) publishes(i int) bool { return i >= s.Workers || i%2 == 0 }
+func (s Shape) Publishes(i int) bool { return i >= s.Workers || i%2 == 0 }
 
 // Plan is what goes wrong, when: the same for the same shape. Each process and
 // the servers have a lane of their own, in which one fault follows the other.
 type Plan struct {
 	Lanes [][]Fault
 }
+
+// Promptly is how late a slot may be published although a producer is up that has
+// nothing wrong with it.
+const Promptly = 5 * time.Second
+
+// Settled is how long after its last fault a process has nothing wrong with it any
+// more: its lease may have to run out, and its next incarnation must start.
+func Settled(lease time.Duration) time.Duration { return lease + 5*time.Second }
 
 // NewPlan draws a plan from the seed.
 func NewPlan(s Shape) Plan {
@@ -129,14 +139,14 @@ func (s Shape) rand(lane string) *rand.Rand {
 func (s Shape) lane(i int) []Fault {
 	r := s.rand(fmt.Sprintf("process %d", i))
 	worker := i < s.Workers
-	at := between(r, time.Second, 8*time.Second)
+	at := Between(r, time.Second, 8*time.Second)
 	var lane []Fault
 	if i == 0 {
 		// A run is to prove something however short it is: one worker sleeps
 		// through its lease in the middle of a slot.
 		at = 2 * time.Second
 		lane = append(lane, Fault{At: at, Kind: Sleep, Target: i, For: s.Lease*5/4 + 2*time.Second})
-		at += lane[0].For + between(r, time.Second, 4*time.Second)
+		at += lane[0].For + Between(r, time.Second, 4*time.Second)
 	}
 	for {
 		f := s.fault(r, i, worker)
@@ -145,7 +155,7 @@ func (s Shape) lane(i int) []Fault {
 			return lane
 		}
 		lane = append(lane, f)
-		at += f.For + between(r, 500*time.Millisecond, 6*time.Second)
+		at += f.For + Between(r, 500*time.Millisecond, 6*time.Second)
 	}
 }
 
@@ -162,39 +172,39 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 	f := Fault{Kind: kinds[r.IntN(len(kinds))]}
 	switch f.Kind {
 	case Kill, Term, Lose:
-		f.For = between(r, 0, 3*time.Second)
+		f.For = Between(r, 0, 3*time.Second)
 	case Freeze:
-		f.For = between(r, L/10, L*3/4)
+		f.For = Between(r, L/10, L*3/4)
 	case Sleep:
-		f.For = L*5/4 + between(r, time.Second, L/2+2*time.Second)
+		f.For = L*5/4 + Between(r, time.Second, L/2+2*time.Second)
 		if r.IntN(3) == 0 {
-			f.Write = writeLedger
+			f.Write = WriteLedger
 		}
 	case Cut, Deaf:
-		f.For = between(r, L/10, L*3/2)
+		f.For = Between(r, L/10, L*3/2)
 	case Slow:
-		f.For, f.Delay = between(r, time.Second, L), between(r, 5*time.Millisecond, 200*time.Millisecond)
+		f.For, f.Delay = Between(r, time.Second, L), Between(r, 5*time.Millisecond, 200*time.Millisecond)
 	case Lag:
 		// For longer than a lease: what came before it is not to blame any more.
-		f.For, f.Delay = between(r, L*3/2, L*2+2*time.Second), between(r, slowest/10, max(slowest/10, min(slowest, L/4)))
+		f.For, f.Delay = Between(r, L*3/2, L*2+2*time.Second), Between(r, slowest/10, max(slowest/10, min(slowest, L/4)))
 		if r.IntN(4) == 0 {
-			f.Delay = between(r, slowest/10, slowest)
+			f.Delay = Between(r, slowest/10, slowest)
 		}
 	case Clog:
-		f.For, f.Ends = between(r, 2*time.Second, max(L*3/2, 8*time.Second)), r.IntN(3) == 0
+		f.For, f.Ends = Between(r, 2*time.Second, max(L*3/2, 8*time.Second)), r.IntN(3) == 0
 	case Hangup:
-		f.For = between(r, 2*time.Second, 6*time.Second)
+		f.For = Between(r, 2*time.Second, 6*time.Second)
 	case Hold:
-		f.Delay = between(r, L*35/100, L*6/10)
-		f.For = f.Delay + heard(L) + L*9/5
+		f.Delay = Between(r, L*35/100, L*6/10)
+		f.For = f.Delay + Heard(L) + L*9/5
 	case Sever:
 		f.For = 3 * time.Second
 		f.Landed = r.IntN(2) == 0
-		writes := []string{writeNodes, writeState, writeSlots}
+		writes := []string{WriteNodes, WriteState, WriteSlots}
 		if worker {
-			writes = []string{writeLedger, writeLedger, writeLedger, writeAcks, writeNodes, writeSlots}
+			writes = []string{WriteLedger, WriteLedger, WriteLedger, WriteAcks, WriteNodes, WriteSlots}
 		}
-		if worker && !s.publishes(i) {
+		if worker && !s.Publishes(i) {
 			writes = writes[:5]
 		}
 		f.Write = writes[r.IntN(len(writes))]
@@ -206,16 +216,16 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 func (s Shape) brokers() []Fault {
 	r := s.rand("servers")
 	var lane []Fault
-	for at := between(r, 8*time.Second, 14*time.Second); ; {
-		f := Fault{At: at, Kind: Broker, Target: r.IntN(s.Servers), For: between(r, 0, 4*time.Second)}
+	for at := Between(r, 8*time.Second, 14*time.Second); ; {
+		f := Fault{At: at, Kind: Broker, Target: r.IntN(s.Servers), For: Between(r, 0, 4*time.Second)}
 		if r.IntN(4) == 0 {
-			f.For = between(r, 4*time.Second, 10*time.Second)
+			f.For = Between(r, 4*time.Second, 10*time.Second)
 		}
 		if f.At+f.For+5*time.Second > s.Duration {
 			return lane
 		}
 		lane = append(lane, f)
-		at += f.For + between(r, 12*time.Second, 24*time.Second)
+		at += f.For + Between(r, 12*time.Second, 24*time.Second)
 	}
 }
 
@@ -231,19 +241,19 @@ const loseFrom = 45 * time.Second
 func (s Shape) limits() []Fault {
 	r := s.rand("limits")
 	var lane []Fault
-	for at := between(r, 5*time.Second, 15*time.Second); ; {
-		f := Fault{At: at, Kind: Full, For: between(r, time.Second, 5*time.Second), Write: []string{writeLedger, writeSlots}[r.IntN(2)]}
+	for at := Between(r, 5*time.Second, 15*time.Second); ; {
+		f := Fault{At: at, Kind: Full, For: Between(r, time.Second, 5*time.Second), Write: []string{WriteLedger, WriteSlots}[r.IntN(2)]}
 		if f.At+f.For > s.Duration {
 			return lane
 		}
 		lane = append(lane, f)
-		at += f.For + between(r, 10*time.Second, 30*time.Second)
+		at += f.For + Between(r, 10*time.Second, 30*time.Second)
 	}
 }
 
-// maxPayload is the limit of servers of our own: so small that some records must be
+// MaxPayload is the limit of servers of our own: so small that some records must be
 // cut.
-func (s Shape) maxPayload() int {
+func (s Shape) MaxPayload() int {
 	return []int{16 << 10, 32 << 10, 64 << 10}[s.rand("payload").IntN(3)]
 }
 
@@ -256,12 +266,12 @@ func (s Shape) calm(p *Plan) (from time.Duration, ok bool) {
 	if s.Duration >= silenceFrom {
 		until = s.Duration * 4 / 10 // the silence may begin there
 	}
-	length := settled(s.Lease) + promptly + 10*time.Second
+	length := Settled(s.Lease) + Promptly + 10*time.Second
 	const soonest, recovered = 5 * time.Second, 10 * time.Second
 	if i == 0 || soonest+length > until {
 		return 0, false
 	}
-	from = between(s.rand("calm"), soonest, until-length)
+	from = Between(s.rand("calm"), soonest, until-length)
 	for lane := range p.Lanes {
 		if lane == i || lane >= s.Workers+s.Makers {
 			p.clear(lane, from-recovered, from+length)
@@ -284,7 +294,7 @@ func (p *Plan) add(f Fault) {
 
 // lastPublisher is the last process before i that publishes slots. Process 0 does.
 func (s Shape) lastPublisher(i int) int {
-	for i--; i > 0 && !s.publishes(i); i-- {
+	for i--; i > 0 && !s.Publishes(i); i-- {
 	}
 	return i
 }
@@ -302,12 +312,12 @@ func (s Shape) leave(p *Plan, calm time.Duration) {
 	const lost = 2 * time.Second // for the producer to have a slot due, and to end
 	// The others hold the copies by then, whatever they know of the time. They hold them for
 	// two seconds.
-	f := Fault{Kind: Leave, Target: i, At: calm + settled(s.Lease), For: lost + promptly + 3*time.Second}
-	f.Delay = between(s.rand("leave"), time.Second, 1600*time.Millisecond)
+	f := Fault{Kind: Leave, Target: i, At: calm + Settled(s.Lease), For: lost + Promptly + 3*time.Second}
+	f.Delay = Between(s.rand("leave"), time.Second, 1600*time.Millisecond)
 	proof, rest := p.Lanes[0][0], p.Lanes[0][1:]
 	p.Lanes[0] = rest
 	for lane := range s.Workers + s.Makers {
-		if s.publishes(lane) {
+		if s.Publishes(lane) {
 			p.clear(lane, f.At-startUp, f.At+f.For)
 		}
 	}
@@ -319,19 +329,19 @@ func (s Shape) leave(p *Plan, calm time.Duration) {
 // policies to be asked.
 func (s Shape) silence(p *Plan) {
 	r := s.rand("silence")
-	from := between(r, s.Duration*4/10, s.Duration/2)
-	until := from + between(r, 72*time.Second, 82*time.Second)
+	from := Between(r, s.Duration*4/10, s.Duration/2)
+	until := from + Between(r, 72*time.Second, 82*time.Second)
 	for i := range s.Workers + s.Makers {
-		if s.publishes(i) {
+		if s.Publishes(i) {
 			p.clear(i, from, until)
 			p.add(Fault{At: from, Kind: Silence, Target: i, For: until - from})
 		}
 	}
 }
 
-// offset is by how much the clock of a life of process i is wrong. Only the first
+// Offset is by how much the clock of a life of process i is wrong. Only the first
 // worker's may be so wrong that it refuses to publish: somebody has to.
-func (s Shape) offset(i, life int) time.Duration {
+func (s Shape) Offset(i, life int) time.Duration {
 	r := s.rand(fmt.Sprintf("clock %d %d", i, life))
 	offsets := []time.Duration{0, -90 * time.Second, 90 * time.Second, 300 * time.Millisecond, -5 * time.Second, 45 * time.Minute}
 	if i == 0 {

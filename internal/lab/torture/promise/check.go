@@ -1,4 +1,6 @@
-package torture
+// Package promise holds the history of a run against what Cronce promises. It is pure: a
+// history goes in, violations come out.
+package promise
 
 import (
 	"cmp"
@@ -7,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -14,7 +17,7 @@ import (
 // the code under test says of itself where there is another witness.
 func Check(h History) ([]Violation, Tally) {
 	c := &checker{
-		h: h, cases: map[string]Case{}, runs: map[job.Slot][]*run{}, pauses: map[string][]Line{},
+		h: h, cases: map[string]plan.Case{}, runs: map[job.Slot][]*run{}, pauses: map[string][]Line{},
 		writes: map[job.Slot][]LedgerWrite{}, bySeq: map[uint64]LedgerWrite{}, nodes: map[string][]NodeWrite{},
 		first: map[job.Slot]time.Time{},
 	}
@@ -30,7 +33,7 @@ func Check(h History) ([]Violation, Tally) {
 
 type checker struct {
 	h     History
-	cases map[string]Case
+	cases map[string]plan.Case
 
 	expected map[job.Slot]bool
 	runs     map[job.Slot][]*run
@@ -79,7 +82,7 @@ func (c *checker) index() {
 	for _, k := range c.h.Cases {
 		c.cases[k.Job.Name] = k
 	}
-	c.expected = expected(c.h.Cases, c.h.From, c.h.Until, c.h.Lines)
+	c.expected = Expected(c.h.Cases, c.h.From, c.h.Until, c.h.Lines)
 	for _, w := range c.h.Ledger {
 		c.writes[w.Slot] = append(c.writes[w.Slot], w)
 		c.bySeq[w.Seq] = w
@@ -114,17 +117,17 @@ func (c *checker) index() {
 	}
 }
 
-// expected are the slots that have to be there: those of the plans, and those whose
+// Expected are the slots that have to be there: those of the plans, and those whose
 // trigger was acknowledged.
-func expected(cases []Case, from, until time.Time, lines []Line) map[job.Slot]bool {
+func Expected(cases []plan.Case, from, until time.Time, lines []Line) map[job.Slot]bool {
 	all := map[job.Slot]bool{}
 	for _, k := range cases {
-		for _, s := range k.slots(from, until) {
+		for _, s := range k.Slots(from, until) {
 			all[s] = true
 		}
 	}
 	for _, l := range lines {
-		if s, err := job.ParseSlotID(l.Slot); l.What == lineOrder && err == nil {
+		if s, err := job.ParseSlotID(l.Slot); l.What == LineOrder && err == nil {
 			all[s] = true
 		}
 	}
@@ -181,7 +184,7 @@ func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 	}
 	found := false
 	for _, run := range c.runs[s] {
-		if run.fence == last.Fence && run.attempt == last.Number && run.node == last.Node && run.ended && run.result == resultOK {
+		if run.fence == last.Fence && run.attempt == last.Number && run.node == last.Node && run.ended && run.result == plan.ResultOK {
 			found = true
 		}
 		if run.attempt > last.Number {
@@ -223,7 +226,7 @@ func (c *checker) due(s job.Slot) time.Time {
 	if _, err := fmt.Sscanf(s.Token, "key-%d", &n); err != nil {
 		return s.At
 	}
-	_, at := c.cases[s.Job].order(c.h.From, n)
+	_, at := c.cases[s.Job].Order(c.h.From, n)
 	return at
 }
 
@@ -235,7 +238,7 @@ func (c *checker) trace(s job.Slot) []string {
 	}
 	for _, m := range c.h.Slots {
 		if m.Message.Slot == s {
-			lines = append(lines, fmt.Sprintf("message: %d stored at %s with ID %s", m.Seq, stamp(m.Time), m.ID))
+			lines = append(lines, fmt.Sprintf("message: %d stored at %s with ID %s", m.Seq, Stamp(m.Time), m.ID))
 		}
 	}
 	return lines
@@ -244,9 +247,9 @@ func (c *checker) trace(s job.Slot) []string {
 // String shows a write to people.
 func (w LedgerWrite) String() string {
 	r := w.Record
-	text := fmt.Sprintf("revision %d over %d at %s: %s", w.Seq, w.Last, stamp(w.Time), r.State)
+	text := fmt.Sprintf("revision %d over %d at %s: %s", w.Seq, w.Last, Stamp(w.Time), r.State)
 	if w.Gone {
-		return fmt.Sprintf("revision %d over %d at %s: deleted", w.Seq, w.Last, stamp(w.Time))
+		return fmt.Sprintf("revision %d over %d at %s: deleted", w.Seq, w.Last, Stamp(w.Time))
 	}
 	text += fmt.Sprintf(" attempt %d node %s", r.Attempt, r.Node)
 	if r.Error != "" {
@@ -255,7 +258,7 @@ func (w LedgerWrite) String() string {
 	return text
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
+func Stamp(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
 // count counts what was seen.
 func (c *checker) count() {
@@ -265,7 +268,7 @@ func (c *checker) count() {
 	}
 	for s, runs := range c.runs {
 		due := c.due(s)
-		if at, _ := c.h.Broker.at(runs[0].start); !due.IsZero() && at.Sub(due) > t.Worst {
+		if at, _ := c.h.Broker.At(runs[0].start); !due.IsZero() && at.Sub(due) > t.Worst {
 			t.Worst, t.WorstSlot = at.Sub(due), s.ID()
 		}
 	}

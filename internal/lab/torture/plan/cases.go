@@ -1,4 +1,4 @@
-package torture
+package plan
 
 import (
 	"fmt"
@@ -30,8 +30,8 @@ type Case struct {
 	Triggered bool
 }
 
-// atMost is how many slots of the job may run at once. Zero: any number.
-func (c Case) atMost() int {
+// AtMost is how many slots of the job may run at once. Zero: any number.
+func (c Case) AtMost() int {
 	if !c.Job.Guarded() {
 		return 0
 	}
@@ -48,8 +48,18 @@ type Act struct {
 	Words int
 }
 
-// jobOwner is in whose name the jobs stand in the registry, and in the nodes' files.
-const jobOwner = "code"
+// Results of a handler.
+const (
+	ResultOK        = "ok"
+	ResultError     = "error"
+	ResultPermanent = "permanent"
+	ResultLater     = "later" // job.RetryAfter
+	ResultPanic     = "panic"
+	ResultDie       = "die" // it ends its own process
+)
+
+// JobOwner is in whose name the jobs stand in the registry, and in the nodes' files.
+const JobOwner = "code"
 
 const (
 	// ample attempts are never spent by faults.
@@ -58,10 +68,10 @@ const (
 	soon = 200 * time.Millisecond // a backoff
 )
 
-// bounded is the table of jobs for a run, which has slots from from on and before
+// Bounded is the table of jobs for a run, which has slots from from on and before
 // until. Which slots there have to be is then known exactly.
-func bounded(lease time.Duration, from, until time.Time) []Case {
-	cases := slices.DeleteFunc(Cases(lease), func(c Case) bool { return !c.Triggered && len(c.slots(from, until)) == 0 })
+func Bounded(lease time.Duration, from, until time.Time) []Case {
+	cases := slices.DeleteFunc(Cases(lease), func(c Case) bool { return !c.Triggered && len(c.Slots(from, until)) == 0 })
 	for i := range cases {
 		if j := &cases[i].Job; !cases[i].Triggered {
 			j.From, j.Until = from, until
@@ -70,7 +80,7 @@ func bounded(lease time.Duration, from, until time.Time) []Case {
 	return cases
 }
 
-func caseNames(cases []Case) []string {
+func CaseNames(cases []Case) []string {
 	var names []string
 	for _, c := range cases {
 		names = append(names, c.Job.Name)
@@ -82,7 +92,7 @@ func caseNames(cases []Case) []string {
 // it.
 func Cases(lease time.Duration) []Case {
 	works := func(least, most time.Duration) func(*rand.Rand, int) Act {
-		return func(r *rand.Rand, _ int) Act { return Act{Work: between(r, least, most), Result: resultOK} }
+		return func(r *rand.Rand, _ int) Act { return Act{Work: Between(r, least, most), Result: ResultOK} }
 	}
 	short := works(0, 300*time.Millisecond)
 	long := works(lease/4, max(2*lease, min(4*lease, 15*time.Second))) // to be taken over, often twice
@@ -101,8 +111,8 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "flaky", Retry: patient, CatchUp: all},
 			Every: 2 * time.Second, Outcomes: succeeds,
 			Act: func(r *rand.Rand, _ int) Act {
-				results := []string{resultOK, resultOK, resultOK, resultError, resultLater, resultPanic}
-				return Act{Work: between(r, 0, 200*time.Millisecond), Result: results[r.IntN(len(results))]}
+				results := []string{ResultOK, ResultOK, ResultOK, ResultError, ResultLater, ResultPanic}
+				return Act{Work: Between(r, 0, 200*time.Millisecond), Result: results[r.IntN(len(results))]}
 			},
 		}, {
 			Job:   job.Job{Name: "once", Queue: slow, Retry: job.Retry{Attempts: 1}, CatchUp: all},
@@ -112,26 +122,26 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "thrice", Retry: job.Retry{Attempts: 3, Backoff: soon}, CatchUp: all},
 			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Failed},
 			Act: func(r *rand.Rand, _ int) Act {
-				return Act{Work: between(r, 0, lease/2), Result: []string{resultOK, resultError, resultLater}[r.IntN(3)]}
+				return Act{Work: Between(r, 0, lease/2), Result: []string{ResultOK, ResultError, ResultLater}[r.IntN(3)]}
 			},
 		}, {
 			Job:   job.Job{Name: "permanent", Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: fails,
 			Act: func(r *rand.Rand, _ int) Act {
-				return Act{Work: between(r, 0, 200*time.Millisecond), Result: []string{resultPermanent, resultError}[r.IntN(2)]}
+				return Act{Work: Between(r, 0, 200*time.Millisecond), Result: []string{ResultPermanent, ResultError}[r.IntN(2)]}
 			},
 		}, {
 			Job:   job.Job{Name: "panics", Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: fails,
-			Act: func(*rand.Rand, int) Act { return Act{Result: resultPanic} },
+			Act: func(*rand.Rand, int) Act { return Act{Result: ResultPanic} },
 		}, {
 			Job:   job.Job{Name: "dies", Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
 			Every: 47 * time.Second, Outcomes: fails,
-			Act: func(r *rand.Rand, _ int) Act { return Act{Work: between(r, 0, time.Second), Result: resultDie} },
+			Act: func(r *rand.Rand, _ int) Act { return Act{Work: Between(r, 0, time.Second), Result: ResultDie} },
 		}, {
 			Job:   job.Job{Name: "timeout", Timeout: time.Second, Retry: job.Retry{Attempts: 2, Backoff: soon}, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: fails,
-			Act: func(*rand.Rand, int) Act { return Act{Work: time.Hour, Result: resultOK} },
+			Act: func(*rand.Rand, int) Act { return Act{Work: time.Hour, Result: ResultOK} },
 		}, {
 			Job:   job.Job{Name: "deadline", Deadline: 2 * time.Second, Retry: patient, CatchUp: all},
 			Every: 3 * time.Second, Outcomes: []job.State{job.Succeeded, job.Expired}, Act: short,
@@ -166,14 +176,14 @@ func Cases(lease time.Duration) []Case {
 			Job:   job.Job{Name: "again", Overlap: job.OverlapSkip, Retry: patient, CatchUp: all},
 			Every: 2 * time.Second, Outcomes: []job.State{job.Succeeded, job.Skipped},
 			Act: func(r *rand.Rand, attempt int) Act {
-				return Act{Work: between(r, 0, 200*time.Millisecond), Result: []string{resultOK, resultLater}[min(attempt%4, 1)]}
+				return Act{Work: Between(r, 0, 200*time.Millisecond), Result: []string{ResultOK, ResultLater}[min(attempt%4, 1)]}
 			},
 		}, {
 			// Of what it says, no record of a server with a small limit can hold all.
 			Job:   job.Job{Name: "wordy", Output: job.MaxOutput, Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: succeeds,
 			Act: func(_ *rand.Rand, attempt int) Act {
-				return Act{Result: []string{resultOK, resultError}[min(attempt%3, 1)], Words: job.MaxOutput}
+				return Act{Result: []string{ResultOK, ResultError}[min(attempt%3, 1)], Words: job.MaxOutput}
 			},
 		}, {
 			Job:   job.Job{Name: "split", Shards: 3, Retry: patient, CatchUp: all},
@@ -200,9 +210,9 @@ var (
 	fails    = []job.State{job.Failed}
 )
 
-// slots are those of the case's plan, from from on and before until, their parts
+// Slots are those of the case's plan, from from on and before until, their parts
 // beside them.
-func (c Case) slots(from, until time.Time) []job.Slot {
+func (c Case) Slots(from, until time.Time) []job.Slot {
 	if c.Triggered {
 		return nil
 	}
@@ -218,15 +228,15 @@ func (c Case) slots(from, until time.Time) []job.Slot {
 	return slots
 }
 
-// act is what an attempt of the slot does: the same in every run with the seed,
+// Attempt is what an attempt of the slot does: the same in every run with the seed,
 // as far as the slots are the same.
-func (c Case) act(seed uint64, s job.Slot, attempt int) Act {
+func (c Case) Attempt(seed uint64, s job.Slot, attempt int) Act {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", s.ID(), attempt)
 	return c.Act(rand.New(rand.NewPCG(seed, h.Sum64())), attempt)
 }
 
-func between(r *rand.Rand, least, most time.Duration) time.Duration {
+func Between(r *rand.Rand, least, most time.Duration) time.Duration {
 	if most <= least {
 		return least
 	}
@@ -235,9 +245,9 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 
 func wholeSeconds(d time.Duration) time.Duration { return max(d.Truncate(time.Second), 2*time.Second) }
 
-// order is the nth trigger of a run that began at from. Every second one is for
+// Order is the nth trigger of a run that began at from. Every second one is for
 // later; the others, whose time is zero, for at once.
-func (c Case) order(from time.Time, n int) (s job.Slot, at time.Time) {
+func (c Case) Order(from time.Time, n int) (s job.Slot, at time.Time) {
 	s = job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
 	if n%2 == 1 {
 		at = from.Add(time.Duration(n)*c.Every + ahead)

@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"fmt"
@@ -6,16 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
 
-// promptly is how late a slot may be published although a producer is up that has
-// nothing wrong with it.
-const promptly = 5 * time.Second
-
-// settled is how long after its last fault a process has nothing wrong with it any
-// more: its lease may have to run out, and its next incarnation must start.
-func settled(lease time.Duration) time.Duration { return lease + 5*time.Second }
+// SlowAnswer is how long a server that has nothing wrong with it may take to answer
+// a small question. Longer than that, the machine or its disk is to blame for what
+// the fleet does late.
+const SlowAnswer = 250 * time.Millisecond
 
 // hostOf is the process of which this is a life.
 func hostOf(life string) string {
@@ -34,7 +32,7 @@ func (c *checker) disturbed(life string, from, to time.Duration, but *Line) bool
 			return true
 		}
 	}
-	for _, process := range []string{life, tortureProcess, serverProcess} {
+	for _, process := range []string{life, TortureProcess, ServerProcess} {
 		for _, p := range c.pauses[process] {
 			if overlaps(p) {
 				return true
@@ -61,10 +59,10 @@ func (c *checker) findStalls() {
 	}
 	slices.SortFunc(stored, time.Time.Compare)
 	for i := 1; i < len(stored); i++ {
-		if stored[i].Sub(stored[i-1]) > max(slowAnswer, c.h.Lease/20) {
-			from, _ := c.h.Broker.boot(stored[i-1])
-			to, _ := c.h.Broker.boot(stored[i])
-			c.pauses[serverProcess] = append(c.pauses[serverProcess], Line{What: linePause, Process: serverProcess, From: from, Boot: to})
+		if stored[i].Sub(stored[i-1]) > max(SlowAnswer, c.h.Lease/20) {
+			from, _ := c.h.Broker.Boot(stored[i-1])
+			to, _ := c.h.Broker.Boot(stored[i])
+			c.pauses[ServerProcess] = append(c.pauses[ServerProcess], Line{What: LinePause, Process: ServerProcess, From: from, Boot: to})
 		}
 	}
 }
@@ -80,7 +78,7 @@ type sign struct {
 func (c *checker) checkSlowness() {
 	for i := range c.faults {
 		l := &c.faults[i]
-		if l.Kind != Lag || l.Delay > c.h.Lease/3 || l.Of == "" {
+		if l.Kind != plan.Lag || l.Delay > c.h.Lease/3 || l.Of == "" {
 			continue
 		}
 		for _, s := range c.leasesLost(*l) {
@@ -106,9 +104,9 @@ func (c *checker) leasesLost(l Line) (signs []sign) {
 			continue
 		}
 		// It lost its lease long before others could say so.
-		at, _ := c.h.Broker.boot(last.Time.Add(c.h.Lease * 3 / 4))
+		at, _ := c.h.Broker.Boot(last.Time.Add(c.h.Lease * 3 / 4))
 		if l.From < at && at < l.Boot {
-			signs = append(signs, sign{at, fmt.Sprintf("node %s was fenced; its last heartbeat was stored at %s", name, stamp(last.Time))})
+			signs = append(signs, sign{at, fmt.Sprintf("node %s was fenced; its last heartbeat was stored at %s", name, Stamp(last.Time))})
 		}
 	}
 	return signs
@@ -123,11 +121,11 @@ func (c *checker) fenced(node string) bool {
 func (c *checker) checkPublished() {
 	for _, s := range c.slots() {
 		stored, ok := c.first[s]
-		if s.Token != "" || s.Shards > 0 || !ok || stored.Sub(s.At) <= promptly {
+		if s.Token != "" || s.Shards > 0 || !ok || stored.Sub(s.At) <= plan.Promptly {
 			continue
 		}
-		due, _ := c.h.Broker.boot(s.At)
-		if life, ok := c.healthy(due-settled(c.h.Lease), due+promptly); ok {
+		due, _ := c.h.Broker.Boot(s.At)
+		if life, ok := c.healthy(due-plan.Settled(c.h.Lease), due+plan.Promptly); ok {
 			c.bad("published late", s, c.trace(s), "it was published %v after its instant, although the producer %s was up and had nothing wrong with it", stored.Sub(s.At), life)
 		}
 	}

@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -16,17 +17,17 @@ var a0 = slotOf("a", 0)
 func (s *story) taken(slot job.Slot, woke float64) {
 	s.publish(slot, 0)
 	s.claim(slot, "x", 0.01)
-	s.line(lineStart, slot, 0.02)
+	s.line(LineStart, slot, 0.02)
 	i := len(s.h.Lines) - 1
 	s.node("x", job.NodeFenced, 4)
 	s.claim(slot, "y", 4.1)
-	s.line(lineStart, slot, 4.11)
-	s.line(lineEnd, slot, 9, resultOK)
+	s.line(LineStart, slot, 4.11)
+	s.line(LineEnd, slot, 9, plan.ResultOK)
 	s.end(slot, job.Succeeded, "", 9.1)
 	s.ack(slot, 9.2)
 	s.pause("x.1", 0.5, woke)
-	s.again(i, lineCancel, "", woke+0.05)
-	s.again(i, lineEnd, resultError, woke+0.06)
+	s.again(i, LineCancel, "", woke+0.05)
+	s.again(i, LineEnd, plan.ResultError, woke+0.06)
 }
 
 func TestHistoriesThatKeepThePromise(t *testing.T) {
@@ -37,12 +38,12 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		"an owner is killed in the middle": func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
-			s.line(lineStart, a0, 0.02)
+			s.line(LineStart, a0, 0.02)
 			s.h.Deaths["x.1"] = storyBoot + seconds(1)
 			s.node("x", job.NodeFenced, 4)
 			s.claim(a0, "y", 4.1)
-			s.line(lineStart, a0, 4.11)
-			s.line(lineEnd, a0, 5, resultOK)
+			s.line(LineStart, a0, 4.11)
+			s.line(LineEnd, a0, 5, plan.ResultOK)
 			s.end(a0, job.Succeeded, "", 5.1)
 		},
 		"published a moment after the minute, by a producer that had not judged it late": func(s *story) {
@@ -54,12 +55,12 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		"an attempt fails and is retried": func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
-			s.line(lineStart, a0, 0.02)
-			s.line(lineEnd, a0, 0.1, resultError)
+			s.line(LineStart, a0, 0.02)
+			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Retrying, "failed", 0.11)
 			s.claim(a0, "y", 0.3)
-			s.line(lineStart, a0, 0.31)
-			s.line(lineEnd, a0, 0.4, resultOK)
+			s.line(LineStart, a0, 0.31)
+			s.line(LineEnd, a0, 0.4, plan.ResultOK)
 			s.end(a0, job.Succeeded, "", 0.41)
 			s.ack(a0, 0.42)
 		},
@@ -67,38 +68,38 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			f := slotOf("finish", 0)
 			s.publish(f, 0)
 			s.claim(f, "x", 0.01)
-			s.line(lineStart, f, 0.02)
+			s.line(LineStart, f, 0.02)
 			i := len(s.h.Lines) - 1
 			s.node("x", job.NodeFenced, 4)
 			s.claim(f, "y", 4.1)
-			s.line(lineStart, f, 4.11)
-			s.again(i, lineEnd, resultOK, 5)
-			s.line(lineEnd, f, 9, resultOK)
+			s.line(LineStart, f, 4.11)
+			s.again(i, LineEnd, plan.ResultOK, 5)
+			s.line(LineEnd, f, 9, plan.ResultOK)
 			s.end(f, job.Succeeded, "", 9.1)
 		},
 		"frozen between the claim and the start": func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
-			s.line(lineStart, a0, 6.1)
+			s.line(LineStart, a0, 6.1)
 			i := len(s.h.Lines) - 1
 			s.node("x", job.NodeFenced, 4)
 			s.claim(a0, "y", 4.1)
-			s.line(lineStart, a0, 4.11)
-			s.line(lineEnd, a0, 5, resultOK)
+			s.line(LineStart, a0, 4.11)
+			s.line(LineEnd, a0, 5, plan.ResultOK)
 			s.end(a0, job.Succeeded, "", 5.1)
 			s.pause("x.1", 0.015, 6.05)
-			s.again(i, lineCancel, "", 6.15)
-			s.again(i, lineEnd, resultError, 6.16)
+			s.again(i, LineCancel, "", 6.15)
+			s.again(i, LineEnd, plan.ResultError, 6.16)
 		},
 		"taken over from a node that had lost its lease and answered for it": func(s *story) { s.disowned(2.31) },
 		"a slot is left out for one that runs": func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
 			s.publish(first, 0)
 			s.claim(first, "x", 0.01)
-			s.line(lineStart, first, 0.02)
+			s.line(LineStart, first, 0.02)
 			s.publish(second, 10)
 			s.write(job.Record{Slot: second, State: job.Skipped, Node: "y", Error: "slot " + first.ID() + " was in its way (overlap: skip)"}, 10.1)
-			s.line(lineEnd, first, 11, resultOK)
+			s.line(LineEnd, first, 11, plan.ResultOK)
 			s.end(first, job.Succeeded, "", 11.1)
 		},
 		"answers that come later than a third of the lease": func(s *story) { s.lagging(2 * time.Second) },
@@ -107,12 +108,12 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 			s.lagging(time.Second)
 		},
 		"slow answers, and servers that are killed": func(s *story) {
-			s.fault(Broker, "", 5, 7, 0)
+			s.fault(plan.Broker, "", 5, 7, 0)
 			s.lagging(time.Second)
 		},
 		"a lease that was lost before the answers came late": func(s *story) {
-			s.fault(Cut, "w1.1", 0, 3, 0)
-			s.fault(Lag, "w1.1", 3.5, 12, time.Second)
+			s.fault(plan.Cut, "w1.1", 0, 3, 0)
+			s.fault(plan.Lag, "w1.1", 3.5, 12, time.Second)
 			s.beat("w1-42-7", 0)
 			s.node("w1-42-7", job.NodeFenced, 8)
 		},
@@ -126,7 +127,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		},
 		"published late since the stream was full": func(s *story) {
 			s.producer("p1.1", -60)
-			s.fault(Full, "", -1, 6, 0)
+			s.fault(plan.Full, "", -1, 6, 0)
 			s.runs(a0, 7)
 		},
 		"writes that were not heard of": func(s *story) {
@@ -136,7 +137,7 @@ func TestHistoriesThatKeepThePromise(t *testing.T) {
 		"a trigger that was answered": func(s *story) {
 			asked := job.Slot{Job: "asked", Token: "key-1"}
 			s.runs(asked, 5)
-			s.h.Lines = append(s.h.Lines, Line{What: lineOrder, Slot: asked.ID()})
+			s.h.Lines = append(s.h.Lines, Line{What: LineOrder, Slot: asked.ID()})
 		},
 		"published so late that the policy leaves it out": func(s *story) {
 			late := slotOf("late", 0)
@@ -165,10 +166,10 @@ func TestAProcessThatIsKilledOutlivesItsLeaseUnlessItWasStarved(t *testing.T) {
 		outlived bool
 	}{
 		"nothing was starved":                       {func(*story) {}, true},
-		"the torture had it stopped":                {func(s *story) { s.fault(Sleep, "x.1", 0.5, 5.9, 0) }, false},
-		"the torture had it stopped, for less long": {func(s *story) { s.fault(Sleep, "x.1", 0.5, 5, 0) }, true},
-		"the torture had another one stopped":       {func(s *story) { s.fault(Sleep, "y.1", 0.5, 5.9, 0) }, true},
-		"the torture was starved itself":            {func(s *story) { s.pause(tortureProcess, 0.5, 5.9) }, false},
+		"the torture had it stopped":                {func(s *story) { s.fault(plan.Sleep, "x.1", 0.5, 5.9, 0) }, false},
+		"the torture had it stopped, for less long": {func(s *story) { s.fault(plan.Sleep, "x.1", 0.5, 5, 0) }, true},
+		"the torture had another one stopped":       {func(s *story) { s.fault(plan.Sleep, "y.1", 0.5, 5.9, 0) }, true},
+		"the torture was starved itself":            {func(s *story) { s.pause(TortureProcess, 0.5, 5.9) }, false},
 		"another process was starved":               {func(s *story) { s.pause("y.1", 0.5, 5.9) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,8 +204,8 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		"a slot fails that must not": {"outcome", func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
-			s.line(lineStart, a0, 0.02)
-			s.line(lineEnd, a0, 0.1, resultError)
+			s.line(LineStart, a0, 0.02)
+			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Failed, "failed", 0.2)
 		}},
 		"success without a run": {"success without a run", func(s *story) {
@@ -215,19 +216,19 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		"success of a handler that failed": {"success without a run", func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
-			s.line(lineStart, a0, 0.02)
-			s.line(lineEnd, a0, 0.1, resultError)
+			s.line(LineStart, a0, 0.02)
+			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Succeeded, "", 0.2)
 		}},
 		"a run after success": {"ran after success", func(s *story) {
 			s.runs(a0, 0)
-			s.h.Lines = append(s.h.Lines, Line{What: lineStart, Process: "y.1", Slot: a0.ID(), Attempt: 2, Fence: 999, Node: "y", Boot: storyBoot + seconds(3)})
+			s.h.Lines = append(s.h.Lines, Line{What: LineStart, Process: "y.1", Slot: a0.ID(), Attempt: 2, Fence: 999, Node: "y", Boot: storyBoot + seconds(3)})
 		}},
 		"two successes": {"two successes", func(s *story) {
 			s.runs(a0, 0)
 			s.claim(a0, "y", 3)
-			s.line(lineStart, a0, 3.1)
-			s.line(lineEnd, a0, 3.2, resultOK)
+			s.line(LineStart, a0, 3.1)
+			s.line(LineEnd, a0, 3.2, plan.ResultOK)
 			s.end(a0, job.Succeeded, "", 3.3)
 		}},
 		"a whole succeeds before its parts": {"whole", func(s *story) {
@@ -277,7 +278,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"a start at somebody else's claim": {"start without a claim", func(s *story) {
 			s.taken(a0, 20)
-			s.h.Lines = append(s.h.Lines, Line{What: lineStart, Process: "z.1", Slot: a0.ID(), Attempt: 1, Fence: s.h.Ledger[0].Seq, Node: "z", Boot: storyBoot + seconds(0.3)})
+			s.h.Lines = append(s.h.Lines, Line{What: LineStart, Process: "z.1", Slot: a0.ID(), Attempt: 1, Fence: s.h.Ledger[0].Seq, Node: "z", Boot: storyBoot + seconds(0.3)})
 		}},
 		"a start before the claim is stored": {"start before the claim", func(s *story) {
 			s.runs(a0, 0)
@@ -291,7 +292,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		}},
 		"one claim starts a handler twice": {"started twice", func(s *story) {
 			s.runs(a0, 0)
-			s.again(0, lineStart, "", 3)
+			s.again(0, LineStart, "", 3)
 		}},
 		"fences go back": {"fence", func(s *story) {
 			s.taken(a0, 20)
@@ -308,7 +309,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		"two at once": {"two at once", func(s *story) {
 			s.taken(a0, 6)
 			s.h.Lines = s.h.Lines[:3] // it was never frozen, and never told
-			s.again(0, lineEnd, resultOK, 6)
+			s.again(0, LineEnd, plan.ResultOK, 6)
 		}},
 		"a frozen owner goes on for long after it wakes": {"two at once", func(s *story) {
 			s.taken(a0, 6)
@@ -319,22 +320,22 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		"a handler outlives the lease": {"outlived the lease", func(s *story) {
 			s.taken(a0, 6)
 			s.h.Lines = s.h.Lines[:3]
-			s.again(0, lineCancel, "", 4.05)
+			s.again(0, LineCancel, "", 4.05)
 		}},
 		"a dead node starts something": {"started after death", func(s *story) {
 			s.publish(a0, 0)
 			s.node("x", job.NodeFenced, 4)
 			s.claim(a0, "x", 5)
-			s.line(lineStart, a0, 5.1)
-			s.line(lineEnd, a0, 5.2, resultOK)
+			s.line(LineStart, a0, 5.1)
+			s.line(LineEnd, a0, 5.2, plan.ResultOK)
 			s.end(a0, job.Succeeded, "", 5.3)
 		}},
 		"nodes start what they claimed before they slept, once and again": {"started after death", func(s *story) {
 			for _, slot := range []job.Slot{a0, slotOf("finish", 0)} {
 				s.publish(slot, 0)
 				s.claim(slot, "x", 0.01)
-				s.line(lineStart, slot, 6.1)
-				s.again(len(s.h.Lines)-1, lineCancel, "", 6.15)
+				s.line(LineStart, slot, 6.1)
+				s.again(len(s.h.Lines)-1, LineCancel, "", 6.15)
 			}
 			s.node("x", job.NodeFenced, 4)
 			s.pause("x.1", 0.015, 6.05)
@@ -350,15 +351,15 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		"after a permanent error": {"after a permanent error", func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
-			s.line(lineStart, a0, 0.02)
-			s.line(lineEnd, a0, 0.1, resultPermanent)
+			s.line(LineStart, a0, 0.02)
+			s.line(LineEnd, a0, 0.1, plan.ResultPermanent)
 			s.end(a0, job.Retrying, "failed", 0.11)
 			s.claim(a0, "y", 0.3)
-			s.line(lineStart, a0, 0.31)
+			s.line(LineStart, a0, 0.31)
 		}},
 		"slow answers lose a lease": {"slowness", func(s *story) { s.lagging(time.Second) }},
 		"slow answers end a handler": {"slowness", func(s *story) {
-			s.fault(Lag, "x.1", -4, 6, time.Second)
+			s.fault(plan.Lag, "x.1", -4, 6, time.Second)
 			s.late(2.5)
 		}},
 		"a context ends with its lease":               {"no margin", func(s *story) { s.late(2.9) }},
@@ -368,13 +369,13 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
 			s.publish(first, 0)
 			s.claim(first, "x", 0.01)
-			s.line(lineStart, first, 0.02)
-			s.line(lineEnd, first, 0.1, resultError)
+			s.line(LineStart, first, 0.02)
+			s.line(LineEnd, first, 0.1, plan.ResultError)
 			s.end(first, job.Retrying, "failed", 0.11)
 			s.runs(second, 10)
 			s.claim(first, "x", 11)
-			s.line(lineStart, first, 11.1)
-			s.line(lineEnd, first, 11.2, resultOK)
+			s.line(LineStart, first, 11.1)
+			s.line(LineEnd, first, 11.2, plan.ResultOK)
 			s.end(first, job.Succeeded, "", 11.3)
 		}},
 		"slots under replace wait for each other": {"never replaced", func(s *story) {
@@ -382,8 +383,8 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 				slot := slotOf("newer", 10*i)
 				s.publish(slot, float64(10*i))
 				s.claim(slot, "x", float64(13*i)+1)
-				s.line(lineStart, slot, float64(13*i)+1)
-				s.line(lineEnd, slot, float64(13*i)+13.5, resultOK)
+				s.line(LineStart, slot, float64(13*i)+1)
+				s.line(LineEnd, slot, float64(13*i)+13.5, plan.ResultOK)
 				s.end(slot, job.Succeeded, "", float64(13*i)+13.6)
 			}
 		}},
@@ -403,20 +404,20 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 		"a retry too early": {"retry too early", func(s *story) {
 			s.publish(a0, 0)
 			s.claim(a0, "x", 0.01)
-			s.line(lineStart, a0, 0.02)
-			s.line(lineEnd, a0, 0.1, resultError)
+			s.line(LineStart, a0, 0.02)
+			s.line(LineEnd, a0, 0.1, plan.ResultError)
 			s.end(a0, job.Retrying, "failed", 3)
 			s.h.Ledger[len(s.h.Ledger)-1].Time = at(0.11)
 			s.claim(a0, "y", 0.3)
-			s.line(lineStart, a0, 0.31)
+			s.line(LineStart, a0, 0.31)
 		}},
 		"two slots of a job that takes one at a time": {"overlap", func(s *story) {
 			first, second := slotOf("skip", 0), slotOf("skip", 10)
 			s.publish(first, 0)
 			s.claim(first, "x", 0.01)
-			s.line(lineStart, first, 0.02)
+			s.line(LineStart, first, 0.02)
 			s.runs(second, 10)
-			s.line(lineEnd, first, 12, resultOK)
+			s.line(LineEnd, first, 12, plan.ResultOK)
 			s.end(first, job.Succeeded, "", 12.1)
 		}},
 		"a lock is deleted": {"lock", func(s *story) {
@@ -457,16 +458,16 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			quick := slotOf("quick", 0)
 			s.publish(quick, 0)
 			s.claim(quick, "x", 5)
-			s.line(lineStart, quick, 5.1)
-			s.line(lineEnd, quick, 5.2, resultOK)
+			s.line(LineStart, quick, 5.1)
+			s.line(LineEnd, quick, 5.2, plan.ResultOK)
 			s.end(quick, job.Succeeded, "", 5.3)
 		}},
 		"past its timeout": {"past its timeout", func(s *story) {
 			quick := slotOf("quick", 0)
 			s.publish(quick, 0)
 			s.claim(quick, "x", 0.1)
-			s.line(lineStart, quick, 0.2)
-			s.line(lineEnd, quick, 3, resultOK)
+			s.line(LineStart, quick, 0.2)
+			s.line(LineEnd, quick, 3, plan.ResultOK)
 			s.end(quick, job.Succeeded, "", 3.1)
 		}},
 		"taken over from a node that answered wrongly": {"ledger", func(s *story) { s.disowned(2.7) }},
@@ -498,7 +499,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.ack(a0, 0.3)
 		}},
 		"a trigger is lost": {"missing", func(s *story) {
-			s.h.Lines = append(s.h.Lines, Line{What: lineOrder, Slot: "asked:@key-1"})
+			s.h.Lines = append(s.h.Lines, Line{What: LineOrder, Slot: "asked:@key-1"})
 		}},
 	} {
 		rules[b.rule] = true
@@ -515,7 +516,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			t.Errorf("want a violation of %q, got %+v", b.rule, violations)
 		})
 	}
-	for _, rule := range rulesOf(t, "check*.go", "runs.go") {
+	for _, rule := range rulesOf(t, "*.go") {
 		if !rules[rule] {
 			t.Errorf("no history here breaks the rule %q", rule)
 		}

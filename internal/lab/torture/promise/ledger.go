@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"fmt"
@@ -101,7 +101,7 @@ func (c *checker) disowned(claim, w LedgerWrite) bool {
 	if !slices.ContainsFunc(w.Record.Attempts, says) {
 		return false
 	}
-	at, err := c.h.Broker.boot(w.Time)
+	at, err := c.h.Broker.Boot(w.Time)
 	for _, r := range c.runs[w.Slot] {
 		if r.fence == claim.Seq {
 			return r.ended && r.cause == job.ErrLeaseLost.Error() && r.stop <= at+err+c.h.Skew
@@ -124,7 +124,7 @@ func (c *checker) nodeTrace(node string) []string {
 	var lines []string
 	writes := c.nodes[node]
 	for _, w := range writes[max(0, len(writes)-3):] {
-		line := fmt.Sprintf("node %s: revision %d over %d at %s: %s", node, w.Seq, w.Last, stamp(w.Time), w.Node.State)
+		line := fmt.Sprintf("node %s: revision %d over %d at %s: %s", node, w.Seq, w.Last, Stamp(w.Time), w.Node.State)
 		if w.Node.FencedBy != "" {
 			line += " by " + w.Node.FencedBy
 		}
@@ -149,7 +149,7 @@ func (c *checker) checkClaims() {
 		switch {
 		case seen && claim.Slot == r.slot && claim.Record.State == job.Running && claim.Record.Node == r.node && claim.Record.Attempt == r.attempt:
 			// A claim is won before its handler starts.
-			at, err := c.h.Broker.at(r.start)
+			at, err := c.h.Broker.At(r.start)
 			if claim.Time.After(at.Add(err + c.h.Skew)) {
 				c.bad("start before the claim", r.slot, append(evidence(r), "ledger: "+claim.String()), "%s started %v before its claim was stored", r, claim.Time.Sub(at))
 			}

@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -14,7 +15,7 @@ import (
 // listened, write by write), and what stands there at the end.
 type History struct {
 	Lease time.Duration
-	Cases []Case
+	Cases []plan.Case
 
 	// From and Until bound the slots: From inclusive, Until exclusive.
 	From, Until time.Time
@@ -111,21 +112,24 @@ type clockSample struct {
 // drift bounds how fast a clock runs wrong between two samples: 500 ppm.
 const drift = 2000
 
-// add takes in that the broker's clock showed stamp between two boot times.
-func (c *Clock) add(sent, got time.Duration, stamp time.Time) {
+// Add takes in that the broker's clock showed stamp between two boot times.
+func (c *Clock) Add(sent, got time.Duration, stamp time.Time) {
 	c.samples = append(c.samples, clockSample{
 		at: got, offset: time.Duration(stamp.UnixNano()) - (sent+got)/2, err: (got - sent + 1) / 2,
 	})
 }
 
-// at is the broker's time at a boot time, and the bound of its error.
-func (c Clock) at(boot time.Duration) (time.Time, time.Duration) {
+// Merge takes in the samples of another clock.
+func (c *Clock) Merge(other Clock) { c.samples = append(c.samples, other.samples...) }
+
+// At is the broker's time at a boot time, and the bound of its error.
+func (c Clock) At(boot time.Duration) (time.Time, time.Duration) {
 	s, err := c.nearest(func(s clockSample) time.Duration { return boot - s.at })
 	return time.Unix(0, int64(boot+s.offset)).UTC(), err
 }
 
-// boot is the boot time at a broker's time, and the bound of its error.
-func (c Clock) boot(t time.Time) (time.Duration, time.Duration) {
+// Boot is the boot time at a broker's time, and the bound of its error.
+func (c Clock) Boot(t time.Time) (time.Duration, time.Duration) {
 	s, err := c.nearest(func(s clockSample) time.Duration { return time.Duration(t.UnixNano()) - s.offset - s.at })
 	return time.Duration(t.UnixNano()) - s.offset, err
 }
@@ -167,9 +171,9 @@ type Tally struct {
 	WorstSlot   string            `json:"-"`
 }
 
-// writeTrace keeps what the broker told of the ledger and the nodes, for people who
+// WriteTrace keeps what the broker told of the ledger and the nodes, for people who
 // look into a run that was kept.
-func (h History) writeTrace(path string) error {
+func (h History) WriteTrace(path string) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -180,10 +184,10 @@ func (h History) writeTrace(path string) error {
 		fmt.Fprintf(out, "%s %s\n", w.Slot, w)
 	}
 	for _, w := range h.Nodes {
-		fmt.Fprintf(out, "node %s revision %d over %d at %s: %s %s\n", w.Node.Name, w.Seq, w.Last, stamp(w.Time), w.Node.State, w.Node.FencedBy)
+		fmt.Fprintf(out, "node %s revision %d over %d at %s: %s %s\n", w.Node.Name, w.Seq, w.Last, Stamp(w.Time), w.Node.State, w.Node.FencedBy)
 	}
 	for _, w := range h.Marks {
-		fmt.Fprintf(out, "watermark %s written at %s by %s\n", w.Mark.Time.UTC().Format(time.RFC3339Nano), stamp(w.Time), w.Mark.Node)
+		fmt.Fprintf(out, "watermark %s written at %s by %s\n", w.Mark.Time.UTC().Format(time.RFC3339Nano), Stamp(w.Time), w.Mark.Node)
 	}
 	return out.Flush()
 }

@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -34,8 +35,8 @@ func at(s float64) time.Time { return storyBegan.Add(seconds(s)) }
 func newStory() *story {
 	s := &story{last: map[string]uint64{}}
 	all := job.CatchUp{Policy: job.CatchUpAll}
-	patient := job.Retry{Attempts: 1000, Backoff: soon, MaxBackoff: time.Second}
-	act := func(*rand.Rand, int) Act { return Act{} }
+	patient := job.Retry{Attempts: 1000, Backoff: 200 * time.Millisecond, MaxBackoff: time.Second}
+	act := func(*rand.Rand, int) plan.Act { return plan.Act{} }
 	add := func(j job.Job, outcomes ...job.State) {
 		if j.Overlap == "" {
 			j.Overlap = job.OverlapAllow
@@ -45,7 +46,7 @@ func newStory() *story {
 			every = 10 * time.Second
 		}
 		j.Schedule = fmt.Sprintf("@every %v", every)
-		s.h.Cases = append(s.h.Cases, Case{Job: j, Every: every, Act: act, Outcomes: outcomes})
+		s.h.Cases = append(s.h.Cases, plan.Case{Job: j, Every: every, Act: act, Outcomes: outcomes})
 	}
 	add(job.Job{Name: "a", Retry: patient, CatchUp: all}, job.Succeeded)
 	add(job.Job{Name: "once", Retry: job.Retry{Attempts: 1}, CatchUp: all}, job.Succeeded, job.Failed)
@@ -56,11 +57,11 @@ func newStory() *story {
 	add(job.Job{Name: "finish", OnLeaseLost: job.LeaseLostFinish, Retry: patient, CatchUp: all}, job.Succeeded)
 	add(job.Job{Name: "late", Retry: patient}, job.Succeeded, job.Missed)
 	add(job.Job{Name: "never", Retry: patient, CatchUp: job.CatchUp{Policy: job.CatchUpNone}}, job.Succeeded, job.Missed)
-	s.h.Cases = append(s.h.Cases, Case{Job: job.Job{Name: "asked", Retry: patient}, Triggered: true, Outcomes: []job.State{job.Succeeded}})
+	s.h.Cases = append(s.h.Cases, plan.Case{Job: job.Job{Name: "asked", Retry: patient}, Triggered: true, Outcomes: []job.State{job.Succeeded}})
 	s.h.Lease, s.h.From, s.h.Until = storyLease, storyBegan, at(20)
 	s.h.Skew = time.Millisecond
 	s.h.Deaths, s.h.Records, s.h.Publishers = map[string]time.Duration{}, map[job.Slot]LedgerWrite{}, map[string]bool{}
-	s.h.Broker.add(storyBoot, storyBoot, storyBegan)
+	s.h.Broker.Add(storyBoot, storyBoot, storyBegan)
 	for i := range 400 { // the servers have something to store all the time
 		s.beat("w", -60+0.2*float64(i))
 	}
@@ -139,7 +140,7 @@ func (s *story) line(what string, slot job.Slot, when float64, words ...string) 
 	if len(words) > 0 {
 		l.Result = words[0]
 	}
-	if what == lineCancel {
+	if what == LineCancel {
 		l.Result, l.Cause = "", "lease lost"
 	}
 	s.h.Lines = append(s.h.Lines, l)
@@ -150,25 +151,25 @@ func (s *story) line(what string, slot job.Slot, when float64, words ...string) 
 func (s *story) again(i int, what, result string, when float64) {
 	l := s.h.Lines[i]
 	l.What, l.Result, l.Boot = what, result, storyBoot+seconds(when)
-	if what == lineCancel {
+	if what == LineCancel {
 		l.Cause = "lease lost"
 	}
 	s.h.Lines = append(s.h.Lines, l)
 }
 
 func (s *story) pause(process string, from, to float64) {
-	s.h.Lines = append(s.h.Lines, Line{What: linePause, Process: process, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to)})
+	s.h.Lines = append(s.h.Lines, Line{What: LinePause, Process: process, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to)})
 }
 
 // fault is one of the torture's own lines.
-func (s *story) fault(kind Kind, of string, from, to float64, delay time.Duration) {
-	s.h.Lines = append(s.h.Lines, Line{What: lineFault, Process: tortureProcess, Kind: kind, Of: of, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to), Delay: delay})
+func (s *story) fault(kind plan.Kind, of string, from, to float64, delay time.Duration) {
+	s.h.Lines = append(s.h.Lines, Line{What: LineFault, Process: TortureProcess, Kind: kind, Of: of, From: storyBoot + seconds(from), Boot: storyBoot + seconds(to), Delay: delay})
 }
 
 // producer is a process that publishes, up since then.
 func (s *story) producer(life string, since float64) {
 	s.h.Publishers[hostOf(life)] = true
-	s.h.Lines = append(s.h.Lines, Line{What: lineUp, Process: life, Boot: storyBoot + seconds(since)})
+	s.h.Lines = append(s.h.Lines, Line{What: LineUp, Process: life, Boot: storyBoot + seconds(since)})
 }
 
 // fenced is a slot whose owner x is fenced at 4, and killed at died without a word of
@@ -176,11 +177,11 @@ func (s *story) producer(life string, since float64) {
 func (s *story) fenced(died float64) {
 	s.publish(a0, 0)
 	s.claim(a0, "x", 0.01)
-	s.line(lineStart, a0, 0.02)
+	s.line(LineStart, a0, 0.02)
 	s.node("x", job.NodeFenced, 4)
 	s.claim(a0, "y", died+0.1)
-	s.line(lineStart, a0, died+0.11)
-	s.line(lineEnd, a0, died+1, resultOK)
+	s.line(LineStart, a0, died+0.11)
+	s.line(LineEnd, a0, died+1, plan.ResultOK)
 	s.end(a0, job.Succeeded, "", died+1.1)
 	s.h.Deaths["x.1"] = storyBoot + seconds(died)
 }
@@ -191,16 +192,16 @@ func (s *story) fenced(died float64) {
 func (s *story) disowned(ended float64) {
 	s.publish(a0, 0)
 	fence := s.claim(a0, "x", 0.01)
-	s.line(lineStart, a0, 0.02)
-	s.again(len(s.h.Lines)-1, lineCancel, "", ended)
-	s.again(len(s.h.Lines)-2, lineEnd, resultError, ended+0.01)
+	s.line(LineStart, a0, 0.02)
+	s.again(len(s.h.Lines)-1, LineCancel, "", ended)
+	s.again(len(s.h.Lines)-2, LineEnd, plan.ResultError, ended+0.01)
 	s.beat("x", 2.4)
 	r := s.h.Records[a0].Record
 	r.Attempts = []job.Attempt{{Number: 1, Node: "x", Fence: fence, Started: at(0.01), Error: "worker x does not hold its claim"}, {Number: 2, Node: "y", Started: at(2.5)}}
 	r.Node, r.Attempt = "y", 2
 	s.write(r, 2.5)
-	s.line(lineStart, a0, 2.51)
-	s.line(lineEnd, a0, 3, resultOK)
+	s.line(LineStart, a0, 2.51)
+	s.line(LineEnd, a0, 3, plan.ResultOK)
 	s.end(a0, job.Succeeded, "", 3.1)
 }
 
@@ -210,20 +211,20 @@ func (s *story) late(when float64) {
 	s.beat("x", 0)
 	s.publish(a0, 0)
 	s.claim(a0, "x", 0.01)
-	s.line(lineStart, a0, 0.02)
-	s.again(len(s.h.Lines)-1, lineCancel, "", when)
-	s.again(len(s.h.Lines)-2, lineEnd, resultError, when+0.01)
+	s.line(LineStart, a0, 0.02)
+	s.again(len(s.h.Lines)-1, LineCancel, "", when)
+	s.again(len(s.h.Lines)-2, LineEnd, plan.ResultError, when+0.01)
 	s.node("x", job.NodeFenced, 4)
 	s.claim(a0, "y", 4.1)
-	s.line(lineStart, a0, 4.11)
-	s.line(lineEnd, a0, 5, resultOK)
+	s.line(LineStart, a0, 4.11)
+	s.line(LineEnd, a0, 5, plan.ResultOK)
 	s.end(a0, job.Succeeded, "", 5.1)
 }
 
 // lagging is a producer w1 whose answers come late from 0 on, and whose node is fenced
 // at 8.
 func (s *story) lagging(delay time.Duration) {
-	s.fault(Lag, "w1.1", 0, 12, delay)
+	s.fault(plan.Lag, "w1.1", 0, 12, delay)
 	s.beat("w1-42-7", 4.5)
 	s.node("w1-42-7", job.NodeFenced, 8)
 }
@@ -266,15 +267,15 @@ func (s *story) lock(name string, when float64, holders, waiting []job.Slot) {
 func (s *story) runs(slot job.Slot, from float64) {
 	s.publish(slot, from)
 	s.claim(slot, "z", from+0.01)
-	s.line(lineStart, slot, from+0.02)
-	s.line(lineEnd, slot, from+0.5, resultOK)
+	s.line(LineStart, slot, from+0.02)
+	s.line(LineEnd, slot, from+0.5, plan.ResultOK)
 	s.end(slot, job.Succeeded, "", from+0.51)
 	s.ack(slot, from+0.52)
 }
 
 // splits adds a job with a slot at 0 that is split in two, and runs it.
 func (s *story) splits() {
-	k := Case{Job: job.Job{Name: "split", Shards: 2, Overlap: job.OverlapAllow, CatchUp: job.CatchUp{Policy: job.CatchUpAll}}, Every: 20 * time.Second, Outcomes: []job.State{job.Succeeded}}
+	k := plan.Case{Job: job.Job{Name: "split", Shards: 2, Overlap: job.OverlapAllow, CatchUp: job.CatchUp{Policy: job.CatchUpAll}}, Every: 20 * time.Second, Outcomes: []job.State{job.Succeeded}}
 	s.h.Cases = append(s.h.Cases, k)
 	whole := slotOf("split", 0)
 	r := job.Record{Slot: whole, State: job.Running, Shards: 2, Node: "z"}
@@ -292,7 +293,7 @@ func (s *story) rest() History {
 		began[w.Message.Slot] = true
 	}
 	for _, k := range s.h.Cases {
-		for _, slot := range k.slots(s.h.From, s.h.Until) {
+		for _, slot := range k.Slots(s.h.From, s.h.Until) {
 			if !began[slot] && k.Job.Shards == 0 {
 				s.runs(slot, slot.At.Sub(storyBegan).Seconds()+0.001)
 			}

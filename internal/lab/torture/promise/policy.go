@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"fmt"
@@ -96,16 +96,16 @@ func (c *checker) checkMessages() {
 	for _, w := range c.h.Slots {
 		id := w.Message.Slot.ID()
 		if w.ID != id && !strings.HasPrefix(w.ID, id+"/r") {
-			c.bad("message ID", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q", w.Seq, stamp(w.Time), w.ID)}, "its message has another ID, under which the stream folds nothing")
+			c.bad("message ID", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q", w.Seq, Stamp(w.Time), w.ID)}, "its message has another ID, under which the stream folds nothing")
 		}
 		if age := w.Time.Sub(latest(w.Message.Slot.At, c.first[w.Message.Slot])); w.ID != id && age < soonest && w.Message.Slot.Token == "" {
-			c.bad("offered too soon", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q, by %s", w.Seq, stamp(w.Time), w.ID, w.Message.Node)}, "it was offered again %v after it had fallen due or been published", age)
+			c.bad("offered too soon", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q, by %s", w.Seq, Stamp(w.Time), w.ID, w.Message.Node)}, "it was offered again %v after it had fallen due or been published", age)
 		}
 		if k := c.cases[w.Message.Slot.Job].Job; k.CatchUp.Policy == job.CatchUpNone && w.Message.CaughtUp {
 			c.bad("caught up", w.Message.Slot, c.trace(w.Message.Slot), "message %d has it run although it was late; its policy is to leave late slots out", w.Seq)
 		}
 		if s := w.Message.Slot; !c.expected[s] && !s.Range && !c.cases[s.Job].Triggered {
-			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan has")
+			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, Stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan has")
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (c *checker) checkWatermark() {
 		}
 		mark := c.h.Marks[next]
 		if stored, ok := c.first[s]; ok && stored.After(mark.Time.Add(c.h.Skew)) {
-			c.bad("watermark before publish", s, []string{fmt.Sprintf("watermark %s written at %s by %s", mark.Mark.Time.UTC().Format(time.RFC3339Nano), stamp(mark.Time), mark.Mark.Node)},
+			c.bad("watermark before publish", s, []string{fmt.Sprintf("watermark %s written at %s by %s", mark.Mark.Time.UTC().Format(time.RFC3339Nano), Stamp(mark.Time), mark.Mark.Node)},
 				"the watermark passed it %v before it was stored", stored.Sub(mark.Time))
 		}
 	}
@@ -151,10 +151,10 @@ func (c *checker) checkAcks() {
 		if !ok {
 			continue
 		}
-		at, err := c.h.Broker.at(a.Boot)
+		at, err := c.h.Broker.At(a.Boot)
 		w, ok := c.finalOf(s)
 		if !ok {
-			c.bad("acked too early", s, c.trace(s), "its message %d was acked at %s, and it has no outcome", a.Seq, stamp(at))
+			c.bad("acked too early", s, c.trace(s), "its message %d was acked at %s, and it has no outcome", a.Seq, Stamp(at))
 		} else if early := w.Time.Sub(at); early > err+c.h.Skew+time.Millisecond {
 			c.bad("acked too early", s, c.trace(s), "its message %d was acked %v before its outcome was recorded", a.Seq, early)
 		}

@@ -1,4 +1,4 @@
-package torture
+package promise
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 func (c *checker) checkOverlaps() {
 	going := map[string][]*run{} // by job, in order of their starts
 	for _, r := range c.all {
-		most := c.cases[r.slot.Job].atMost()
+		most := c.cases[r.slot.Job].AtMost()
 		if most == 0 || r.stop <= r.start {
 			continue
 		}
@@ -41,7 +41,7 @@ func (c *checker) checkLocks() {
 	before := map[string]LockWrite{}
 	for _, w := range c.h.Locks {
 		if w.Gone {
-			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, stamp(w.Time))}, "a lock was deleted: a writer who slept may take away what was given to another since")
+			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, Stamp(w.Time))}, "a lock was deleted: a writer who slept may take away what was given to another since")
 			continue
 		}
 		last, seen := before[w.Lock.Job]
@@ -105,7 +105,7 @@ func (c *checker) checkPlaces() {
 					others = append(others, other)
 				}
 			}
-			if most := c.cases[name].atMost(); len(others) >= most {
+			if most := c.cases[name].AtMost(); len(others) >= most {
 				lines := c.trace(claim.Slot)
 				for _, o := range others {
 					lines = append(lines, c.trace(o.Slot)...)
@@ -129,7 +129,7 @@ func (c *checker) checkReplaced() {
 		}
 		newer := job.NewSlot(r.slot.Job, r.slot.At.Add(k.Every))
 		stored, ok := c.first[newer]
-		if at, _ := c.h.Broker.boot(stored); ok && r.stop > max(at, r.start)+goOn {
+		if at, _ := c.h.Broker.Boot(stored); ok && r.stop > max(at, r.start)+goOn {
 			outlived[r.slot.Job] = append(outlived[r.slot.Job], r)
 		}
 	}
