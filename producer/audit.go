@@ -40,11 +40,11 @@ func (s *shift) audit(now time.Time) {
 }
 
 // sample returns a slot on the board that fell due after from and by until, and is not of
-// a pause. It walks one random path through the heap.
+// a pause. While another producer has newer time zone data, it is in UTC. It walks one random path through the heap.
 func (b *board) sample(from, until time.Time) (slot dueSlot, ok bool) {
 	for i := 0; i < len(b.heap) && !b.heap[i].due().After(until); i = 2*i + 1 + rand.IntN(2) {
 		g := b.heap[i]
-		if g.paused || ok && rand.IntN(2) == 0 {
+		if g.paused || b.zonesBehind && g.schedule.Location() != time.UTC || ok && rand.IntN(2) == 0 {
 			continue
 		}
 		l := g.lines[rand.IntN(len(g.lines))]

@@ -55,6 +55,11 @@ type board struct {
 	// newer names the jobs whose definitions only a newer program can read:
 	// their slots may be published by others, but not vouched for by us.
 	newer map[string]struct{}
+
+	// zoned counts the tasks with a plan in a time zone other than UTC. zonesBehind is
+	// true while another producer has newer time zone data.
+	zoned       int
+	zonesBehind bool
 }
 
 // task is a job as the board keeps it.
@@ -69,6 +74,9 @@ type task struct {
 
 	// held tasks hand out nothing.
 	held bool
+
+	// zoned tasks have a plan in a time zone other than UTC.
+	zoned bool
 
 	// seen is the timestamp of the entry that the task was made from: stretches
 	// no newer than that have been on the board.
@@ -162,6 +170,7 @@ func (b *board) remove(name string, at time.Time) {
 	if t := b.tasks[name]; t != nil {
 		b.end(t.lines(), at)
 		b.digest -= t.digest
+		b.setZoned(t, false)
 	}
 	delete(b.tasks, name)
 	delete(b.newer, name)
@@ -177,6 +186,7 @@ func (b *board) disable(ev job.RegistryEvent) {
 	b.log.Error("a job is disabled: its definition cannot be used", "job", ev.Name, "err", ev.Err)
 	b.end(t.lines(), ev.Time)
 	b.digest -= t.digest
+	b.setZoned(t, false)
 	t = &task{def: &definition{name: ev.Name, revision: ev.Revision, manner: &manner{}}, seen: t.seen}
 	b.tasks[ev.Name] = t
 	b.count(t, ev.Time, true)
@@ -203,6 +213,7 @@ func (b *board) put(e job.Entry) {
 		return
 	}
 	delete(b.newer, e.Job.Name)
+	b.setZoned(t, slices.ContainsFunc(e.Plans(), func(p job.PastPlan) bool { return p.Plan.Timezone != "" && p.Plan.Timezone != "UTC" }))
 	j := e.Job.WithDefaults()
 	t.def = &definition{j.Name, string(j.Payload), e.Revision, b.manner(manner{j.Queue, j.CatchUp})}
 	old := t.lines()
@@ -346,9 +357,20 @@ func (b *board) position(now time.Time) position {
 	return p
 }
 
-// vouches is false while there are definitions that we cannot read and others
-// may: nothing can be claimed then.
-func (b *board) vouches() bool { return len(b.newer) == 0 }
+// setZoned notes whether the task has a plan in a time zone other than UTC.
+func (b *board) setZoned(t *task, zoned bool) {
+	if t.zoned {
+		b.zoned--
+	}
+	if t.zoned = zoned; zoned {
+		b.zoned++
+	}
+}
+
+// vouches is false while another producer may know slots that this one does not: of a
+// definition that only a newer program can read, or by newer time zone data. This one does
+// not move the watermark then.
+func (b *board) vouches() bool { return len(b.newer) == 0 && (b.zoned == 0 || !b.zonesBehind) }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -64,7 +64,9 @@
 //
 // A definition of a newer format holds the watermark where it is: there may be
 // slots that we cannot compute, and whose producer may die. A definition that is
-// simply broken disables its job and holds nothing.
+// simply broken disables its job and holds nothing. Likewise, while a live producer has newer
+// time zone data and a job has a time zone other than UTC, this producer does not move
+// the watermark, and takes part only if it is alone.
 //
 // # Design: standing by
 //

@@ -90,6 +90,11 @@ type Config struct {
 	// must not block. Nil: all are, and began when they say.
 	Vouched func(node string) (started time.Time, ok bool)
 
+	// ZonesBehind reports whether a live producer has newer time zone data than this
+	// program. While it does, this producer neither moves the watermark nor takes part with
+	// others if there are jobs in time zones other than UTC. It must not block. Nil: none has.
+	ZonesBehind func() bool
+
 	// Started is when the incarnation began, by the broker's clock. The oldest
 	// producers of a fleet take part, the others rest.
 	Started time.Time
@@ -143,6 +148,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Late == 0 {
 		c.Late = DefaultLate
+	}
+	if c.ZonesBehind == nil {
+		c.ZonesBehind = func() bool { return false }
 	}
 	if c.TakesPart == nil {
 		c.TakesPart = func(bool) {}

@@ -123,6 +123,7 @@ func (s *shift) turn(ctx context.Context) (time.Duration, error) {
 	now := s.now()
 	able := s.canPublish(now)
 	s.wake(now, able)
+	s.board.zonesBehind = s.cfg.ZonesBehind()
 	switch {
 	case !s.board.ready:
 		return maxSleep, nil // nothing is published before the registry is known

@@ -3,6 +3,7 @@ package producer
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -423,6 +424,51 @@ func TestAProducerThatCannotReadADefinitionDoesNotTakePart(t *testing.T) {
 		}
 		if wm := b.watermark().Time; wm.After(start.Add(16 * time.Second)) {
 			t.Errorf("the watermark was moved to %v by who cannot read everything", wm)
+		}
+		old.stop()
+	})
+}
+
+// A producer whose time zone data are older than another's leaves the field to the others,
+// if a job has a time zone. Alone it publishes what it computes, and leaves the watermark
+// where it is.
+func TestProducerWithOlderTimeZoneDataDoesNotMoveTheWatermarkOverZonedJobs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		var behind atomic.Bool
+		old := b.member(func(c *Config, _ *view) { c.ZonesBehind = behind.Load })
+		advance(time.Second)
+		all := crowd(b, 2, 3)
+		behind.Store(true)
+		advance(5 * time.Second)
+		if old.place.Load() == 0 {
+			t.Error("it does not take part, although all jobs are in UTC")
+		}
+		j := every("zoned", "* * * * * *", job.CatchUpAll)
+		j.Timezone = "Europe/Berlin"
+		e := b.apply(j)
+		advance(5 * time.Second)
+		if old.place.Load() != 0 {
+			t.Error("it takes part, although another knows the slots of a job better")
+		}
+		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
+			t.Errorf("the others hold the watermark at %v", wm.Time)
+		}
+		for _, p := range all {
+			p.die()
+		}
+		alone := time.Now()
+		advance(10 * time.Second)
+		betweenSlots()
+		b.wantAll("zoned", slots(t, j, e.Time, time.Now()))
+		if wm := b.watermark(); wm.Time.After(alone) {
+			t.Errorf("the watermark was moved to %v by the producer with older data", wm.Time)
+		}
+		b.delete("zoned")
+		advance(8 * time.Second)
+		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
+			t.Errorf("the watermark %v is held by a job that is gone", wm.Time)
 		}
 		old.stop()
 	})

@@ -133,6 +133,9 @@ type Replica struct {
 	// watches says that this replica watches the others' heartbeats.
 	watches *onOff
 
+	// zones compares the time zone data of the fleet.
+	zones *zones
+
 	// settingUp has one place, for the goroutine that sets the namespace up again.
 	// registry is when the bucket of the registry was created that has our jobs.
 	settingUp chan struct{}
@@ -156,6 +159,7 @@ func New(cfg Config) *Replica {
 	}
 	r.beats = &beats{clock: r.clock}
 	r.watches = newOnOff()
+	r.zones = newZones(job.TzdataVersion(), r.log)
 	r.settingUp, r.registry = make(chan struct{}, 1), cfg.Store.Registry()
 	r.peers = node.NewPeers(node.PeersConfig{
 		Store: cfg.Store.Nodes(), Lease: cfg.Store.Settings().Lease, Now: r.clock.Now, Logger: r.log,

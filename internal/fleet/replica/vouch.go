@@ -48,7 +48,14 @@ func (r *Replica) newVouches() *vouches {
 		silent := r.clock.Now().Sub(e.Time) - r.clock.Error()
 		return e.Node.State == job.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
 	}
-	return newVouches(r.cfg.Store.Nodes().Look, live, r.log)
+	look := func(ctx context.Context, name string) (job.NodeEvent, error) {
+		e, err := r.cfg.Store.Nodes().Look(ctx, name)
+		if err == nil {
+			r.zones.note(e)
+		}
+		return e, err
+	}
+	return newVouches(look, live, r.log)
 }
 
 func newVouches(look func(context.Context, string) (job.NodeEvent, error), live func(job.NodeEvent) bool, log *slog.Logger) *vouches {

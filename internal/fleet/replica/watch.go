@@ -35,7 +35,6 @@ func (s *onOff) get() (on bool, changed <-chan struct{}) {
 // watchNodes watches the heartbeats of the fleet whenever this replica is one of
 // the few that do, until ctx ends or the watch cannot go on.
 func (r *Replica) watchNodes(ctx context.Context) error {
-	zones := newZones(job.TzdataVersion(), r.log)
 	for {
 		on, changed := r.watches.get()
 		var err error
@@ -46,7 +45,7 @@ func (r *Replica) watchNodes(ctx context.Context) error {
 				defer close(ended)
 				err = r.peers.Watch(watching, r.cfg.Store.Nodes(), func(e job.NodeEvent) {
 					r.beats.stamped(e)
-					zones.note(e)
+					r.zones.note(e)
 				})
 			}()
 			select {

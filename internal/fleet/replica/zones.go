@@ -2,31 +2,60 @@ package replica
 
 import (
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/cronce-io/cronce/job"
 )
 
-// zones tells when a node of the fleet has other time zone data than this one:
-// the two may compute different slots. Each release is told of once, with the
-// first node that has it: a rolling upgrade of a hundred nodes is one line. Only
-// the replicas that watch the others see it, which are those that compute slots. It
-// is used by one goroutine.
+// zonesFor is how long a producer counts as alive after its record was last seen. It
+// exceeds vouchFor: a replica that does not watch the heartbeats looks at the records of
+// those that announce.
+const zonesFor = 3 * vouchFor
+
+// zones compares the time zone data of the other nodes with those of this program: two
+// releases may compute different slots. It logs each other release once, with the first
+// node that has it. It is safe for concurrent use.
 type zones struct {
-	own  string
-	log  *slog.Logger
-	told map[string]bool
+	own string
+	log *slog.Logger
+
+	mu     sync.Mutex
+	logged map[string]bool
+	newer  map[string]time.Time // producers with newer data, by when their record was last seen
 }
 
 func newZones(own string, log *slog.Logger) *zones {
-	return &zones{own: own, log: log, told: map[string]bool{}}
+	return &zones{own: own, log: log, logged: map[string]bool{}, newer: map[string]time.Time{}}
 }
 
+// note takes in a node's record.
 func (z *zones) note(e job.NodeEvent) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
 	n := e.Node
-	if e.Gone || e.Err != nil || n.State != job.NodeAlive || n.Tzdata == "" || n.Tzdata == z.own || z.told[n.Tzdata] {
+	alive := !e.Gone && e.Err == nil && n.State == job.NodeAlive
+	if alive && n.Producer && n.Tzdata > z.own && (len(z.newer) < maxVouched || !z.newer[e.Name].IsZero()) {
+		z.newer[e.Name] = time.Now()
+	} else {
+		delete(z.newer, e.Name)
+	}
+	if !alive || n.Tzdata == "" || n.Tzdata == z.own || z.logged[n.Tzdata] {
 		return
 	}
-	z.told[n.Tzdata] = true
+	z.logged[n.Tzdata] = true
 	z.log.Warn("another node has other time zone data: the two may compute different slots; run one version everywhere",
 		"tzdata", z.own, "theirs", n.Tzdata, "node", n.Name, "version", n.Version)
+}
+
+// behind reports whether a live producer has newer time zone data.
+func (z *zones) behind() bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for name, seen := range z.newer {
+		if time.Since(seen) > zonesFor {
+			delete(z.newer, name)
+		}
+	}
+	return len(z.newer) > 0
 }
