@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -39,6 +40,10 @@ type claimStep struct {
 	OwnerDead bool `json:"owner_dead,omitempty"`
 	Disowned  bool `json:"disowned,omitempty"`
 	NoHandler bool `json:"no_handler,omitempty"`
+
+	// ClockError bounds how far Now is off. Implausible: Now cannot be believed.
+	ClockError  duration `json:"clock_error,omitempty"`
+	Implausible bool     `json:"implausible,omitempty"`
 
 	// Deleted: the job was, before this step.
 	Deleted bool `json:"deleted,omitempty"`
@@ -134,7 +139,11 @@ func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
 			l.write(t, s, step.Record, v.Revision, nonce)
 		}
 	case "complete":
-		l.write(t, s, job.Complete(held.record, held.fence, s.Now, time.Duration(l.Horizon), s.Result.result()), held.fence, nonce)
+		horizon := time.Duration(l.Horizon)
+		if s.Implausible {
+			horizon = math.MaxInt64
+		}
+		l.write(t, s, job.Complete(held.record, held.fence, s.Now, horizon, s.Result.result()), held.fence, nonce)
 	case "cancel":
 		v := l.view(t, s)
 		l.write(t, s, job.Cancel(l.delivery(t, s), v, s.Request.Cause()), v.Revision, nonce)
@@ -158,7 +167,7 @@ func (l *slotLife) delivery(t *testing.T, s *claimStep) job.Delivery {
 
 func (l *slotLife) view(t *testing.T, s *claimStep) job.View {
 	t.Helper()
-	v := job.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Place: s.Place.place(t)}
+	v := job.View{Now: s.Now, Error: time.Duration(s.ClockError), Doubted: s.Implausible, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Place: s.Place.place(t)}
 	if !s.Unread {
 		v.Record, v.Revision = l.record, l.revision
 	}

@@ -17,6 +17,9 @@ type producerCase struct {
 	Now     time.Time `json:"now"`
 	Horizon duration  `json:"horizon"`
 
+	// ClockError bounds how far Now is off.
+	ClockError duration `json:"clock_error,omitempty"`
+
 	Watermark        *position `json:"watermark,omitempty"`
 	Definition       stored    `json:"definition"`
 	RegistryRevision uint64    `json:"registry_revision"`
@@ -111,7 +114,7 @@ type broker struct {
 }
 
 func (b *broker) Now() time.Time       { return b.c.Now }
-func (b *broker) Error() time.Duration { return 0 }
+func (b *broker) Error() time.Duration { return time.Duration(b.c.ClockError) }
 func (b *broker) Plausible() error     { return nil }
 func (b *broker) Connected() bool      { return true }
 

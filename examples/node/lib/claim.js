@@ -2,9 +2,10 @@
 // its record (docs/protocol.md, section 11). Pure: everything here only proposes a
 // record; the write at a revision decides.
 //
-// A delivery is {message, queue, published, count, payload}. A view is {now, self,
-// horizon, record, revision, ownerDead, entry, handles, place}: entry is undefined
-// when the job was deleted, place is the lock's answer (lock.js).
+// A delivery is {message, queue, published, count, payload}. A view is {now, error,
+// implausible, self, horizon, record, revision, ownerDead, entry, handles, place}: error
+// bounds how far now is off, in ms; implausible says that now cannot be believed; entry is
+// undefined when the job was deleted; place is the lock's answer (lock.js).
 import { slotID } from "./names.js";
 import { formatDuration, formatInstant, fromMs, fromSeconds, parseDuration, parseInstant, toMs } from "./values.js";
 import { guarded, pauseAt, planAt } from "./definition.js";
@@ -30,12 +31,12 @@ function first(d, v) {
   if (m.missed > 0 && m.chained) return end(d, v, "missed", "its turn came while its job was paused");
   if (m.missed > 0) return end(d, v, "missed", "not published in time, and left out by the catch-up policy");
   if (m.refused) return end(d, v, "failed", m.refused);
-  if (tooOld(d, v)) return end(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
+  if (tooOld(d, v)) return aged(d, v, "expired", `older than the horizon of ${formatDuration(v.horizon)}`);
   if (!v.entry) return end(d, v, "cancelled", "job deleted");
   if (!belongs(m, v.entry)) return end(d, v, "cancelled", "definition changed");
   if (splits(m, v.entry)) return unhandled(d); // a part for a worker that knows of parts
   if (ofPause(m, v.entry)) return end(d, v, "missed", "fell due while its job was paused");
-  if (pastDeadline(d, v)) return end(d, v, "expired", `not started within its deadline of ${v.entry.job.deadline}`);
+  if (pastDeadline(d, v)) return aged(d, v, "expired", `not started within its deadline of ${v.entry.job.deadline}`);
   return v.handles ? claim(d, v, 1) : unhandled(d);
 }
 
@@ -46,21 +47,31 @@ function adopt(d, v) {
   return v.handles ? claim(d, v, v.record.attempt) : unhandled(d);
 }
 
-const startsTooLate = (r, v) => r.attempt === 0 && r.start_by !== undefined && v.now > parseInstant(r.start_by);
+const startsTooLate = (r, v) => r.attempt === 0 && r.start_by !== undefined && certain(v) > parseInstant(r.start_by);
 
 function retry(d, v) {
-  const wait = parseInstant(v.record.retry_at) - v.now;
-  if (tooOld(d, v)) return end(d, v, "failed", `retries end at the horizon; last error: ${v.record.error}`);
-  if (startsTooLate(v.record, v)) return end(d, v, "expired", "not started within its deadline");
-  if (wait > 0n) return { do: "later", delay: toMs(wait) };
+  const wait = untilRetry(v);
+  if (tooOld(d, v)) return aged(d, v, "failed", `retries end at the horizon; last error: ${v.record.error}`);
+  if (startsTooLate(v.record, v)) return aged(d, v, "expired", "not started within its deadline");
+  if (wait > 0) return { do: "later", delay: wait };
   return v.handles ? claim(d, v, v.record.attempt + 1) : unhandled(d);
+}
+
+// untilRetry is for how many milliseconds the slot waits for its next attempt: no longer than
+// was decided when the last one ended, nor than an hour. A clock that is more than a minute
+// before that end was set back, and says nothing.
+function untilRetry({ record, now }) {
+  const at = parseInstant(record.retry_at), last = record.attempts?.at(-1)?.finished;
+  const ended = last && parseInstant(last);
+  if (ended && toMs(ended - now) > 60_000) return 0;
+  return Math.min(toMs(at - now), 3_600_000, ended ? toMs(at - ended) : Infinity);
 }
 
 function takeOver(d, v) {
   const record = died(v);
   v = { ...v, record };
   if (record.attempt >= (record.max_attempts ?? 3)) return end(d, v, "failed", record.error + spent(record));
-  if (tooOld(d, v)) return end(d, v, "failed", `${record.error}; retries end at the horizon`);
+  if (tooOld(d, v)) return aged(d, v, "failed", `${record.error}; retries end at the horizon`);
   return v.handles ? claim(d, v, record.attempt + 1) : unhandled(d);
 }
 
@@ -78,7 +89,10 @@ function begun({ message: m, published }) {
   return m.event && m.due < published ? m.due : published;
 }
 
-const tooOld = (d, v) => toMs(v.now - begun(d)) > v.horizon;
+// certain is the latest instant that the broker's clock has certainly reached.
+const certain = (v) => v.now - fromMs(v.error ?? 0);
+
+const tooOld = (d, v) => toMs(certain(v) - begun(d)) > v.horizon;
 
 // early is for how many milliseconds a slot has to wait that the broker stored before
 // its time.
@@ -86,7 +100,7 @@ function early({ message: m, published }, v) {
   let due = m.due;
   if (m.chained) due = m.slot.at === undefined ? undefined : fromSeconds(m.slot.at);
   else if (m.slot.range && m.missedLast > due) due = m.missedLast;
-  return due !== undefined && published < due ? toMs(due - v.now) : 0;
+  return due !== undefined && published < due ? toMs(due - certain(v)) : 0;
 }
 
 // splits reports whether the job has parts of the slot run, where the message is for
@@ -114,7 +128,7 @@ function ofPause(m, entry) {
 
 function pastDeadline(d, v) {
   const by = startBy(d, v.entry);
-  return by !== undefined && v.now > by;
+  return by !== undefined && certain(v) > by;
 }
 
 function startBy({ message: m, published }, { job }) {
@@ -146,6 +160,12 @@ function unplaced(d, v) {
     case "cancelled": return end(d, v, "cancelled", `replaced by ${v.place.inWay}`);
     default: return { do: "enter" };
   }
+}
+
+// aged ends a slot for its age. While the clock is implausible the slot waits instead,
+// because an outcome is for good.
+function aged(d, v, state, error) {
+  return v.implausible ? { do: "later", delay: 30_000 } : end(d, v, state, error);
 }
 
 function end(d, v, state, error) {

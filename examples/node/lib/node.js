@@ -48,6 +48,10 @@ export class Node {
   now() { return fromMs(Date.now() + this.offset); }
   certain() { return fromMs(Date.now() + this.offset - this.clock.error(Date.now())); }
 
+  // implausible reports whether this machine's clock and the broker's are more than an hour
+  // apart: one of the two is badly wrong.
+  get implausible() { return Math.abs(this.offset) > 3_600_000; }
+
   // start returns when the first heartbeat is acknowledged.
   async start() {
     this.watching = watch(this.store.nc, `${this.store.namespace}_nodes`, this.signal, { changed: (e) => this.notice(e) }).catch((err) => this.end(err.message));

@@ -7,7 +7,6 @@ import { due, nextDue } from "./due.js";
 import { formatInstant, optional, parseInstant, toMs } from "./values.js";
 import { pause } from "./store.js";
 
-const hour = 3_600_000;
 const asleep = 5000; // ms without a round: others may have gone ahead
 
 export class Producer {
@@ -36,7 +35,7 @@ export class Producer {
 
   async round(signal) {
     if (!this.node.trusted()) return;
-    if (Math.abs(this.node.offset) > hour) throw new Error("this clock is more than an hour off the broker's: nothing is published");
+    if (this.node.implausible) throw new Error("this clock is more than an hour off the broker's: nothing is published");
     const idle = performance.now() - (this.last ?? -Infinity);
     if (!(idle < asleep)) await this.resume();
     const now = this.node.certain(), known = this.registry.known(), blind = this.registry.unreadable.size > 0;

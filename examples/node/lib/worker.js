@@ -124,11 +124,15 @@ export class Worker {
     } catch (err) {
       if (!(err instanceof Invalid)) throw err;
       this.log(`no slot: ${err.message}`);
-      if (err instanceof Contradiction || toMs(this.node.now() - m.timestampNanos) > this.horizon) m.term(err.message);
+      if (err instanceof Contradiction || toMs(this.node.now() - m.timestampNanos) > this.trustedHorizon()) m.term(err.message);
       else m.nak(60_000);
       return undefined;
     }
   }
+
+  // trustedHorizon is the age past which slots end. There is none while the clock is
+  // implausible.
+  trustedHorizon() { return this.node.implausible ? Infinity : this.horizon; }
 
   // settle answers the broker, once. An answer does not fence: who has lost its claim,
   // or its trust, says nothing.
@@ -145,7 +149,7 @@ export class Worker {
     let place, since, ownerDead, disowned;
     while (this.node.trusted()) {
       const { value: record, revision } = await this.store.read("ledger", key);
-      const v = { now: this.node.now(), self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Boolean(this.handlers[slot.job]) };
+      const v = { now: this.node.now(), error: this.node.clock.error(Date.now()), implausible: this.node.implausible, self: this.node.name, horizon: this.horizon, record, revision, place, ownerDead: record && ownerDead === record.node, disowned: record && disowned === revision, handles: Boolean(this.handlers[slot.job]) };
       if (!record || !isFinal(record)) v.entry = await this.registry.entry(slot.job, d.message.revision);
       const step = decide(d, v);
       switch (step.do) {
@@ -158,7 +162,7 @@ export class Worker {
         case "prove": {
           const { dead, wait } = await this.node.dead(record.node);
           if (!dead) {
-            const old = toMs(v.now - (parseSlotStart(record) ?? d.published)) > this.horizon;
+            const old = toMs(v.now - (parseSlotStart(record) ?? d.published)) > this.trustedHorizon();
             if (!(await this.disowns(record, revision, old))) return { nak: wait };
             disowned = revision; // what was said of it holds of this claim only
             continue;
@@ -208,7 +212,7 @@ export class Worker {
     } else {
       const result = await this.handle(d, hand, record, fence, entry);
       hand.returned = true;
-      outcome = complete(record, fence, this.node.now(), this.horizon, result);
+      outcome = complete(record, fence, this.node.now(), this.trustedHorizon(), result);
     }
     if (!this.node.trusted()) return undefined; // it is another's, or will be
     const wrote = await this.put(key, outcome, fence);

@@ -21,7 +21,7 @@ for (const c of vectors("claims")) {
       const now = parseInstant(s.now), d = { message, queue: c.queue, published: parseInstant(c.published), payload: Buffer.from(c.body ?? ""), count: s.delivered };
       const known = s.unread ? { revision: 0 } : { ...ledger };
       const place = s.place && { kind: s.place.place, inWay: s.place.in_way };
-      const v = { now, self: s.node, horizon, entry: s.deleted ? undefined : entry, place, ownerDead: s.owner_dead, disowned: s.disowned, handles: !s.no_handler, ...known };
+      const v = { now, error: parseDuration(s.clock_error ?? "0s"), implausible: s.implausible, self: s.node, horizon, entry: s.deleted ? undefined : entry, place, ownerDead: s.owner_dead, disowned: s.disowned, handles: !s.no_handler, ...known };
       const claim = claims[s.node];
       let record, at;
       if (s.do === "decide") {
@@ -35,7 +35,7 @@ for (const c of vectors("claims")) {
       } else if (s.do === "complete") {
         const { retry_after, backoff, ...result } = s.result;
         if (retry_after) result.retryAfter = parseDuration(retry_after);
-        [record, at] = [complete(claim.record, claim.fence, now, horizon, { ...result, backoff: parseDuration(backoff ?? "0s") }), claim.fence];
+        [record, at] = [complete(claim.record, claim.fence, now, s.implausible ? Infinity : horizon, { ...result, backoff: parseDuration(backoff ?? "0s") }), claim.fence];
       } else if (s.do === "release") {
         [record, at] = [release(claim.record, now), claim.fence];
       } else {

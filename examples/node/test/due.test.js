@@ -2,7 +2,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { due } from "../lib/due.js";
 import { parseEntry } from "../lib/definition.js";
-import { optional, parseDuration, parseInstant } from "../lib/values.js";
+import { fromMs, optional, parseDuration, parseInstant } from "../lib/values.js";
 import { rawMember } from "../lib/values.js";
 import { text, vectors } from "../vectors.js";
 
@@ -19,7 +19,7 @@ for (const c of vectors("producers")) {
     const entry = parseEntry(value, c.definition.revision, parseInstant(c.definition.time));
     const w = c.watermark;
     const position = w && { time: parseInstant(w.time), revision: w.registry_revision, registryTime: optional(w.registry_time) };
-    const { messages, ranges } = due(position, [entry], parseInstant(c.now), parseDuration(c.horizon), "a-1-1-x");
+    const { messages, ranges } = due(position, [entry], parseInstant(c.now) - fromMs(parseDuration(c.clock_error ?? "0s")), parseDuration(c.horizon), "a-1-1-x");
     let sent = [...messages, ...ranges];
     if (c.missed_singly) {
       const singly = sent.filter((m) => m.headers["Cronce-Missed"] === "1").map((m) => m.headers["Cronce-Slot"]);
