@@ -3,6 +3,22 @@ package main
 // fleetMutants break the packages below internal/fleet.
 var fleetMutants = []mutant{
 	{
+		name:   "small-max-payload-unsaid",
+		breaks: "a node says nothing of a server whose max_payload is below what slots need",
+		file:   "internal/fleet/replica/replica.go",
+		old:    "most > 0 && most < kv.EnoughPayload {",
+		new:    "most < 0 {",
+		test:   "TestMaxPayloadBelowWhatSlotsNeedIsLoggedAtTheStart",
+	},
+	{
+		name:   "small-max-payload-unfound",
+		breaks: "doctor says nothing of a server whose max_payload is below what slots need",
+		file:   "internal/check/doctor/server.go",
+		old:    "most > 0 && most < kv.EnoughPayload {",
+		new:    "most < 0 {",
+		test:   "TestMaxPayloadBelowWhatSlotsNeedIsAWarning",
+	},
+	{
 		name:   "clock-known-at-once",
 		breaks: "a node acts on the first answer about the clock, however slow it was",
 		file:   "internal/fleet/clock/clock.go",
