@@ -96,7 +96,7 @@ func (t *task) completed(ctx context.Context, fence uint64, ended func(error), r
 	ended(nil)
 	t.emit(t.rec, revision)
 	if t.rec.State == job.Retrying {
-		return after(t.rec.RetryWait(t.cfg.Now()))
+		return after(job.RetryWait(t.rec, t.cfg.Now()))
 	}
 	return t.finished(t.rec, revision)
 }

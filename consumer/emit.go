@@ -19,7 +19,7 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 		log.Info("slot succeeded", "shards", rec.Shards)
 		return
 	}
-	if rec.Released() {
+	if job.Released(rec) {
 		log.Info("slot released before it was started")
 		return
 	}

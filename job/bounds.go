@@ -13,9 +13,6 @@ import (
 // outside of what can be written again. A member that decides something makes the
 // whole value unreadable when it is out of bounds. A text for people is cut.
 const (
-	// MaxLease bounds the lease: a silent node keeps what it claimed for that long.
-	MaxLease = 24 * time.Hour
-
 	// maxSpan bounds all other settings, and what a node says about clocks.
 	maxSpan = 100 * 366 * 24 * time.Hour
 
@@ -27,10 +24,16 @@ const (
 	// maxWord bounds names that are not jobs, queues or nodes, and nonces, in bytes.
 	maxWord = 256
 
-	// maxText and maxOutputText bound, in bytes, what is kept of an error and of an
-	// output: more than this program ever writes.
-	maxText       = 4 << 10
-	maxOutputText = 2 * MaxOutput
+	// maxText bounds, in bytes, what is kept of an error: more than this program ever
+	// writes.
+	maxText = 4 << 10
+
+	// maxHistory bounds the attempts that a record keeps, the newest.
+	maxHistory = 200
+
+	// maxOldBytes is how much is kept of the error of an old attempt, and of an error
+	// that quotes what a person wrote.
+	maxOldBytes = 200
 
 	// maxQueues and maxHandlers bound the lists of a node, maxExcept that of an
 	// announcement.
@@ -47,7 +50,7 @@ type bounds struct {
 
 func (b *bounds) refuse(format string, args ...any) {
 	if b.err == nil {
-		b.err = fmt.Errorf("%w %s: %s", ErrInvalid, b.what, fmt.Sprintf(format, args...))
+		b.err = fmt.Errorf("%w %s: %s", errInvalid, b.what, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -108,7 +111,7 @@ func word[W ~string](b *bounds, member string, w W, known ...W) {
 		for _, k := range known {
 			list = append(list, string(k))
 		}
-		b.err = fmt.Errorf("%w: %s has %s %q, this program knows %s: upgrade it", ErrVersion, b.what, member, clip(string(w)), strings.Join(list, ", "))
+		b.err = fmt.Errorf("%w: %s has %s %q, this program knows %s: upgrade it", errVersion, b.what, member, clip(string(w)), strings.Join(list, ", "))
 	}
 }
 
@@ -118,3 +121,6 @@ func cutText(most int, texts ...*string) {
 		*t = clipTo(*t, most)
 	}
 }
+
+// last returns the last n elements of s.
+func last[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }

@@ -207,13 +207,13 @@ func untilRetry(v View) time.Duration {
 	if n := len(v.Record.Attempts); n > 0 && v.Record.Attempts[n-1].Finished.Sub(v.Now) > setBack {
 		return 0
 	}
-	return v.Record.RetryWait(v.Now)
+	return RetryWait(*v.Record, v.Now)
 }
 
 // RetryWait is for how long the slot's message is given back at now, until its next
 // attempt. It is no longer than the delay that was decided on when the last attempt
 // ended, whatever the clock has done since, nor than an hour.
-func (r Record) RetryWait(now time.Time) time.Duration {
+func RetryWait(r Record, now time.Time) time.Duration {
 	wait := min(r.RetryAt.Sub(now), longestWait)
 	if n := len(r.Attempts); n > 0 {
 		wait = min(wait, r.RetryAt.Sub(r.Attempts[n-1].Finished))
@@ -560,14 +560,14 @@ func record(d Delivery, v View) Record {
 func Release(r Record, now time.Time) Record {
 	r.Attempts = slices.Clone(r.Attempts[:max(len(r.Attempts)-1, 0)])
 	r.State, r.Attempt, r.RetryAt = Retrying, r.Attempt-1, now.UTC()
-	r.Error = released
+	r.Error = releasedText
 	return r
 }
 
-const released = "given back before it was started"
+const releasedText = "given back before it was started"
 
 // Released reports whether r is what Release made of a record: no attempt failed.
-func (r Record) Released() bool { return r.State == Retrying && r.Error == released }
+func Released(r Record) bool { return r.State == Retrying && r.Error == releasedText }
 
 // Outlasts reports whether the claim r, which was won, still counts although its key is
 // not at its revision any more: the ledger was purged, or an older copy of it was
@@ -660,13 +660,10 @@ func spent(r Record) string {
 }
 
 const (
-	// maxHistory bounds the attempts kept in a record, the newest, and maxRecent
-	// those of them whose errors are kept as they were; of older ones it is the
-	// beginning. So it never outgrows a message.
-	maxHistory    = 200
+	// maxRecent is how many of the attempts in a record, the newest, keep their whole
+	// error.
 	maxRecent     = 20
 	maxErrorBytes = 2 << 10
-	maxOldBytes   = 200
 )
 
 // history is what is kept of the attempts, which it may change.
@@ -688,12 +685,4 @@ func clipError(s string) string {
 		return r
 	}, strings.ToValidUTF8(s[:min(len(s), 2*maxErrorBytes)], "\uFFFD"))
 	return clipTo(s, maxErrorBytes)
-}
-
-// clipTo cuts s, and says so. What was cut stays as it is.
-func clipTo(s string, most int) string {
-	if len(s) <= most+len("...") {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

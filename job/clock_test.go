@@ -105,10 +105,10 @@ func TestRetryDelayIsBoundedWhenTheClockStepsBack(t *testing.T) {
 	ahead := at7.Add(48 * time.Hour)
 	rec := job.Record{Slot: job.NewSlot("report", at7), State: job.Retrying, Attempt: 1, MaxAttempts: 3, RetryAt: ahead.Add(time.Minute),
 		Attempts: []job.Attempt{{Number: 1, Started: ahead, Finished: ahead}}}
-	if wait := rec.RetryWait(at7); wait != time.Minute {
+	if wait := job.RetryWait(rec, at7); wait != time.Minute {
 		t.Errorf("it is given back for %v when the clock has stepped back, want the delay of 1m", wait)
 	}
-	if wait := rec.RetryWait(ahead.Add(50 * time.Second)); wait != 10*time.Second {
+	if wait := job.RetryWait(rec, ahead.Add(50*time.Second)); wait != 10*time.Second {
 		t.Errorf("it is given back for %v after 50s of its delay of 1m", wait)
 	}
 	withRecord := func(v *job.View) { v.Record = &rec }
@@ -119,7 +119,7 @@ func TestRetryDelayIsBoundedWhenTheClockStepsBack(t *testing.T) {
 		t.Errorf("by another node's clock, a second behind: %+v, want it to wait for its minute", step)
 	}
 	rec.RetryAt = ahead.Add(240 * time.Hour)
-	if wait := rec.RetryWait(ahead); wait > time.Hour {
+	if wait := job.RetryWait(rec, ahead); wait > time.Hour {
 		t.Errorf("it is given back for %v at once: the clock may be set meanwhile", wait)
 	}
 }

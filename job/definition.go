@@ -2,9 +2,8 @@ package job
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"sync"
 	"time"
 )
 
@@ -88,16 +87,6 @@ func (e Entry) Plans() []PastPlan {
 	return append(append([]PastPlan(nil), e.Past...), PastPlan{Plan: e.Job.Plan(), From: e.Since()})
 }
 
-// Hash is a digest of the job's content, the same for equal definitions.
-func (j Job) Hash() (string, error) {
-	data, err := json.Marshal(j)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8]), nil
-}
-
 // Change is what an upsert does to the registry.
 type Change int
 
@@ -161,16 +150,14 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 
 // samePlan compares what would be written.
 func samePlan(a, b Plan) bool {
-	wa, errA := json.Marshal(a.wire())
-	wb, errB := json.Marshal(b.wire())
+	wa, errA := json.Marshal(a)
+	wb, errB := json.Marshal(b)
 	return errA == nil && errB == nil && bytes.Equal(wa, wb)
 }
 
-func last[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }
-
 type definitionWire struct {
 	V          int        `json:"v"`
-	Job        jobWire    `json:"job"`
+	Job        Job        `json:"job"`
 	Since      time.Time  `json:"since,omitzero"`
 	Past       []pastWire `json:"past,omitempty"`
 	Superseded []string   `json:"superseded,omitempty"`
@@ -184,7 +171,7 @@ type definitionWire struct {
 
 type pastWire struct {
 	From time.Time `json:"from"`
-	Plan planWire  `json:"plan"`
+	Plan Plan      `json:"plan"`
 }
 
 type window struct {
@@ -195,16 +182,12 @@ type window struct {
 // MarshalJSON writes the registry's value. The end of a past plan is not
 // written: it is the beginning of the next one.
 func (d Definition) MarshalJSON() ([]byte, error) {
-	j, err := d.Job.wire()
-	if err != nil {
-		return nil, err
-	}
-	w := definitionWire{Version, j, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
+	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
 	for _, p := range d.Pauses {
 		w.Pauses = append(w.Pauses, window{p.From.UTC(), p.To.UTC()})
 	}
 	for _, p := range d.Past {
-		w.Past = append(w.Past, pastWire{p.From, p.Plan.wire()})
+		w.Past = append(w.Past, pastWire{p.From, p.Plan})
 	}
 	return encode(w, d.Extra)
 }
@@ -212,12 +195,20 @@ func (d Definition) MarshalJSON() ([]byte, error) {
 // DecodeEntry reads a registry value with the revision and timestamp that the
 // broker gave it.
 func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
-	var p Parser
-	return p.Entry(data, revision, at)
+	var d EntryDecoder
+	return d.Entry(data, revision, at)
+}
+
+// EntryDecoder decodes entries as DecodeEntry does, faster if there are many. The zero
+// value is ready for use. It is safe for concurrent use.
+type EntryDecoder struct {
+	Parser
+
+	strict sync.Pool // of *strict
 }
 
 // Entry is DecodeEntry.
-func (c *Parser) Entry(data []byte, revision uint64, at time.Time) (Entry, error) {
+func (c *EntryDecoder) Entry(data []byte, revision uint64, at time.Time) (Entry, error) {
 	var w definitionWire
 	extra, err := c.decode(data, &w)
 	if err == nil {
@@ -227,11 +218,11 @@ func (c *Parser) Entry(data []byte, revision uint64, at time.Time) (Entry, error
 		return Entry{}, err
 	}
 	e := Entry{Revision: revision, Time: at.UTC(), Definition: Definition{
-		Job: w.Job.job(), Since: w.Since, Superseded: w.Superseded, Paused: w.Paused, Applied: w.Applied,
+		Job: w.Job, Since: w.Since, Superseded: w.Superseded, Paused: w.Paused, Applied: w.Applied,
 		Owner: w.Owner, Node: w.Node, Nonce: w.Nonce, Extra: extra,
 	}}
 	for _, p := range w.Past {
-		e.Past = append(e.Past, PastPlan{Plan: p.Plan.plan(), From: p.From})
+		e.Past = append(e.Past, PastPlan{Plan: p.Plan, From: p.From})
 	}
 	for i := range e.Past {
 		if i+1 < len(e.Past) {
@@ -244,18 +235,16 @@ func (c *Parser) Entry(data []byte, revision uint64, at time.Time) (Entry, error
 		e.Pauses = append(e.Pauses, Window(p))
 	}
 	e.settlePauses()
-	return e, e.Job.validate(c.Schedule)
+	return e, c.Validate(e.Job)
 }
 
 // bound leaves the job, but for its times, to Job.Validate.
 func (w *definitionWire) bound() error {
 	b := bounds{what: "job definition"}
 	b.times("since", &w.Since)
-	w.Job.Plan.bound(&b, "plan")
 	b.length("past", len(w.Past), maxPast)
 	for i := range w.Past {
 		b.times("past.from", &w.Past[i].From)
-		w.Past[i].Plan.bound(&b, "past.plan")
 	}
 	b.length("superseded", len(w.Superseded), maxSuperseded)
 	b.words("superseded", w.Superseded...)
@@ -269,9 +258,15 @@ func (w *definitionWire) bound() error {
 	return b.err
 }
 
-// bound checks what ParseSchedule does not.
-func (w *planWire) bound(b *bounds, member string) {
-	b.times(member+".from", &w.From)
-	b.times(member+".until", &w.Until)
-	b.number(member+".shards", w.Shards, 0, MaxShards)
+// decode is the function decode for definitions, of which it reads many.
+func (c *EntryDecoder) decode(data []byte, w *definitionWire) (Extra, error) {
+	s, ok := c.strict.Get().(*strict)
+	if !ok {
+		s = newStrict()
+	}
+	if s.read(data, w) {
+		c.strict.Put(s)
+		return nil, nil
+	}
+	return decodeLoosely("job definition", data, w)
 }

@@ -76,7 +76,7 @@ func Due(timeline []Stretch, c CatchUp, now time.Time, l Lateness) []DueSlot {
 	}
 	late = last(late, MaxMissed)
 	older, some := folded(timeline, late, now, l)
-	c.choose(late, now, l.Horizon)
+	choose(c, late, now, l.Horizon)
 	due := append(late, young...)
 	slices.SortStableFunc(due, func(a, b DueSlot) int { return a.At.Compare(b.At) })
 	if some {
@@ -104,20 +104,20 @@ func (s Stretch) lateEdge(now time.Time, l Lateness) time.Time {
 }
 
 // choose turns those of the late slots that may still run into caught-up ones.
-func (c CatchUp) choose(late []DueSlot, now time.Time, horizon time.Duration) {
+func choose(c CatchUp, late []DueSlot, now time.Time, horizon time.Duration) {
 	within := horizon
 	if c.Within > 0 {
 		within = min(c.Within, horizon)
 	}
-	for i := max(0, len(late)-c.runs()); i < len(late); i++ {
+	for i := max(0, len(late)-mostRuns(c)); i < len(late); i++ {
 		if now.Sub(late[i].At) <= within {
 			late[i].CaughtUp, late[i].Missed = true, 0
 		}
 	}
 }
 
-// runs is how many late slots the policy lets run, at most.
-func (c CatchUp) runs() int {
+// mostRuns returns how many late slots the policy lets run, at most.
+func mostRuns(c CatchUp) int {
 	switch {
 	case c.Policy == CatchUpNone:
 		return 0

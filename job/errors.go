@@ -34,11 +34,11 @@ var (
 
 	// ErrVersion says that a stored value is of a format that this program
 	// does not know.
-	ErrVersion = errors.New("unknown format version")
+	ErrVersion = errVersion
 
 	// ErrInvalid says that a name, a schedule, a slot ID or a definition is
 	// not well formed. It can be known without a server.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = errInvalid
 
 	// ErrContradicts says that a message names another slot, or another job, than
 	// its subject or its ID does. It is what a login looks like that may publish for

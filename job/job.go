@@ -2,6 +2,8 @@ package job
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -241,6 +243,22 @@ func def[T comparable](field *T, value T) {
 // be right. Its errors wrap ErrInvalid.
 func (j Job) Validate() error { return j.validate(ParseSchedule) }
 
+// Guarded reports whether a slot of the job needs to be admitted by the job's lock.
+func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow || j.Concurrency > 0 }
+
+// Places returns how many slots of the job may run at once: Concurrency, or one.
+func (j Job) Places() int { return max(1, j.Concurrency) }
+
+// Hash returns a digest of the job's content, the same for equal definitions.
+func (j Job) Hash() (string, error) {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
 func (j Job) validate(parse func(string, Plan) (*Schedule, error)) error {
 	j = j.WithDefaults()
 	errs := []error{ValidateName("job", j.Name), ValidateName("queue", j.Queue)}
@@ -352,17 +370,18 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(w)
+	return marshal(w)
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON is the inverse of MarshalJSON. Validate checks what it does not.
 func (j *Job) UnmarshalJSON(data []byte) error {
 	var w jobWire
 	if err := json.Unmarshal(data, &w); err != nil {
 		return err
 	}
+	err := w.Plan.bound()
 	*j = w.job()
-	return nil
+	return err
 }
 
 func (j Job) wire() (jobWire, error) {
@@ -394,7 +413,27 @@ func (w *jobWire) job() Job {
 }
 
 // MarshalJSON writes the plan as it stands in the registry.
-func (p Plan) MarshalJSON() ([]byte, error) { return json.Marshal(p.wire()) }
+func (p Plan) MarshalJSON() ([]byte, error) { return marshal(p.wire()) }
+
+// UnmarshalJSON is the inverse of MarshalJSON. ParseSchedule checks what it does not.
+func (p *Plan) UnmarshalJSON(data []byte) error {
+	var w planWire
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	err := w.bound()
+	*p = w.plan()
+	return err
+}
+
+// bound checks what ParseSchedule does not.
+func (w *planWire) bound() error {
+	b := bounds{what: "plan"}
+	b.times("from", &w.From)
+	b.times("until", &w.Until)
+	b.number("shards", w.Shards, 0, MaxShards)
+	return b.err
+}
 
 // wire has one spelling for equal plans: whoever compares two compares this.
 func (p Plan) wire() planWire {

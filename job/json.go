@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -12,15 +13,15 @@ import (
 // Version is the format version of every value this program writes.
 const Version = 1
 
-// Extra holds the members of a stored object that this program has no field
-// for. They are kept when the object is written again, so that an older node
-// does not strip what a newer one stored.
-type Extra map[string]json.RawMessage
+var (
+	errInvalid = errors.New("invalid")
+	errVersion = errors.New("unknown format version")
+)
 
 // decode reads the object in data into the struct that dst points to, whose field
 // V is the version, and returns the members left over. An unknown version is
 // refused.
-func decode(what string, data []byte, dst any) (Extra, error) {
+func decode(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
 	// Nearly all objects have no unknown members: one strict pass reads them, and
 	// a ledger of a million records is listed three times as fast.
 	if newStrict().read(data, dst) {
@@ -49,7 +50,7 @@ func (s *strict) read(data []byte, dst any) bool {
 	return s.Decode(dst) == nil && reflect.ValueOf(dst).Elem().FieldByName("V").Int() == Version && !s.More()
 }
 
-func decodeLoosely(what string, data []byte, dst any) (Extra, error) {
+func decodeLoosely(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
 	var head struct {
 		V int `json:"v"`
 	}
@@ -57,12 +58,12 @@ func decodeLoosely(what string, data []byte, dst any) (Extra, error) {
 		return nil, unreadable(what, err)
 	}
 	if head.V != Version {
-		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade it", ErrVersion, what, head.V, Version)
+		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade it", errVersion, what, head.V, Version)
 	}
 	if err := json.Unmarshal(data, dst); err != nil {
 		return nil, unreadable(what, err)
 	}
-	var extra Extra
+	var extra map[string]json.RawMessage
 	if err := json.Unmarshal(data, &extra); err != nil {
 		return nil, unreadable(what, err)
 	}
@@ -75,9 +76,9 @@ func decodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	return extra, nil
 }
 
-// unreadable wraps ErrInvalid. The text of err may quote the whole value.
+// unreadable wraps errInvalid. The text of err may quote the whole value.
 func unreadable(what string, err error) error {
-	return fmt.Errorf("%w %s: %s", ErrInvalid, what, clipTo(err.Error(), maxOldBytes))
+	return fmt.Errorf("%w %s: %s", errInvalid, what, clipTo(err.Error(), maxOldBytes))
 }
 
 // marshal is json.Marshal that does not escape HTML: "<" would take six bytes.
@@ -90,7 +91,7 @@ func marshal(v any) ([]byte, error) {
 }
 
 // encode writes src with the extra members beside its own.
-func encode(src any, extra Extra) ([]byte, error) {
+func encode(src any, extra map[string]json.RawMessage) ([]byte, error) {
 	data, err := marshal(src)
 	if err != nil {
 		return nil, err
@@ -99,11 +100,11 @@ func encode(src any, extra Extra) ([]byte, error) {
 }
 
 // withExtra adds to an object the members that this program has no field for.
-func withExtra(data []byte, extra Extra) ([]byte, error) {
+func withExtra(data []byte, extra map[string]json.RawMessage) ([]byte, error) {
 	if len(extra) == 0 {
 		return data, nil
 	}
-	var all Extra
+	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
 	}

@@ -103,12 +103,6 @@ type Place struct {
 	Displaces Slot
 }
 
-// Guarded reports whether a slot of the job needs a place in its lock.
-func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow || j.Concurrency > 0 }
-
-// Places is how many slots of the job may run at once: Concurrency, else one.
-func (j Job) Places() int { return max(1, j.Concurrency) }
-
 // NewEntrant is the delivered slot as it asks for a place, as a whole: its shards
 // do not get in each other's way. Of a deleted job (v.Entry is nil) it is one that has
 // begun.
@@ -345,9 +339,9 @@ func (l Lock) MarshalJSON() ([]byte, error) {
 
 // AppendJSON appends what MarshalJSON returns.
 func (l Lock) AppendJSON(b []byte) ([]byte, error) {
-	o := object(b).open().number("v", Version).text("job", l.Job).slots("holders", l.Holders)
+	o := appendSlots(object(b).open().number("v", Version).text("job", l.Job), "holders", l.Holders)
 	if len(l.Waiting) > 0 {
-		o = o.slots("waiting", l.Waiting)
+		o = appendSlots(o, "waiting", l.Waiting)
 	}
 	o = o.timeIf("newest", l.Newest).text("nonce", l.Nonce).end()
 	if len(l.Extra) == 0 {
@@ -357,7 +351,7 @@ func (l Lock) AppendJSON(b []byte) ([]byte, error) {
 	return append(b, whole...), err
 }
 
-func (o object) slots(name string, slots []LockSlot) object {
+func appendSlots(o object, name string, slots []LockSlot) object {
 	o = append(o.name(name), '[')
 	for i, s := range slots {
 		if i > 0 {

@@ -2,7 +2,6 @@ package job
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -139,10 +138,6 @@ func (m Message) due(id string) string {
 	}
 	return m.Due.UTC().Format(time.RFC3339Nano) // a trigger's may have a fraction
 }
-
-// reoffer is what stands behind the slot ID in the Msg-Id of a message that was
-// offered again.
-var reoffer = regexp.MustCompile(`/r[0-9]+$`)
 
 // offerOf is the number in the message ID of a slot that was offered anew, 0 in that
 // of any other. A message that has fired from a timer has no ID.

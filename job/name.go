@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,7 +16,7 @@ func ValidateName(what, name string) error {
 	if 0 < len(name) && len(name) <= 64 && !strings.ContainsFunc(name, notPlain) {
 		return nil
 	}
-	return fmt.Errorf("%w %s name %q: want 1 to 64 characters of A-Z a-z 0-9 _ -", ErrInvalid, what, clip(name))
+	return fmt.Errorf("%w %s name %q: want 1 to 64 characters of A-Z a-z 0-9 _ -", errInvalid, what, clip(name))
 }
 
 // clip keeps a quoted bad input from filling the terminal.
@@ -26,3 +27,19 @@ func clip(s string) string {
 	}
 	return s[:most] + "..."
 }
+
+// clipTo cuts s, and says so. What was cut stays as it is.
+func clipTo(s string, most int) string {
+	if len(s) <= most+len("...") {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+func plain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
+}
+
+// reoffer is what stands behind the slot ID in the Msg-Id of a message that was
+// offered again.
+var reoffer = regexp.MustCompile(`/r[0-9]+$`)

@@ -13,8 +13,6 @@ import (
 type Parser struct {
 	mu     sync.RWMutex
 	parsed map[planKey]*Schedule
-
-	strict sync.Pool // of *strict
 }
 
 // maxParsed bounds what a Parser remembers, about 1 KB each.
@@ -27,6 +25,9 @@ type planKey struct {
 	gap                         GapPolicy
 	repeat                      RepeatPolicy
 }
+
+// Validate is Job.Validate.
+func (c *Parser) Validate(j Job) error { return j.validate(c.Schedule) }
 
 // Schedule is ParseSchedule.
 func (c *Parser) Schedule(name string, p Plan) (*Schedule, error) {
@@ -79,17 +80,4 @@ func hashesName(text string) bool {
 		}
 	}
 	return false
-}
-
-// decode is the function decode for definitions, of which it reads many.
-func (c *Parser) decode(data []byte, w *definitionWire) (Extra, error) {
-	s, ok := c.strict.Get().(*strict)
-	if !ok {
-		s = newStrict()
-	}
-	if s.read(data, w) {
-		c.strict.Put(s)
-		return nil, nil
-	}
-	return decodeLoosely("job definition", data, w)
 }

@@ -22,7 +22,7 @@ func TestAParserAnswersAsIfItRememberedNothing(t *testing.T) {
 		return rapid.SampledFrom([]time.Time{{}, at, at.Add(time.Hour), at.Add(time.Nanosecond), at.In(time.FixedZone("", 3600))}).Draw(t, label)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		var parser job.Parser
+		var parser job.EntryDecoder
 		for range 30 {
 			name := some(t, "name", "a", "b", "")
 			p := job.Plan{
@@ -52,7 +52,7 @@ func TestAParserAnswersAsIfItRememberedNothing(t *testing.T) {
 
 func TestAParserCompilesAPlanOfManyJobsOnce(t *testing.T) {
 	t.Parallel()
-	var parser job.Parser
+	var parser job.EntryDecoder
 	first, err := parser.Schedule("job0", job.Plan{Schedule: "0 7 * * MON-THU"})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestAParserCompilesAPlanOfManyJobsOnce(t *testing.T) {
 // More plans than it remembers are compiled all the same, and those it gave up anew.
 func TestAParserForgetsRatherThanGrows(t *testing.T) {
 	t.Parallel()
-	var parser job.Parser
+	var parser job.EntryDecoder
 	const plans, most = 6000, 4096
 	first, remembered := map[int]*job.Schedule{}, 0
 	for i := range 2 * plans {
@@ -98,7 +98,7 @@ func BenchmarkDecodeEntry(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var parser job.Parser
+	var parser job.EntryDecoder
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := parser.Entry(data, 1, time.Unix(1763700000, 0)); err != nil {

@@ -245,3 +245,12 @@ func (w *recordWire) bound(slot Slot) error {
 }
 
 var _ json.Marshaler = Record{}
+
+// Extra holds the members of a stored object that this program has no field
+// for. They are kept when the object is written again, so that an older node
+// does not strip what a newer one stored.
+type Extra map[string]json.RawMessage
+
+// maxOutputText bounds, in bytes, what is read of an output: more than this program ever
+// writes.
+const maxOutputText = 2 * MaxOutput

@@ -116,3 +116,6 @@ func DecodeSettings(data []byte) (Settings, error) {
 	}
 	return s, s.Validate()
 }
+
+// MaxLease bounds the lease: a silent node keeps what it claimed for that long.
+const MaxLease = 24 * time.Hour

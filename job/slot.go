@@ -269,7 +269,3 @@ func unescape(s string) (string, error) {
 	}
 	return b.String(), nil
 }
-
-func plain(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
-}

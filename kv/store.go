@@ -54,9 +54,9 @@ type Store struct {
 	headers   *headers // of slots
 	namespace string
 	settings  job.Settings
-	registry  time.Time     // when its bucket was created
-	audit     time.Duration // of watches
-	plans     job.Parser    // of definitions that are read
+	registry  time.Time        // when its bucket was created
+	audit     time.Duration    // of watches
+	plans     job.EntryDecoder // of definitions that are read
 	readOnly  bool
 	trace     func(queue string, m *job.Message) (ended func(duplicate bool, err error))
 	log       *slog.Logger
