@@ -91,7 +91,7 @@ func Conclude(r Record, parts []Record, by string, now time.Time) Record {
 				continue
 			}
 			if n++; n == 1 && r.State == Succeeded {
-				r.State, r.Error = state, fmt.Sprintf("shard %s: %s", p.Slot.part(), p.Error)
+				r.State, r.Error = state, fmt.Sprintf("shard %dof%d: %s", p.Slot.Shard, p.Slot.Shards, p.Error)
 			}
 		}
 		if n > 1 && r.State == state {
