@@ -107,11 +107,11 @@ func (t *task) outlasts(ctx context.Context) (revision uint64, outlasts bool, er
 	rec, revision, err := t.cfg.Ledger.Read(ctx, t.rec.Slot)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
-		return revision, t.rec.Outlasts(nil), nil
+		return revision, job.Outlasts(t.rec, nil), nil
 	case err != nil:
 		return 0, false, err
 	}
-	return revision, t.rec.Outlasts(&rec), nil
+	return revision, job.Outlasts(t.rec, &rec), nil
 }
 
 func (t *task) refused(fence uint64, why error) verdict {

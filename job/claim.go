@@ -573,7 +573,7 @@ func Released(r Record) bool { return r.State == Retrying && r.Error == released
 // not at its revision any more: the ledger was purged, or an older copy of it was
 // restored. What stands there now, nil for nothing, is then this very claim or comes
 // from before it. Whoever took the slot over has counted an attempt more.
-func (r Record) Outlasts(stands *Record) bool {
+func Outlasts(r Record, stands *Record) bool {
 	switch {
 	case stands == nil:
 		return true

@@ -74,7 +74,7 @@ func TestAJobThatSomethingElseStartsHasNoSlotsOfItsOwn(t *testing.T) {
 	if err := json.Unmarshal(data, &back); err != nil || !slices.Equal(back.After, j.After) || back.Validate() != nil {
 		t.Errorf("%s is read as %+v, %v", data, back, err)
 	}
-	if j.Overlap = ""; (Job{On: On{"A", "a"}}).WithDefaults().Overlap != OverlapAllow || j.WithDefaults().Overlap != OverlapSkip {
+	if j.Overlap = ""; (Job{On: On{Stream: "A", Subject: "a"}}).WithDefaults().Overlap != OverlapAllow || j.WithDefaults().Overlap != OverlapSkip {
 		t.Error("messages run beside each other by default, and nothing else does")
 	}
 }

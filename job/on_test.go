@@ -10,7 +10,7 @@ import (
 
 var (
 	eventTime = time.Date(2026, 11, 21, 7, 0, 0, 500, time.UTC)
-	charge    = Job{Name: "charge", On: On{"ORDERS", "orders.paid"}, Overlap: OverlapAllow}
+	charge    = Job{Name: "charge", On: On{Stream: "ORDERS", Subject: "orders.paid"}, Overlap: OverlapAllow}
 )
 
 func event(edit func(*StreamEvent)) StreamEvent {
@@ -133,9 +133,9 @@ func TestOnPlansAreThoseByWhichMessagesStartTheJob(t *testing.T) {
 	t.Parallel()
 	at := eventTime
 	past := []PastPlan{
-		{Job{Name: "charge", On: On{"BILLS", "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
+		{Job{Name: "charge", On: On{Stream: "BILLS", Subject: "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
 		{Job{Name: "charge", Schedule: "@hourly"}.Plan(), at.Add(-2 * time.Hour), at.Add(-time.Hour)},
-		{Job{Name: "charge", On: On{"ORDERS", "b"}}.Plan(), at.Add(-time.Hour), at},
+		{Job{Name: "charge", On: On{Stream: "ORDERS", Subject: "b"}}.Plan(), at.Add(-time.Hour), at},
 	}
 	plans := Entry{Time: at, Definition: Definition{Job: charge, Past: past}}.OnPlans()
 	if len(plans) != 3 || plans[0].Plan.On.Stream != "BILLS" || plans[1].Plan.On.Subject != "b" || plans[2].Plan.On != charge.On || !plans[2].From.Equal(at) || !plans[2].To.IsZero() {
