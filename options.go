@@ -8,6 +8,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 )
@@ -36,7 +38,7 @@ type config struct {
 func WithNamespace(name string) Option {
 	return func(c *config) error {
 		c.namespace = name
-		return job.ValidateName("namespace", name)
+		return codec.ValidateName("namespace", name)
 	}
 }
 
@@ -45,7 +47,7 @@ func WithNamespace(name string) Option {
 func WithDomain(name string) Option {
 	return func(c *config) error {
 		c.domain = name
-		return job.ValidateName("domain", name)
+		return codec.ValidateName("domain", name)
 	}
 }
 
@@ -53,7 +55,7 @@ func WithDomain(name string) Option {
 func WithQueues(queues ...string) Option {
 	return func(c *config) error {
 		for _, q := range queues {
-			if err := job.ValidateName("queue", q); err != nil {
+			if err := codec.ValidateName("queue", q); err != nil {
 				return err
 			}
 		}
@@ -104,8 +106,8 @@ func WithEndOnStuck() Option {
 func WithPriority(n int) Option {
 	return func(c *config) error {
 		c.priority = n
-		if n < 0 || n > job.MaxPriority {
-			return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, n, job.MaxPriority)
+		if n < 0 || n > core.MaxPriority {
+			return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, n, core.MaxPriority)
 		}
 		return nil
 	}
@@ -116,7 +118,7 @@ func WithPriority(n int) Option {
 func WithNodeName(name string) Option {
 	return func(c *config) error {
 		c.host = name
-		return job.ValidateName("node", name)
+		return codec.ValidateName("node", name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,21 +23,21 @@ func TestAnAlertIsKeptForEachOutcomeThatSomebodyIsToBeToldOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		job     job.Job
 		handler job.Handler
-		edit    func(*job.Message)
+		edit    func(*core.Message)
 		want    job.State // empty: nobody is told
 	}{
 		"failed":                     {job.Job{OnFailure: told}, fails, nil, job.Failed},
 		"failed, only missed wanted": {job.Job{OnMissed: told}, fails, nil, ""},
 		"succeeded":                  {job.Job{OnFailure: told, OnMissed: told}, succeed, nil, ""},
-		"too old":                    {job.Job{OnFailure: told}, succeed, func(m *job.Message) { m.Slot.At = m.Slot.At.Add(-2 * horizon) }, job.Expired},
-		"past its deadline":          {job.Job{OnFailure: told, Deadline: time.Minute}, nil, func(m *job.Message) { m.Slot.At, m.Due = m.Slot.At.Add(-time.Hour), m.Due.Add(-time.Hour) }, job.Expired},
-		"missed":                     {job.Job{OnMissed: told}, nil, func(m *job.Message) { m.Missed = 1 }, job.Missed},
-		"missed, only failed wanted": {job.Job{OnFailure: told}, nil, func(m *job.Message) { m.Missed = 1 }, ""},
-		"a range of missed ones": {job.Job{OnMissed: told}, nil, func(m *job.Message) {
+		"too old":                    {job.Job{OnFailure: told}, succeed, func(m *core.Message) { m.Slot.At = m.Slot.At.Add(-2 * horizon) }, job.Expired},
+		"past its deadline":          {job.Job{OnFailure: told, Deadline: time.Minute}, nil, func(m *core.Message) { m.Slot.At, m.Due = m.Slot.At.Add(-time.Hour), m.Due.Add(-time.Hour) }, job.Expired},
+		"missed":                     {job.Job{OnMissed: told}, nil, func(m *core.Message) { m.Missed = 1 }, job.Missed},
+		"missed, only failed wanted": {job.Job{OnFailure: told}, nil, func(m *core.Message) { m.Missed = 1 }, ""},
+		"a range of missed ones": {job.Job{OnMissed: told}, nil, func(m *core.Message) {
 			m.Slot.Range, m.Slot.At = true, m.Slot.At.Add(-2*time.Hour)
 			m.Missed, m.MissedLast = 12, m.Slot.At.Add(time.Hour)
 		}, job.Missed},
-		"cancelled: deleted": {job.Job{OnFailure: told, OnMissed: told}, nil, func(m *job.Message) { m.Slot.Job = "gone" }, ""},
+		"cancelled: deleted": {job.Job{OnFailure: told, OnMissed: told}, nil, func(m *core.Message) { m.Slot.Job = "gone" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +46,7 @@ func TestAnAlertIsKeptForEachOutcomeThatSomebodyIsToBeToldOf(t *testing.T) {
 				c.job.Name = "report"
 				b.handle(c.job, c.handler)
 				stop := b.run()
-				m := job.Message{Slot: job.NewSlot("report", time.Now()), JobRevision: 1, Due: time.Now()}
+				m := core.Message{Slot: job.NewSlot("report", time.Now()), JobRevision: 1, Due: time.Now()}
 				if c.edit != nil {
 					c.edit(&m)
 				}
@@ -63,7 +64,7 @@ func TestAnAlertIsKeptForEachOutcomeThatSomebodyIsToBeToldOf(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				id := job.AlertID(r, revision)
+				id := core.AlertID(r, revision)
 				e := b.alerts[id]
 				if len(b.alerts) != 1 || b.copies != 1 || e.Kind != job.EventAlert || e.Alert != c.want || r.State != c.want ||
 					e.ID != m.Slot.ID() || e.Job != "report" || e.Node != "A" || e.Error != r.Error || e.Count != m.Missed && m.Slot.Range {
@@ -97,7 +98,7 @@ func TestAnAlertIsKeptIfTheDefinitionCannotBeHad(t *testing.T) {
 		b := newBench(t)
 		b.cfg.Registry = brokenRegistry{}
 		stop := b.run()
-		b.queue.add(job.Message{Slot: job.NewSlot("report", time.Now()), Missed: 1})
+		b.queue.add(core.Message{Slot: job.NewSlot("report", time.Now()), Missed: 1})
 		b.settled(1)
 		_ = stop()
 		if got := b.alerted(); len(got) != 1 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -79,11 +80,11 @@ func (t *task) attempt() verdict {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		ended(err)
-		result := job.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: job.Ended(cause), Output: out.String()}
+		result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.Ended(cause), Output: out.String()}
 		if err != nil {
 			result.Backoff = delay(j.Retry, t.rec.Attempt)
 		}
-		end := job.Complete(t.rec, fence, c.cfg.Now(), c.horizon(), result)
+		end := core.Complete(t.rec, fence, c.cfg.Now(), c.horizon(), result)
 		if inTime {
 			return t.complete(c.cfg.Life, end, fence)
 		}

@@ -9,11 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // byAlice is the cause of a cancel.
-var byAlice = job.CancelRequest{By: "alice"}.Cause()
+var byAlice = core.CancelRequest{By: "alice"}.Cause()
 
 // TestARunningSlotIsCancelled: once, by the fence that is meant, with the outcome
 // that is true.
@@ -33,7 +34,7 @@ func TestARunningSlotIsCancelled(t *testing.T) {
 		},
 		"one that panics":        {func(context.Context) error { panic("torn") }, byAlice, job.Cancelled, "cancelled by alice: panic: torn"},
 		"one that was done":      {func(context.Context) error { return nil }, byAlice, job.Succeeded, ""},
-		"one that gave way":      {context.Cause, job.CancelRequest{By: "report:x", Replaced: true}.Cause(), job.Cancelled, "replaced by report:x"},
+		"one that gave way":      {context.Cause, core.CancelRequest{By: "report:x", Replaced: true}.Cause(), job.Cancelled, "replaced by report:x"},
 		"one with a long breath": {func(ctx context.Context) error { time.Sleep(time.Minute); return ctx.Err() }, byAlice, job.Cancelled, "cancelled by alice: context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // giveBack releases a claim that was won when the worker's time was over: its
 // attempt never began and does not count.
 func (t *task) giveBack(fence uint64) verdict {
-	return t.complete(t.cfg.Node.Context(), job.Release(t.rec, t.cfg.Now()), fence)
+	return t.complete(t.cfg.Node.Context(), core.Release(t.rec, t.cfg.Now()), fence)
 }
 
 // complete hands over the end of an attempt, to be written at the revision of its
@@ -96,7 +97,7 @@ func (t *task) completed(ctx context.Context, fence uint64, ended func(error), r
 	ended(nil)
 	t.emit(t.rec, revision)
 	if t.rec.State == job.Retrying {
-		return after(job.RetryWait(t.rec, t.cfg.Now()))
+		return after(core.RetryWait(t.rec, t.cfg.Now()))
 	}
 	return t.finished(t.rec, revision)
 }
@@ -107,11 +108,11 @@ func (t *task) outlasts(ctx context.Context) (revision uint64, outlasts bool, er
 	rec, revision, err := t.cfg.Ledger.Read(ctx, t.rec.Slot)
 	switch {
 	case errors.Is(err, job.ErrNotFound):
-		return revision, job.Outlasts(t.rec, nil), nil
+		return revision, core.Outlasts(t.rec, nil), nil
 	case err != nil:
 		return 0, false, err
 	}
-	return revision, job.Outlasts(t.rec, &rec), nil
+	return revision, core.Outlasts(t.rec, &rec), nil
 }
 
 func (t *task) refused(fence uint64, why error) verdict {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -35,15 +36,15 @@ type Registry interface {
 	// Lookup returns the definition as of registry revision atLeast or later.
 	// job.ErrNotFound means that the job is deleted, as its leader says; any
 	// other error, that it cannot be said now.
-	Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error)
+	Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error)
 
 	// Known is what Lookup would return of what is known here, without asking
 	// anybody; nil if that is too little. It is not written to.
-	Known(name string, atLeast uint64) *job.Entry
+	Known(name string, atLeast uint64) *core.Entry
 
 	// After returns the jobs that come after the named one, as far as is known
 	// here, without asking anybody.
-	After(name string) []job.Entry
+	After(name string) []core.Entry
 }
 
 // Node is the incarnation that the consumer works for.
@@ -82,7 +83,7 @@ type Config struct {
 
 	// Publish sends the message of a slot that follows from another, and returns
 	// when the broker has it. It may do so twice.
-	Publish func(ctx context.Context, queue string, m job.Message, payload []byte) error
+	Publish func(ctx context.Context, queue string, m core.Message, payload []byte) error
 
 	// Alert keeps an alert to be delivered, under a message ID, and returns when the
 	// broker has it. It may do so twice.
@@ -97,7 +98,7 @@ type Config struct {
 	// Trace begins a step of a slot's way, StepClaim, StepRun or StepComplete, with
 	// the record that is written or stands: the step goes on in the returned
 	// context, and ended is told how it ended. Nil: nothing is traced.
-	Trace func(ctx context.Context, step string, d job.Delivery, rec job.Record) (_ context.Context, ended func(error))
+	Trace func(ctx context.Context, step string, d core.Delivery, rec job.Record) (_ context.Context, ended func(error))
 
 	// Observer measures. Default: nobody does.
 	Observer Observer
@@ -111,11 +112,11 @@ type Config struct {
 
 	// Cancel asks a node to end a slot that it runs. It is a hint too. Default:
 	// nobody is asked.
-	Cancel func(ctx context.Context, node string, r job.CancelRequest)
+	Cancel func(ctx context.Context, node string, r core.CancelRequest)
 
 	// Holds asks a node that lives whether it holds the claim of the slot's record at a
 	// revision. An error says nothing. Default: no node answers.
-	Holds func(ctx context.Context, node string, s job.Slot, claim uint64) (job.HoldsAnswer, error)
+	Holds func(ctx context.Context, node string, s job.Slot, claim uint64) (core.HoldsAnswer, error)
 
 	// Now is the broker's clock as well as this node knows it, ClockError how far it may
 	// be off. Default of the latter: not at all.
@@ -216,11 +217,11 @@ func New(cfg Config) *Consumer {
 		cfg.Listen = func(string, func(job.Slot)) func() { return func() {} }
 	}
 	if cfg.Cancel == nil {
-		cfg.Cancel = func(context.Context, string, job.CancelRequest) {}
+		cfg.Cancel = func(context.Context, string, core.CancelRequest) {}
 	}
 	if cfg.Holds == nil {
-		cfg.Holds = func(context.Context, string, job.Slot, uint64) (job.HoldsAnswer, error) {
-			return job.HoldsAnswer{}, job.ErrUnknown
+		cfg.Holds = func(context.Context, string, job.Slot, uint64) (core.HoldsAnswer, error) {
+			return core.HoldsAnswer{}, job.ErrUnknown
 		}
 	}
 	c := &Consumer{

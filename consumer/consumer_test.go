@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -172,7 +173,7 @@ func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 		})
 		stop := b.run()
 		for i := range 200 {
-			b.queue.add(job.Message{Slot: job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second)), JobRevision: 1})
+			b.queue.add(core.Message{Slot: job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second)), JobRevision: 1})
 		}
 		b.settled(200)
 		_ = stop()
@@ -189,7 +190,7 @@ func TestAMessageOnAnotherJobsSubjectIsNoSlot(t *testing.T) {
 		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { ran++; return nil })
 		stop := b.run()
 		slot := job.NewSlot("report", time.Now().Truncate(time.Second))
-		for _, m := range []job.Message{{Slot: slot}, {Slot: slot, Missed: 1}, {Slot: slot, Refused: "no"}} {
+		for _, m := range []core.Message{{Slot: slot}, {Slot: slot, Missed: 1}, {Slot: slot, Refused: "no"}} {
 			b.queue.addOn("cronce.slot.default.mail", m)
 		}
 		for i, v := range b.settled(3) {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -19,7 +21,7 @@ func (c *Consumer) emit(rec job.Record, revision uint64) {
 		log.Info("slot succeeded", "shards", rec.Shards)
 		return
 	}
-	if job.Released(rec) {
+	if core.Released(rec) {
 		log.Info("slot released before it was started")
 		return
 	}
@@ -41,7 +43,7 @@ func (c *Consumer) emitKind(kind job.EventKind, rec job.Record, fence uint64, pe
 		c.cfg.Logger.Warn("took a slot over from a dead node", "slot", rec.Slot.ID(), "attempt", rec.Attempt, "from", peer)
 	}
 	c.cfg.Emit(job.Event{
-		V: job.Version, Kind: kind, Time: c.cfg.Now().UTC(), Node: c.cfg.Node.Name(),
+		V: codec.Version, Kind: kind, Time: c.cfg.Now().UTC(), Node: c.cfg.Node.Name(),
 		ID: rec.Slot.ID(), Job: rec.Slot.Job, Attempt: rec.Attempt, Fence: fence, Error: rec.Error, Peer: peer,
 	})
 }

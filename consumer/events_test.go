@@ -8,13 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // TestEachStateIsToldOnce, by the kind of its name, after its record.
 func TestEachStateIsToldOnce(t *testing.T) {
 	t.Parallel()
-	past := func(by time.Duration, m job.Message) func(*bench) job.Slot {
+	past := func(by time.Duration, m core.Message) func(*bench) job.Slot {
 		return func(b *bench) job.Slot {
 			m.Slot, m.JobRevision = job.NewSlot("report", time.Now().Add(-by)), 1
 			m.Due = m.Slot.At
@@ -33,8 +35,8 @@ func TestEachStateIsToldOnce(t *testing.T) {
 		"done at last":    {publish: now, returns: []error{errors.New("boom"), errors.New("boom"), nil}, want: "[retrying retrying succeeded]"},
 		"never done":      {publish: now, returns: []error{errors.New("boom"), errors.New("boom"), errors.New("boom")}, want: "[retrying retrying failed]"},
 		"cannot be done":  {publish: now, returns: []error{job.Permanent(errors.New("boom"))}, want: "[failed]"},
-		"left out":        {publish: past(time.Hour, job.Message{Missed: 1}), want: "[missed]"},
-		"too old":         {publish: past(horizon+time.Minute, job.Message{}), want: "[expired]"},
+		"left out":        {publish: past(time.Hour, core.Message{Missed: 1}), want: "[missed]"},
+		"too old":         {publish: past(horizon+time.Minute, core.Message{}), want: "[expired]"},
 		"its job is gone": {publish: now, edit: func(b *bench) { delete(b.registry, "report") }, want: "[cancelled]"},
 		"another is in its way": {publish: func(b *bench) job.Slot {
 			b.publish("report")
@@ -63,7 +65,7 @@ func TestEachStateIsToldOnce(t *testing.T) {
 					if err != nil {
 						t.Errorf("an event of %q: %v", e.ID, err)
 					}
-					if r := b.record(slot); job.EventKind(r.State) != e.Kind || e.Job != "report" || e.Node != "A" || e.V != job.Version || e.Error != r.Error {
+					if r := b.record(slot); job.EventKind(r.State) != e.Kind || e.Job != "report" || e.Node != "A" || e.V != codec.Version || e.Error != r.Error {
 						t.Errorf("told %+v while the record is %s (%s)", e, r.State, r.Error)
 					}
 					emit(e)

@@ -1,7 +1,7 @@
 package consumer
 
 import (
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // A panic in the worker's own code around one slot is that slot's failure: each step of
@@ -42,11 +42,11 @@ func (t *task) failed(p any) {
 
 func (t *task) failure(err error) verdict {
 	switch {
-	case t.fence == 0 && job.PastHorizon(t.d, t.cfg.Now(), t.horizon()):
+	case t.fence == 0 && core.PastHorizon(t.d, t.cfg.Now(), t.horizon()):
 		return dropped(err.Error())
 	case t.fence == 0 || t.ending: // nothing runs; what stands in the ledger says what is left to do
 		return t.postponed(err)
 	}
-	result := job.Result{Err: err, Backoff: delay(t.policies().Retry, t.rec.Attempt)}
-	return t.complete(t.cfg.Life, job.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result), t.fence)
+	result := core.Result{Err: err, Backoff: delay(t.policies().Retry, t.rec.Attempt)}
+	return t.complete(t.cfg.Life, core.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result), t.fence)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -41,7 +42,7 @@ type fakeQueue struct {
 
 type stored struct {
 	q       *fakeQueue
-	message job.Message
+	message core.Message
 	subject string
 	data    []byte
 	at      time.Time
@@ -52,14 +53,14 @@ type stored struct {
 
 func newQueue() *fakeQueue { return &fakeQueue{wake: make(chan struct{}, 1)} }
 
-func (q *fakeQueue) add(m job.Message) *stored { return q.addOn("cronce.slot.default."+m.Slot.Job, m) }
+func (q *fakeQueue) add(m core.Message) *stored { return q.addOn("cronce.slot.default."+m.Slot.Job, m) }
 
-func (q *fakeQueue) addOn(subject string, m job.Message) *stored {
+func (q *fakeQueue) addOn(subject string, m core.Message) *stored {
 	return q.addDelivered(subject, m, 0)
 }
 
 // addDelivered adds a message that has been delivered so often already, to who has gone.
-func (q *fakeQueue) addDelivered(subject string, m job.Message, count int) *stored {
+func (q *fakeQueue) addDelivered(subject string, m core.Message, count int) *stored {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := &stored{q: q, message: m, subject: subject, data: []byte(`{"n":1}`), at: time.Now(), count: count}
@@ -290,25 +291,25 @@ func (n *fakeNode) kill(name string) {
 }
 
 // fakeRegistry holds definitions.
-type fakeRegistry map[string]job.Entry
+type fakeRegistry map[string]core.Entry
 
-func (r fakeRegistry) Lookup(_ context.Context, name string, _ uint64) (job.Entry, error) {
+func (r fakeRegistry) Lookup(_ context.Context, name string, _ uint64) (core.Entry, error) {
 	e, ok := r[name]
 	if !ok {
-		return job.Entry{}, job.ErrNotFound
+		return core.Entry{}, job.ErrNotFound
 	}
 	return e, nil
 }
 
-func (r fakeRegistry) Known(name string, _ uint64) *job.Entry {
+func (r fakeRegistry) Known(name string, _ uint64) *core.Entry {
 	if e, ok := r[name]; ok {
 		return &e
 	}
 	return nil
 }
 
-func (r fakeRegistry) After(name string) []job.Entry {
-	var entries []job.Entry
+func (r fakeRegistry) After(name string) []core.Entry {
+	var entries []core.Entry
 	for _, e := range r {
 		if slices.Contains(e.Job.After, name) {
 			entries = append(entries, e)
@@ -329,8 +330,8 @@ type bench struct {
 	events   []job.Event
 	mu       sync.Mutex
 
-	chained map[string]job.Message // by message ID: the stream folds copies
-	alerts  map[string]job.Event   // likewise
+	chained map[string]core.Message // by message ID: the stream folds copies
+	alerts  map[string]job.Event    // likewise
 	copies  int
 	refuse  error // of the next publish
 }
@@ -338,7 +339,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{
 		T: t, queue: newQueue(), node: newNode("A"), ledger: newLedger(),
-		registry: fakeRegistry{}, handlers: map[string]job.Handler{}, chained: map[string]job.Message{}, alerts: map[string]job.Event{},
+		registry: fakeRegistry{}, handlers: map[string]job.Handler{}, chained: map[string]core.Message{}, alerts: map[string]job.Event{},
 	}
 	b.cfg = consumer.Config{
 		Namespace: "cronce", Queue: "default", Node: b.node, Ledger: b.ledger, Locks: memstore.New().Locks(), Registry: b.registry,
@@ -359,19 +360,19 @@ func (b *bench) handle(j job.Job, h job.Handler) {
 	if j.Overlap == "" {
 		j.Overlap = job.OverlapAllow
 	}
-	b.registry[j.Name] = job.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: job.Definition{Job: j.WithDefaults()}}
+	b.registry[j.Name] = core.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: core.Definition{Job: j.WithDefaults()}}
 	b.handlers[j.Name] = h
 }
 
 // put is the stream of slots as it takes what follows from an outcome.
-func (b *bench) put(_ context.Context, _ string, m job.Message, _ []byte) error {
+func (b *bench) put(_ context.Context, _ string, m core.Message, _ []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.refuse; err != nil {
 		b.refuse = nil
 		return err
 	}
-	id := m.Header()[job.HeaderMsgID][0]
+	id := m.Header()[core.HeaderMsgID][0]
 	if _, stored := b.chained[id]; stored {
 		b.copies++
 		return nil
@@ -399,7 +400,7 @@ func (b *bench) alert(_ context.Context, e job.Event, id string) error {
 // publish adds a slot of the job, due now.
 func (b *bench) publish(name string) job.Slot {
 	s := job.NewSlot(name, time.Now())
-	b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At})
+	b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At})
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -23,7 +24,7 @@ func (t *task) concluded(rec job.Record, revision uint64) verdict {
 // is known without asking anybody. It is the record's, not the claim's: it goes on
 // if the node has just been lost.
 func (t *task) follow(rec job.Record, revision uint64) error {
-	var next []job.Entry
+	var next []core.Entry
 	if rec.State == job.Succeeded {
 		next = t.cfg.Registry.After(rec.Slot.Job)
 	}
@@ -35,9 +36,9 @@ func (t *task) follow(rec job.Record, revision uint64) error {
 	defer cancel()
 	var errs []error
 	if alert {
-		e := job.NewAlert(rec, revision)
+		e := core.NewAlert(rec, revision)
 		e.Node = t.cfg.Node.Name()
-		if err := t.cfg.Alert(ctx, e, job.AlertID(rec, revision)); err != nil {
+		if err := t.cfg.Alert(ctx, e, core.AlertID(rec, revision)); err != nil {
 			errs = append(errs, fmt.Errorf("its alert: %w", err))
 		}
 	}
@@ -65,7 +66,7 @@ func (t *task) alerts(rec job.Record) bool {
 // after have succeeded. Two of them that succeed at the same moment on two workers
 // each look for the other's record when their own is written: one of them finds it,
 // and if both do the stream folds what they publish.
-func (t *task) chain(ctx context.Context, e job.Entry, rec job.Record, revision uint64) error {
+func (t *task) chain(ctx context.Context, e core.Entry, rec job.Record, revision uint64) error {
 	var others []job.Slot
 	for _, name := range e.Job.After {
 		if name != rec.Slot.Job {
@@ -82,7 +83,7 @@ func (t *task) chain(ctx context.Context, e job.Entry, rec job.Record, revision 
 		}
 		before = append(before, found...)
 	}
-	for _, m := range job.Chain(e, before, t.d) {
+	for _, m := range core.Chain(e, before, t.d) {
 		m.Node = t.cfg.Node.Name()
 		if err := t.cfg.Publish(ctx, e.Job.Queue, m, e.Job.Payload); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -27,7 +28,7 @@ func TestASlotThatSucceedsIsFollowedByTheSameSlotOfTheJobsAfterIt(t *testing.T) 
 		b.handle(job.Job{Name: "report", After: []string{"load"}}, succeed)
 		stop := b.run()
 		slot := b.publish("extract")
-		b.queue.add(job.Message{Slot: job.Slot{Job: "extract", Token: "by-hand"}, JobRevision: 1})
+		b.queue.add(core.Message{Slot: job.Slot{Job: "extract", Token: "by-hand"}, JobRevision: 1})
 		b.settled(6)
 		_ = stop()
 		for _, name := range []string{"load", "report"} {
@@ -143,8 +144,8 @@ func TestWhatFollowsIsSentWhenTheMessageComesAgain(t *testing.T) {
 		if _, err := b.ledger.Write(t.Context(), done, 0); err != nil {
 			t.Fatal(err)
 		}
-		b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At})
-		b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At}) // and once more, when it has followed
+		b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At})
+		b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At}) // and once more, when it has followed
 		stop := b.run()
 		b.settled(3)
 		_ = stop()
@@ -248,7 +249,7 @@ func TestAFollowerIsSkippedWhileTheOneBeforeItRuns(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		second := b.publish("extract").At
 		late := job.NewSlot("extract", time.Now().Add(-time.Hour))
-		b.queue.add(job.Message{Slot: late, JobRevision: 1, Due: late.At, CaughtUp: true})
+		b.queue.add(core.Message{Slot: late, JobRevision: 1, Due: late.At, CaughtUp: true})
 		b.settled(6)
 		_ = stop()
 		for at, want := range map[time.Time]job.State{first: job.Succeeded, second: job.Skipped, late.At: job.Succeeded} {

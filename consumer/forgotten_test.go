@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -56,7 +57,7 @@ const soon = 20 * time.Minute
 
 // forgotten is a slot that node A, which lives, has claimed, and whose message comes to B.
 // What A answers about it is holds's to say.
-func forgotten(t *testing.T, attempts int, holds func() (job.HoldsAnswer, error)) (b *bench, slot job.Slot, stop func() error) {
+func forgotten(t *testing.T, attempts int, holds func() (core.HoldsAnswer, error)) (b *bench, slot job.Slot, stop func() error) {
 	b = newBench(t)
 	b.cfg.Horizon = soon
 	b.node.name = "B"
@@ -69,32 +70,32 @@ func forgotten(t *testing.T, attempts int, holds func() (job.HoldsAnswer, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.cfg.Holds = func(_ context.Context, node string, s job.Slot, claim uint64) (job.HoldsAnswer, error) {
+	b.cfg.Holds = func(_ context.Context, node string, s job.Slot, claim uint64) (core.HoldsAnswer, error) {
 		if node != "A" || s != slot || claim == 0 {
 			t.Errorf("asked %s about %s at %d", node, s, claim)
 		}
 		return holds()
 	}
-	b.queue.addDelivered("cronce.slot.default.report", job.Message{Slot: slot, JobRevision: 1, Due: slot.At}, 1)
+	b.queue.addDelivered("cronce.slot.default.report", core.Message{Slot: slot, JobRevision: 1, Due: slot.At}, 1)
 	return b, slot, b.run()
 }
 
 func TestALiveOwnerIsAskedWhetherItHoldsItsClaim(t *testing.T) {
 	t.Parallel()
-	answer := func(a job.HoldsAnswer, err error) func() (job.HoldsAnswer, error) {
-		return func() (job.HoldsAnswer, error) { return a, err }
+	answer := func(a core.HoldsAnswer, err error) func() (core.HoldsAnswer, error) {
+		return func() (core.HoldsAnswer, error) { return a, err }
 	}
 	for name, c := range map[string]struct {
 		attempts int
-		holds    func() (job.HoldsAnswer, error)
+		holds    func() (core.HoldsAnswer, error)
 		want     job.State // after a minute
 		past     job.State // past the horizon
 	}{
-		"it does":                               {3, answer(job.HoldsAnswer{Holds: true}, nil), job.Running, job.Running},
-		"it does not":                           {3, answer(job.HoldsAnswer{}, nil), job.Succeeded, job.Succeeded},
-		"it does not, and one attempt is spent": {1, answer(job.HoldsAnswer{}, nil), job.Failed, job.Failed},
-		"it does not answer":                    {3, answer(job.HoldsAnswer{}, job.ErrUnknown), job.Running, job.Failed},
-		"its handler ignores its end":           {3, answer(job.HoldsAnswer{Holds: true, Ended: true}, nil), job.Running, job.Failed},
+		"it does":                               {3, answer(core.HoldsAnswer{Holds: true}, nil), job.Running, job.Running},
+		"it does not":                           {3, answer(core.HoldsAnswer{}, nil), job.Succeeded, job.Succeeded},
+		"it does not, and one attempt is spent": {1, answer(core.HoldsAnswer{}, nil), job.Failed, job.Failed},
+		"it does not answer":                    {3, answer(core.HoldsAnswer{}, job.ErrUnknown), job.Running, job.Failed},
+		"its handler ignores its end":           {3, answer(core.HoldsAnswer{Holds: true, Ended: true}, nil), job.Running, job.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,10 +123,10 @@ func TestATakeoverFromAnOwnerThatHasClaimedAgainIsRefused(t *testing.T) {
 		var b *bench
 		var slot job.Slot
 		asked, known := 0, make(chan struct{})
-		b, slot, stop := forgotten(t, 3, func() (job.HoldsAnswer, error) {
+		b, slot, stop := forgotten(t, 3, func() (core.HoldsAnswer, error) {
 			<-known
 			if asked++; asked > 1 {
-				return job.HoldsAnswer{Holds: true}, nil
+				return core.HoldsAnswer{Holds: true}, nil
 			}
 			r, revision, err := b.ledger.Read(b.Context(), slot)
 			if err != nil {
@@ -135,7 +136,7 @@ func TestATakeoverFromAnOwnerThatHasClaimedAgainIsRefused(t *testing.T) {
 			if _, err := b.ledger.Write(b.Context(), r, revision); err != nil {
 				t.Error(err)
 			}
-			return job.HoldsAnswer{}, nil
+			return core.HoldsAnswer{}, nil
 		})
 		close(known)
 		time.Sleep(time.Minute)
@@ -177,7 +178,7 @@ func TestProgressNoSlotStaysWithoutAnOutcomePastItsHorizon(t *testing.T) {
 				if c.add != nil {
 					c.add(b, slot, nil)
 				}
-				b.queue.addDelivered("cronce.slot.default.report", job.Message{Slot: slot, JobRevision: 1, Due: slot.At}, 1)
+				b.queue.addDelivered("cronce.slot.default.report", core.Message{Slot: slot, JobRevision: 1, Due: slot.At}, 1)
 				stop := b.run()
 				time.Sleep(soon + 5*time.Minute)
 				_ = stop()
@@ -291,9 +292,9 @@ func TestASlotIsNotSkippedForANewerOne(t *testing.T) {
 		b.handle(job.Job{Name: "report", Overlap: job.OverlapSkip}, func(context.Context, job.Run) error { time.Sleep(10 * time.Second); return nil })
 		older, newer := job.NewSlot("report", time.Now().Add(-time.Minute)), job.NewSlot("report", time.Now())
 		stop := b.run()
-		b.queue.add(job.Message{Slot: newer, JobRevision: 1, Due: newer.At})
+		b.queue.add(core.Message{Slot: newer, JobRevision: 1, Due: newer.At})
 		time.Sleep(time.Second)
-		b.queue.addDelivered("cronce.slot.default.report", job.Message{Slot: older, JobRevision: 1, Due: older.At}, 1)
+		b.queue.addDelivered("cronce.slot.default.report", core.Message{Slot: older, JobRevision: 1, Due: older.At}, 1)
 		time.Sleep(time.Minute)
 		_ = stop()
 		for _, s := range []job.Slot{older, newer} {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -173,7 +174,7 @@ func TestAFinishedSlotThatComesAgainIsAckedAndNotRun(t *testing.T) {
 		stop := b.run()
 		slot := b.publish("report")
 		b.settled(1)
-		b.queue.add(job.Message{Slot: slot, JobRevision: 1, Due: slot.At})
+		b.queue.add(core.Message{Slot: slot, JobRevision: 1, Due: slot.At})
 		b.settled(2)
 		if runs != 1 {
 			t.Errorf("%d runs, want 1", runs)
@@ -194,7 +195,7 @@ func TestOwnSlotRedeliveredIsMetWithSilence(t *testing.T) {
 		})
 		stop := b.run()
 		slot := job.NewSlot("report", time.Now())
-		stored := b.queue.add(job.Message{Slot: slot, JobRevision: 1, Due: slot.At})
+		stored := b.queue.add(core.Message{Slot: slot, JobRevision: 1, Due: slot.At})
 		time.Sleep(time.Second)
 		b.queue.mu.Lock()
 		b.queue.offer(stored) // as after a change of the consumer's leader
@@ -221,9 +222,9 @@ func TestASlotOfADeadNodeIsTakenOverAndOneOfALivingNodeIsNot(t *testing.T) {
 			return nil
 		})
 		slot := b.publish("report")
-		claim := job.Decide(
-			job.Delivery{Message: job.Message{Slot: slot, JobRevision: 1, Due: slot.At}, Queue: "default", Count: 1, Published: time.Now()},
-			job.View{Now: time.Now(), Self: "B", Horizon: horizon, Handles: true, Entry: entryOf(b, "report")})
+		claim := core.Decide(
+			core.Delivery{Message: core.Message{Slot: slot, JobRevision: 1, Due: slot.At}, Queue: "default", Count: 1, Published: time.Now()},
+			core.View{Now: time.Now(), Self: "B", Horizon: horizon, Handles: true, Entry: entryOf(b, "report")})
 		claim.Record.Nonce = "B#1"
 		if _, err := b.ledger.Write(t.Context(), claim.Record, 0); err != nil {
 			t.Fatal(err)
@@ -244,7 +245,7 @@ func TestASlotOfADeadNodeIsTakenOverAndOneOfALivingNodeIsNot(t *testing.T) {
 	})
 }
 
-func entryOf(b *bench, name string) *job.Entry {
+func entryOf(b *bench, name string) *core.Entry {
 	e := b.registry[name]
 	return &e
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -21,9 +22,9 @@ func (t *task) enterAtOnce(ctx context.Context) bool {
 		return false
 	}
 	seen, known := t.locks.guess(name)
-	entrant := job.NewEntrant(t.d, t.view)
+	entrant := core.NewEntrant(t.d, t.view)
 	next, place, ask := seen.Enter(entrant, t.endedIn(seen))
-	if !known || len(ask) > 0 || place.Kind != job.PlaceHeld || next.Same(seen.Lock) || !t.owe(new(string)) {
+	if !known || len(ask) > 0 || place.Kind != core.PlaceHeld || next.Same(seen.Lock) || !t.owe(new(string)) {
 		turns.leaveBoth()
 		return false
 	}
@@ -41,7 +42,7 @@ func (t *task) enterAtOnce(ctx context.Context) bool {
 }
 
 // hold notes that the stored lock gives the slot a place.
-func (t *task) hold(entrant job.Entrant, stored job.Lock, place job.Place) {
+func (t *task) hold(entrant core.Entrant, stored core.Lock, place core.Place) {
 	t.view.Place, t.skips = place, entrant.Policy == job.OverlapSkip && entrant.Places == 1
 	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
 		t.entered, t.since = true, stay.Since
@@ -59,8 +60,8 @@ func (t *task) enter(ctx context.Context) error {
 			return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
 		}
 		defer func() { <-turns.enter }()
-		if t.locks.full(name, t.d.Slot.Whole()) && job.NewEntrant(t.d, t.view).InLine() {
-			t.view.Place = job.Place{Kind: job.PlaceCrowded}
+		if t.locks.full(name, t.d.Slot.Whole()) && core.NewEntrant(t.d, t.view).InLine() {
+			t.view.Place = core.Place{Kind: core.PlaceCrowded}
 			return nil
 		}
 	}
@@ -68,7 +69,7 @@ func (t *task) enter(ctx context.Context) error {
 		return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
 	}
 	defer func() { <-turns.change }()
-	entrant := job.NewEntrant(t.d, t.view)
+	entrant := core.NewEntrant(t.d, t.view)
 	var seen seenLock
 	known, remembered := false, false
 	for turn, lost := 0, 0; turn < 4*maxTurns && lost < maxTurns; turn++ {
@@ -110,7 +111,7 @@ func (t *task) enter(ctx context.Context) error {
 		t.hold(entrant, next, place)
 		return nil
 	}
-	t.view.Place, t.outfought = job.Place{Kind: job.PlaceCrowded}, true
+	t.view.Place, t.outfought = core.Place{Kind: core.PlaceCrowded}, true
 	return nil
 }
 
@@ -158,7 +159,7 @@ func outlast(ctx context.Context, lost int) bool {
 // from before it ended: it begins a stay of its own. Whoever has found that it has
 // ended, and is about to take its place, is refused by that write; and who wrote its
 // outcome, and has not left yet, does not leave for it.
-func (t *task) reenters(next job.Lock) bool {
+func (t *task) reenters(next core.Lock) bool {
 	return !t.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(t.d.Slot.Whole())
 }
 
@@ -168,7 +169,7 @@ func (t *task) reenters(next job.Lock) bool {
 // without a record has none yet, unless it is too old ever to run: by a lease, since
 // its worker may have judged its age, and slept before the claim. If the job was deleted
 // it will not run either: who has not heard of that has had a lease to claim it.
-func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Slot]bool) error {
+func (t *task) learn(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
 		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
 		switch {
@@ -185,7 +186,7 @@ func (t *task) learn(ctx context.Context, slots []job.LockSlot, ended map[job.Sl
 
 // isOver reports whether a slot in the lock that has no record will never have one. A
 // clock that is not believed ends none.
-func (t *task) isOver(s job.LockSlot) bool {
+func (t *task) isOver(s core.LockSlot) bool {
 	now := t.cfg.Now()
 	return t.cfg.Plausible() == nil &&
 		(now.Sub(s.At) > t.cfg.Horizon+t.cfg.Lease || t.view.Entry == nil && now.Sub(s.Since) > t.cfg.Lease)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -21,14 +22,14 @@ type contested struct {
 	lose atomic.Int64
 }
 
-func (c *contested) Write(ctx context.Context, l job.Lock, revision uint64) (uint64, error) {
+func (c *contested) Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error) {
 	if c.lose.Add(-1) >= 0 {
 		return 0, fmt.Errorf("%w", job.ErrConflict)
 	}
 	return c.Locks.Write(ctx, l, revision)
 }
 
-func (l *contested) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+func (l *contested) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -26,7 +27,7 @@ func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
 		if _, err := b.ledger.Write(t.Context(), job.Record{Slot: gone, State: job.Succeeded, Nonce: "x"}, 0); err != nil {
 			t.Fatal(err)
 		}
-		held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: gone, At: gone.At}}}
+		held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: gone, At: gone.At}}}
 		if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func TestASlotThatIsTooOldToRunHoldsNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
 				b, at := f.benches[0], time.Now().Add(-c.age)
-				held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: c.slot(at), At: at}}}
+				held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: c.slot(at), At: at}}}
 				if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
 					t.Fatal(err)
 				}
@@ -110,9 +111,9 @@ type editedRegistry struct {
 	fakeRegistry
 }
 
-func (r *editedRegistry) Known(string, uint64) *job.Entry { return nil }
+func (r *editedRegistry) Known(string, uint64) *core.Entry { return nil }
 
-func (r *editedRegistry) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
+func (r *editedRegistry) Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fakeRegistry.Lookup(ctx, name, atLeast)
@@ -147,7 +148,7 @@ func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
 			return nil
 		}
 		stop := b.run()
-		b.queue.add(job.Message{Slot: gone, JobRevision: 1, Due: gone.At})
+		b.queue.add(core.Message{Slot: gone, JobRevision: 1, Due: gone.At})
 		<-claiming
 		s := f.publish()
 		b.settled(1)
@@ -175,7 +176,7 @@ func TestAReopenedSlotKeepsItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				locks := a.cfg.Locks
-				held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: s, At: s.At}}}
+				held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: s, At: s.At}}}
 				at, err := locks.Write(t.Context(), held, 0)
 				if err != nil {
 					t.Fatal(err)
@@ -187,14 +188,14 @@ func TestAReopenedSlotKeepsItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 				newer := f.publish()
 				<-gate.reached // a has seen that s has ended, and sleeps before it takes the place
 				if left {
-					if _, err := locks.Write(t.Context(), job.Lock{Job: "report", Nonce: "y"}, at); err != nil {
+					if _, err := locks.Write(t.Context(), core.Lock{Job: "report", Nonce: "y"}, at); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if _, err := a.ledger.Write(t.Context(), job.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
+				if _, err := a.ledger.Write(t.Context(), core.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
 					t.Fatal(err)
 				}
-				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+				b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
 				time.Sleep(time.Second)
 				close(gate.open)
 				a.settled(1)
@@ -232,10 +233,10 @@ func TestWhoIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.ledger.Write(t.Context(), job.Reopen(a.record(s), "alice", 1, time.Now()), revision); err != nil {
+		if _, err := a.ledger.Write(t.Context(), core.Reopen(a.record(s), "alice", 1, time.Now()), revision); err != nil {
 			t.Fatal(err)
 		}
-		b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+		b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
 		time.Sleep(time.Second)
 		newer := b.publish("report")
 		time.Sleep(time.Second)
@@ -257,12 +258,12 @@ type gatedLocks struct {
 	reached, open chan struct{}
 }
 
-func (l *gatedLocks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+func (l *gatedLocks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	l.once.Do(func() { close(l.reached); <-l.open })
 	return l.Locks.Write(ctx, lock, revision)
 }
 
-func (l *gatedLocks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+func (l *gatedLocks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }
 
@@ -278,9 +279,9 @@ func TestASecondCopyOfAnEndedSlotReplacesNobody(t *testing.T) {
 		}
 		stop := b.run()
 		triggered := job.Slot{Job: "report", Token: "x"}
-		b.queue.add(job.Message{Slot: triggered, JobRevision: 1})
+		b.queue.add(core.Message{Slot: triggered, JobRevision: 1})
 		time.Sleep(time.Second)
-		b.queue.add(job.Message{Slot: ended, JobRevision: 1, Due: ended.At})
+		b.queue.add(core.Message{Slot: ended, JobRevision: 1, Due: ended.At})
 		b.settled(2)
 		_ = stop()
 		f.want(triggered, job.Succeeded, "")
@@ -302,7 +303,7 @@ func TestARetryOfADeletedJobWaitsForWhoIsInTheLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held := job.Lock{Job: "report", Nonce: "x", Holders: []job.LockSlot{{Slot: other, At: other.At}}}
+		held := core.Lock{Job: "report", Nonce: "x", Holders: []core.LockSlot{{Slot: other, At: other.At}}}
 		if _, err := b.cfg.Locks.Write(t.Context(), held, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -28,7 +29,7 @@ func watched(l consumer.Locks) *writtenLocks {
 	return &writtenLocks{Locks: l, reached: make(chan struct{}), open: make(chan struct{})}
 }
 
-func (l *writtenLocks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+func (l *writtenLocks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	if l.writes.Add(1) == l.stop {
 		close(l.reached)
 		<-l.open
@@ -40,11 +41,11 @@ func (l *writtenLocks) Write(ctx context.Context, lock job.Lock, revision uint64
 	return revision, err
 }
 
-func (l *writtenLocks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+func (l *writtenLocks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }
 
-func (l *writtenLocks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+func (l *writtenLocks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
 	l.reads.Add(1)
 	return l.Locks.Read(ctx, name)
 }
@@ -88,7 +89,7 @@ func TestWhoWaitsForAShortSlotOfAnotherNodeHasItsTurnSoon(t *testing.T) {
 		first, began := f.publish(), time.Now()
 		time.Sleep(short / 4)
 		triggered := job.Slot{Job: "report", Token: "x"}
-		b.queue.add(job.Message{Slot: triggered, JobRevision: 1})
+		b.queue.add(core.Message{Slot: triggered, JobRevision: 1})
 		for len(f.runs.said()) < 3 {
 			time.Sleep(time.Millisecond)
 		}
@@ -142,17 +143,17 @@ func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 				newer := s
 				publish := func() job.Slot {
 					s := job.NewSlot("report", time.Now())
-					a.queue.addDelivered("cronce.slot.default.report", job.Message{Slot: s, JobRevision: 1, Due: s.At}, c.count)
+					a.queue.addDelivered("cronce.slot.default.report", core.Message{Slot: s, JobRevision: 1, Due: s.At}, c.count)
 					return s
 				}
 				if c.between {
 					newer = publish()
 					<-locks.reached
 				}
-				if _, err := a.ledger.Write(t.Context(), job.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
+				if _, err := a.ledger.Write(t.Context(), core.Reopen(ended, "alice", 1, time.Now()), revision); err != nil {
 					t.Fatal(err)
 				}
-				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
+				b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At, Backfill: true, Offer: 1000})
 				time.Sleep(time.Second)
 				if c.between {
 					close(locks.open)

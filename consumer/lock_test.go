@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -95,7 +96,7 @@ func (f *fleet) listen(_ string, woken func(job.Slot)) func() {
 	return func() {}
 }
 
-func (f *fleet) cancel(_ context.Context, node string, r job.CancelRequest) {
+func (f *fleet) cancel(_ context.Context, node string, r core.CancelRequest) {
 	slot, _ := job.ParseSlotID(r.ID)
 	for _, b := range f.benches {
 		if b.node.name == node {
@@ -356,7 +357,7 @@ func TestACrowdFollowsWithoutPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue}, 10*time.Millisecond)
 		for range 700 {
-			f.benches[0].queue.add(job.Message{Slot: job.Slot{Job: "report", Token: fmt.Sprint(len(f.benches[0].queue.ready))}, JobRevision: 1})
+			f.benches[0].queue.add(core.Message{Slot: job.Slot{Job: "report", Token: fmt.Sprint(len(f.benches[0].queue.ready))}, JobRevision: 1})
 		}
 		stop := f.run()
 		began := time.Now()
@@ -395,7 +396,7 @@ func TestSlotsWhoseTurnHasComeRunInNoMorePlacesThanThereAre(t *testing.T) {
 		for i := range jobs {
 			for n := range each {
 				s := job.NewSlot(fmt.Sprint("job", i), at.Add(time.Duration(n)*time.Second))
-				b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: at})
+				b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: at})
 			}
 		}
 		stop := b.run()

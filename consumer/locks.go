@@ -6,17 +6,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // Locks is where the jobs' locks are kept. kv.Locks satisfies it; its errors are
 // those of Ledger.
 type Locks interface {
-	Read(ctx context.Context, name string) (job.Lock, uint64, error)
-	Write(ctx context.Context, l job.Lock, revision uint64) (uint64, error)
+	Read(ctx context.Context, name string) (core.Lock, uint64, error)
+	Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error)
 
 	// Send is Write for those who do not wait: see Ledger.Send.
-	Send(ctx context.Context, l job.Lock, revision uint64, answered func(uint64, error))
+	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
 // locks remembers the locks as they were last seen, so that a free one is taken
@@ -35,7 +36,7 @@ type locks struct {
 }
 
 type seenLock struct {
-	job.Lock
+	core.Lock
 	revision uint64
 	at       time.Time
 
@@ -70,7 +71,7 @@ func (l *locks) get(ctx context.Context, name string) (s seenLock, remembered bo
 	l.stand = err == nil
 	l.mu.Unlock()
 	if errors.Is(err, job.ErrNotFound) {
-		s.Lock, err = job.Lock{Job: name}, nil
+		s.Lock, err = core.Lock{Job: name}, nil
 	}
 	return s, false, err
 }
@@ -84,11 +85,11 @@ func (l *locks) guess(name string) (seenLock, bool) {
 	if seen := l.seen[name]; seen != nil {
 		return *seen, true
 	}
-	return seenLock{Lock: job.Lock{Job: name}}, !l.stand
+	return seenLock{Lock: core.Lock{Job: name}}, !l.stand
 }
 
 // put stores the lock over the one that was seen.
-func (l *locks) put(ctx context.Context, next job.Lock, seen seenLock, nonce string) error {
+func (l *locks) put(ctx context.Context, next core.Lock, seen seenLock, nonce string) error {
 	next.Job, next.Nonce = seen.Job, nonce
 	revision, err := l.Write(ctx, next, seen.revision)
 	l.learn(next, seen, revision, err)
@@ -96,7 +97,7 @@ func (l *locks) put(ctx context.Context, next job.Lock, seen seenLock, nonce str
 }
 
 // send is put for those who do not wait: told is what put returns, and must not block.
-func (l *locks) send(ctx context.Context, next job.Lock, seen seenLock, nonce string, told func(error)) {
+func (l *locks) send(ctx context.Context, next core.Lock, seen seenLock, nonce string, told func(error)) {
 	next.Job, next.Nonce = seen.Job, nonce
 	l.Send(ctx, next, seen.revision, func(revision uint64, err error) {
 		l.learn(next, seen, revision, err)
@@ -105,7 +106,7 @@ func (l *locks) send(ctx context.Context, next job.Lock, seen seenLock, nonce st
 }
 
 // learn remembers what came of a write over the lock that was seen.
-func (l *locks) learn(next job.Lock, seen seenLock, revision uint64, err error) {
+func (l *locks) learn(next core.Lock, seen seenLock, revision uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -196,7 +197,7 @@ func (l *locks) full(name string, slot job.Slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.seen[name]
-	return s != nil && len(s.Waiting) >= job.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fresh
+	return s != nil && len(s.Waiting) >= core.MaxLockWaiting && !s.Has(slot) && time.Since(s.at) < fresh
 }
 
 func (l *locks) forget(name string) {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -146,7 +148,7 @@ func (t *task) park(ctx context.Context) (again bool, instead time.Duration) {
 		}
 		t.displace(ctx, place.Displaces)
 	}
-	listed := place.Kind == job.PlaceWaits
+	listed := place.Kind == core.PlaceWaits
 	woken, ok := t.lots.enter(t.d.Slot, listed)
 	if !ok {
 		return false, t.comeBack()
@@ -184,12 +186,12 @@ func (t *task) comeBack() time.Duration {
 // nextLook is when a parked slot looks again by itself. The one that displaces
 // another is in a hurry; one that has a start deadline looks right after it; one that
 // may not be told waits no longer than it has waited already.
-func (t *task) nextLook(p job.Place) time.Duration {
+func (t *task) nextLook(p core.Place) time.Duration {
 	d := min(look*time.Duration(p.Ahead+1), lookAtLast)
 	switch {
 	case t.outfought: // it was not said that the lock is full
 		d = look/2 + rand.N(look)
-	case p.Kind == job.PlaceCrowded:
+	case p.Kind == core.PlaceCrowded:
 		d = lookAtLast/2 + rand.N(lookAtLast/2)
 	case t.skips && p.Ahead == 0: // nobody tells it when a short one has ended
 		d = min(d, max(t.cfg.Now().Sub(t.since), look/32))
@@ -200,7 +202,7 @@ func (t *task) nextLook(p job.Place) time.Duration {
 	if t.view.Entry == nil {
 		return d
 	}
-	if by, ok := job.StartBy(t.d, *t.view.Entry); ok {
+	if by, ok := core.StartBy(t.d, *t.view.Entry); ok {
 		if left := by.Sub(t.cfg.Now()) + time.Millisecond; left > 0 {
 			d = min(d, left)
 		}
@@ -220,7 +222,7 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 		return
 	}
 	if rec.Error == "" && !rec.State.Final() {
-		marked := job.MarkWhole(rec, job.ReplacedBy(t.d.Slot.Whole()))
+		marked := core.MarkWhole(rec, core.ReplacedBy(t.d.Slot.Whole()))
 		marked.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 		_, _ = t.cfg.Ledger.Write(ctx, marked, revision)
 	}
@@ -239,10 +241,10 @@ func (t *task) displaceOne(ctx context.Context, rec job.Record, revision uint64)
 	by := t.d.Slot.Whole()
 	switch rec.State {
 	case job.Running:
-		t.cfg.Cancel(ctx, rec.Node, job.CancelRequest{V: job.Version, ID: rec.Slot.ID(), Fence: revision, Replaced: true, By: by.ID()})
+		t.cfg.Cancel(ctx, rec.Node, core.CancelRequest{V: codec.Version, ID: rec.Slot.ID(), Fence: revision, Replaced: true, By: by.ID()})
 	case job.Retrying:
-		d := job.Delivery{Message: job.Message{Slot: rec.Slot}}
-		end := job.Cancel(d, job.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, job.ReplacedBy(by))
+		d := core.Delivery{Message: core.Message{Slot: rec.Slot}}
+		end := core.Cancel(d, core.View{Now: t.cfg.Now(), Self: t.cfg.Node.Name(), Record: &rec}, core.ReplacedBy(by))
 		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 		if revision, err := t.cfg.Ledger.Write(ctx, end, revision); err == nil {
 			t.emit(end, revision)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -44,7 +45,7 @@ func (s *scene) start() {
 		if j.Retry.Attempts == 0 {
 			j.Retry = job.Retry{Attempts: 1000, Backoff: time.Second, MaxBackoff: 5 * time.Second}
 		}
-		registry[j.Name] = job.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: job.Definition{Job: j.WithDefaults()}}
+		registry[j.Name] = core.Entry{Revision: 1, Time: time.Now().Add(-time.Hour), Definition: core.Definition{Job: j.WithDefaults()}}
 		handlers[j.Name] = func(ctx context.Context, run job.Run) error { return m.work(ctx, w, run) }
 	}
 	m.cfg = consumer.Config{
@@ -168,21 +169,21 @@ type wiredLocks struct {
 	m *member
 }
 
-func (l wiredLocks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+func (l wiredLocks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
 	if err := l.m.reach(ctx); err != nil {
-		return job.Lock{}, 0, err
+		return core.Lock{}, 0, err
 	}
 	return l.Locks.Read(ctx, name)
 }
 
-func (l wiredLocks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+func (l wiredLocks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	if err := l.m.reach(ctx); err != nil {
 		return 0, err
 	}
 	return l.Locks.Write(ctx, lock, revision)
 }
 
-func (l wiredLocks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+func (l wiredLocks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -105,7 +106,7 @@ func TestAClaimThatTheLedgerLostIsWrittenAgain(t *testing.T) {
 		"an older record is there": {func(b *bench, s job.Slot) {
 			r := b.record(s)
 			b.ledger.Forget(s.Key())
-			r = job.Release(r, time.Now())
+			r = core.Release(r, time.Now())
 			b.restore(r)
 		}, job.Succeeded, "A"},
 		"another's claim": {func(b *bench, s job.Slot) { b.takeOver(s, "B") }, job.Running, "B"},

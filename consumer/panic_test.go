@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -57,7 +58,7 @@ func TestAPanicInTheWorkersOwnCodeIsThatSlotsFailure(t *testing.T) {
 			}
 		}, job.Succeeded},
 		"after the claim, before the handler": {func(b *bench) {
-			b.cfg.Trace = func(ctx context.Context, step string, d job.Delivery, _ job.Record) (context.Context, func(error)) {
+			b.cfg.Trace = func(ctx context.Context, step string, d core.Delivery, _ job.Record) (context.Context, func(error)) {
 				if d.Slot.Job == "bad" && step == "run" {
 					panic("trace")
 				}
@@ -65,7 +66,7 @@ func TestAPanicInTheWorkersOwnCodeIsThatSlotsFailure(t *testing.T) {
 			}
 		}, job.Failed},
 		"when the handler has returned": {func(b *bench) {
-			b.cfg.Trace = func(ctx context.Context, step string, d job.Delivery, _ job.Record) (context.Context, func(error)) {
+			b.cfg.Trace = func(ctx context.Context, step string, d core.Delivery, _ job.Record) (context.Context, func(error)) {
 				return ctx, func(error) {
 					if d.Slot.Job == "bad" && step == "run" {
 						panic("span")

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -75,7 +76,7 @@ type scene struct {
 	born    int
 	dead    map[string]time.Time // from when on a node can be proved dead
 	last    map[string]time.Time // newest slot of each job
-	slots   []job.Message
+	slots   []core.Message
 	running map[job.Slot]string // who runs what
 	fences  map[string]bool
 	starts  map[job.Slot]int
@@ -122,7 +123,7 @@ func (s *scene) hear(m *member, woken func(job.Slot)) {
 	s.calls[m] = woken
 }
 
-func (s *scene) cancel(_ context.Context, node string, r job.CancelRequest) {
+func (s *scene) cancel(_ context.Context, node string, r core.CancelRequest) {
 	slot, _ := job.ParseSlotID(r.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +134,7 @@ func (s *scene) cancel(_ context.Context, node string, r job.CancelRequest) {
 	}
 }
 
-func (m *member) publish(ctx context.Context, _ string, msg job.Message, _ []byte) error {
+func (m *member) publish(ctx context.Context, _ string, msg core.Message, _ []byte) error {
 	if err := m.reach(ctx); err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (s *scene) fall(name string) {
 		at = now
 	}
 	s.last[name] = at
-	m := job.Message{Slot: job.NewSlot(name, at), JobRevision: 1, Due: at}
+	m := core.Message{Slot: job.NewSlot(name, at), JobRevision: 1, Due: at}
 	s.slots = append(s.slots, m)
 	s.queue.add(m)
 }
@@ -164,7 +165,7 @@ func (s *scene) fall(name string) {
 func (s *scene) trigger(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := job.Message{Slot: job.Slot{Job: name, Token: fmt.Sprint("t", len(s.slots))}, JobRevision: 1, Due: time.Now()}
+	m := core.Message{Slot: job.Slot{Job: name, Token: fmt.Sprint("t", len(s.slots))}, JobRevision: 1, Due: time.Now()}
 	s.slots = append(s.slots, m)
 	s.queue.add(m)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,7 +50,7 @@ func TestATrickleOfSlotsSharesRequests(t *testing.T) {
 		const slots = 800
 		for i := range slots {
 			at := time.Now().Add(-time.Duration(i) * time.Second)
-			b.queue.add(job.Message{Slot: job.NewSlot("report", at), JobRevision: 1, Due: at})
+			b.queue.add(core.Message{Slot: job.NewSlot("report", at), JobRevision: 1, Due: at})
 			time.Sleep(10 * time.Millisecond)
 		}
 		b.settled(slots)
@@ -88,7 +89,7 @@ func TestShortHandlersAreAskedForAheadAndClaimed(t *testing.T) {
 func (b *bench) backlog(n int) {
 	for i := range n {
 		at := time.Now().Add(-time.Duration(i) * time.Second)
-		b.queue.add(job.Message{Slot: job.NewSlot("report", at), JobRevision: 1, Due: at})
+		b.queue.add(core.Message{Slot: job.NewSlot("report", at), JobRevision: 1, Due: at})
 	}
 }
 
@@ -172,7 +173,7 @@ func TestSeveralSourcesShareThePlaces(t *testing.T) {
 		})
 		b.backlog(100)
 		for i := range 100 {
-			timers.add(job.Message{Slot: job.Slot{Job: "report", Token: fmt.Sprint(i)}, JobRevision: 1})
+			timers.add(core.Message{Slot: job.Slot{Job: "report", Token: fmt.Sprint(i)}, JobRevision: 1})
 		}
 		stop := b.run()
 		for range 1000 {
@@ -222,7 +223,7 @@ func TestASourceThatIsNotThereIsLookedForAgain(t *testing.T) {
 			return timers.source(), nil
 		})
 		b.handle(job.Job{Name: "report"}, func(context.Context, job.Run) error { return nil })
-		timers.add(job.Message{Slot: job.Slot{Job: "report", Token: "later"}, JobRevision: 1})
+		timers.add(core.Message{Slot: job.Slot{Job: "report", Token: "later"}, JobRevision: 1})
 		stop := b.run()
 		b.publish("report")
 		b.settled(1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -57,8 +58,8 @@ func (t *task) read() error {
 	if err != nil {
 		return err // no message of a queue at all
 	}
-	t.d = job.Delivery{Queue: t.cfg.Queue, Payload: t.msg.Data(), Published: meta.Timestamp, Count: int(min(meta.NumDelivered, math.MaxInt32))}
-	if t.d.Message, err = job.ParseMessage(t.msg.Headers()); err != nil {
+	t.d = core.Delivery{Queue: t.cfg.Queue, Payload: t.msg.Data(), Published: meta.Timestamp, Count: int(min(meta.NumDelivered, math.MaxInt32))}
+	if t.d.Message, err = core.ParseMessage(t.msg.Headers()); err != nil {
 		return err
 	}
 	return t.d.CheckSubject(t.msg.Subject())

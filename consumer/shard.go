@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -13,7 +14,7 @@ import (
 func (t *task) learnWhole(ctx context.Context) error {
 	whole := t.d.Slot.Whole()
 	rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
-	t.view.Whole = job.Whole{Known: true, Revision: revision}
+	t.view.Whole = core.Whole{Known: true, Revision: revision}
 	switch {
 	case errors.Is(err, job.ErrNotFound):
 		return nil
@@ -36,7 +37,7 @@ func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
 	case err != nil:
 		return fmt.Errorf("write slot %s: %w", rec.Slot, err)
 	}
-	t.view.Whole = job.Whole{Known: true, Record: &rec, Revision: revision}
+	t.view.Whole = core.Whole{Known: true, Record: &rec, Revision: revision}
 	if rec.State.Final() {
 		t.final = true
 		t.emit(rec, revision)
@@ -72,7 +73,7 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, r
 				return nil, 0, nil
 			}
 		}
-		end := job.Conclude(rec, parts, t.cfg.Node.Name(), t.cfg.Now())
+		end := core.Conclude(rec, parts, t.cfg.Node.Name(), t.cfg.Now())
 		end.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 		revision, err = t.cfg.Ledger.Write(ctx, end, revision)
 		switch {

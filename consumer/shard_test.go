@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -17,7 +18,7 @@ import (
 func (b *bench) split(name string, n int) job.Slot {
 	s := job.NewSlot(name, time.Now())
 	for i := range n {
-		b.queue.add(job.Message{Slot: s.Part(i+1, n), JobRevision: 1, Due: s.At})
+		b.queue.add(core.Message{Slot: s.Part(i+1, n), JobRevision: 1, Due: s.At})
 	}
 	return s
 }
@@ -91,7 +92,7 @@ func TestAShardThatComesAgainConcludesItsSlot(t *testing.T) {
 			}
 		}
 		stop := b.run()
-		b.queue.add(job.Message{Slot: slot.Part(2, 2), JobRevision: 1, Due: slot.At})
+		b.queue.add(core.Message{Slot: slot.Part(2, 2), JobRevision: 1, Due: slot.At})
 		b.settled(1)
 		_ = stop()
 		if r := b.record(slot); r.State != job.Succeeded {
@@ -148,7 +149,7 @@ func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsPartsCome(t *testing.T) {
 			t.Errorf("the whole has a record: %v", err)
 		}
 		for i := range 2 {
-			b.queue.add(job.Message{Slot: whole.Part(i+1, 2), JobRevision: 1, Due: whole.At})
+			b.queue.add(core.Message{Slot: whole.Part(i+1, 2), JobRevision: 1, Due: whole.At})
 		}
 		time.Sleep(2 * time.Minute)
 		if acks := slices.DeleteFunc(b.queue.verdicts(), func(v string) bool { return !strings.HasPrefix(v, "ack") }); len(acks) != 3 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -64,7 +65,7 @@ func TestItAsksForExactlyAsManySlotsAsItHasFreePlaces(t *testing.T) {
 		})
 		for i := range 40 {
 			slot := job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second))
-			b.queue.add(job.Message{Slot: slot, JobRevision: 1, Due: slot.At})
+			b.queue.add(core.Message{Slot: slot, JobRevision: 1, Due: slot.At})
 		}
 		stop := b.run()
 		b.settled(40)
@@ -139,7 +140,7 @@ func TestAMessageThatCannotBeReadIsLeftForANewerNodeUpToTheHorizon(t *testing.T)
 		var log strings.Builder
 		b.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		stop := b.run()
-		b.queue.add(job.Message{Slot: job.Slot{Job: "a b"}})
+		b.queue.add(core.Message{Slot: job.Slot{Job: "a b"}})
 		if v := b.settled(1); !strings.HasPrefix(v[0], "later") {
 			t.Errorf("at first %q, want it given back", v)
 		}
@@ -196,7 +197,7 @@ func TestAHandlerThatEndsItsGoroutineGivesItsPlaceOn(t *testing.T) {
 		var slots []job.Slot
 		for i := range 60 {
 			s := job.NewSlot("report", time.Now().Add(-time.Duration(i)*time.Second))
-			b.queue.add(job.Message{Slot: s, JobRevision: 1, Due: s.At})
+			b.queue.add(core.Message{Slot: s, JobRevision: 1, Due: s.At})
 			slots = append(slots, s)
 		}
 		b.settled(2 * len(slots))
@@ -218,8 +219,8 @@ func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
 		stop := b.run()
 		missed := job.NewSlot("report", time.Now())
 		old := job.NewSlot("report", time.Now().Add(-2*horizon))
-		b.queue.add(job.Message{Slot: missed, Missed: 1, Due: missed.At})
-		b.queue.add(job.Message{Slot: old, Due: old.At})
+		b.queue.add(core.Message{Slot: missed, Missed: 1, Due: missed.At})
+		b.queue.add(core.Message{Slot: old, Due: old.At})
 		b.settled(2)
 		_ = stop()
 		if r := b.record(missed); r.State != job.Missed {
@@ -233,10 +234,10 @@ func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
 
 type brokenRegistry struct{}
 
-func (brokenRegistry) After(string) []job.Entry { return nil }
+func (brokenRegistry) After(string) []core.Entry { return nil }
 
-func (brokenRegistry) Known(string, uint64) *job.Entry { return nil }
+func (brokenRegistry) Known(string, uint64) *core.Entry { return nil }
 
-func (brokenRegistry) Lookup(context.Context, string, uint64) (job.Entry, error) {
-	return job.Entry{}, job.ErrVersion
+func (brokenRegistry) Lookup(context.Context, string, uint64) (core.Entry, error) {
+	return core.Entry{}, job.ErrVersion
 }

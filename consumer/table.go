@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -233,7 +234,7 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 		return false
 	}
 	attempt.end(cause)
-	return job.Ended(context.Cause(attempt.ctx))
+	return core.Ended(context.Cause(attempt.ctx))
 }
 
 // Holds reports whether the process owes the slot anything, and whether its handler has

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -17,7 +18,7 @@ import (
 // (pending): to the answer, which may be quicker than its return.
 type task struct {
 	*Consumer
-	d       job.Delivery
+	d       core.Delivery
 	msg     jetstream.Msg
 	holding holding
 
@@ -42,7 +43,7 @@ type task struct {
 	next *task
 
 	// view is what is known of the slot at this turn, of turns.
-	view  job.View
+	view  core.View
 	turns int
 
 	// rec is the record that was written last, or is on its way.
@@ -119,15 +120,15 @@ func (t *task) begin(now time.Time) bool {
 	if entry == nil || !t.unheard() || t.isStopping() {
 		return false
 	}
-	t.view = job.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon, Entry: entry, Handles: t.cfg.Handler(t.d.Slot.Job) != nil}
+	t.view = core.View{Self: t.cfg.Node.Name(), Horizon: t.cfg.Horizon, Entry: entry, Handles: t.cfg.Handler(t.d.Slot.Job) != nil}
 	t.readClock(now)
-	step := job.Decide(t.d, t.view)
+	step := core.Decide(t.d, t.view)
 	switch _, withheld := t.withheld(); {
 	case withheld:
 		return false
-	case step.Action == job.Enter:
+	case step.Action == core.Enter:
 		return t.enterAtOnce(t.cfg.Node.Context())
-	case step.Action != job.Start || !t.mayClaim(step.Record) || !t.owe(new(string)):
+	case step.Action != core.Start || !t.mayClaim(step.Record) || !t.owe(new(string)):
 		return false
 	}
 	t.write(t.cfg.Node.Context(), step.Action, step.Record)
@@ -138,8 +139,8 @@ func (t *task) begin(now time.Time) bool {
 // nothing in that can block. It reports false, and has done nothing, when something may.
 func (t *task) claimAtOnce(ctx context.Context) bool {
 	t.readClock(t.cfg.Now())
-	step := job.Decide(t.d, t.view)
-	if _, withheld := t.withheld(); withheld || step.Action != job.Start || !t.mayClaim(step.Record) {
+	step := core.Decide(t.d, t.view)
+	if _, withheld := t.withheld(); withheld || step.Action != core.Start || !t.mayClaim(step.Record) {
 		return false
 	}
 	t.write(ctx, step.Action, step.Record)
@@ -172,7 +173,7 @@ func (t *task) decide() verdict {
 			}
 		}
 		t.readClock(t.cfg.Now())
-		if err := t.define(ctx); err != nil && job.NeedsDefinition(t.d, t.view) {
+		if err := t.define(ctx); err != nil && core.NeedsDefinition(t.d, t.view) {
 			return t.postponed(err)
 		}
 		if v, decided := t.turn(ctx); decided {
@@ -189,12 +190,12 @@ func (t *task) decide() verdict {
 // has to. It reports true, with the verdict, when there will be none.
 func (t *task) again(ctx context.Context) (verdict, bool) {
 	t.turns++
-	if t.view.Place.Kind == job.PlaceWaits || t.view.Place.Kind == job.PlaceCrowded {
+	if t.view.Place.Kind == core.PlaceWaits || t.view.Place.Kind == core.PlaceCrowded {
 		again, instead := t.park(ctx)
 		if !again {
 			return t.givenBack(instead), true
 		}
-		t.parked, t.turns, t.view.Place = true, 0, job.Place{}
+		t.parked, t.turns, t.view.Place = true, 0, core.Place{}
 	}
 	return verdict{}, false
 }
@@ -210,21 +211,21 @@ func (t *task) givenBack(delay time.Duration) verdict {
 // turn asks what to do, and does it. It reports false when the slot has to be
 // looked at again, at once or, if its place is job.PlaceWaits, at its turn.
 func (t *task) turn(ctx context.Context) (verdict, bool) {
-	step := job.Decide(t.d, t.view)
-	if step.Action == job.Prove {
+	step := core.Decide(t.d, t.view)
+	if step.Action == core.Prove {
 		if v, left := t.prove(ctx); left {
 			return v, true
 		}
-		step = job.Decide(t.d, t.view)
+		step = core.Decide(t.d, t.view)
 	}
 	for range maxAsked {
 		var err error
 		switch step.Action {
-		case job.LearnWhole:
+		case core.LearnWhole:
 			err = t.learnWhole(ctx)
-		case job.WriteWhole:
+		case core.WriteWhole:
 			err = t.writeWhole(ctx, step.Record)
-		case job.Enter:
+		case core.Enter:
 			if v, withheld := t.withheld(); withheld {
 				return v, true
 			}
@@ -235,7 +236,7 @@ func (t *task) turn(ctx context.Context) (verdict, bool) {
 		if err != nil {
 			return t.postponed(err), true
 		}
-		step = job.Decide(t.d, t.view)
+		step = core.Decide(t.d, t.view)
 	}
 	return verdict{}, false
 }
@@ -254,7 +255,7 @@ func (t *task) prove(ctx context.Context) (verdict, bool) {
 		return verdict{}, false
 	}
 	answer, err := t.cfg.Holds(ctx, owner, t.d.Slot, t.view.Revision)
-	t.view.Disowned = job.Disowned(t.d, t.view, answer, err)
+	t.view.Disowned = core.Disowned(t.d, t.view, answer, err)
 	if t.view.Disowned {
 		t.cfg.Logger.Warn("a live node does not hold a slot that it claimed", "slot", t.d.Slot.ID(), "owner", owner, "revision", t.view.Revision, "error", err)
 		return verdict{}, false
@@ -266,9 +267,9 @@ func (t *task) prove(ctx context.Context) (verdict, bool) {
 const maxAsked = 8
 
 // take does what a step says that needs no more to be known.
-func (t *task) take(ctx context.Context, step job.Step) (verdict, bool) {
+func (t *task) take(ctx context.Context, step core.Step) (verdict, bool) {
 	switch step.Action {
-	case job.Ack:
+	case core.Ack:
 		// A crash may have kept others from what follows.
 		if t.d.Slot.Shards > 0 {
 			return t.concludeWhole(), true
@@ -277,16 +278,16 @@ func (t *task) take(ctx context.Context, step job.Step) (verdict, bool) {
 			return t.concluded(*t.view.Record, t.view.Revision), true
 		}
 		return done(), true
-	case job.Conclusion:
+	case core.Conclusion:
 		return t.concludeWhole(), true
-	case job.Later:
+	case core.Later:
 		if step.Reason != "" && t.d.Count <= sayTimes {
 			t.cfg.Logger.Warn("a slot is left to others", "slot", t.d.Slot.ID(), "publisher", t.d.Node, "reason", step.Reason)
 		}
 		return after(step.Delay), true
-	case job.Wait:
+	case core.Wait:
 		return verdict{}, false
-	case job.Start:
+	case core.Start:
 		if v, withheld := t.withheld(); withheld {
 			return v, true
 		}
@@ -338,8 +339,8 @@ func (t *task) define(ctx context.Context) error {
 }
 
 // act has the record of a step written, which goes on from there.
-func (t *task) act(ctx context.Context, step job.Step) verdict {
-	if step.Action == job.Start && !t.mayClaim(step.Record) && !t.limiter.wait(t) {
+func (t *task) act(ctx context.Context, step core.Step) verdict {
+	if step.Action == core.Start && !t.mayClaim(step.Record) && !t.limiter.wait(t) {
 		return after(tooMany)
 	}
 	t.write(ctx, step.Action, step.Record)
@@ -360,17 +361,17 @@ func (t *task) mayClaim(claim job.Record) bool {
 }
 
 // write hands over the record of a step, and with it the task.
-func (t *task) write(ctx context.Context, action job.Action, rec job.Record) {
+func (t *task) write(ctx context.Context, action core.Action, rec job.Record) {
 	t.rec = rec
 	t.rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 	what := StepComplete
-	if action == job.Start {
+	if action == core.Start {
 		what = StepClaim
 	}
 	_, ended := t.trace(ctx, what, t.rec)
 	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {
 		defer t.recovered()
-		if err == nil && action == job.Start && t.cfg.Trace == nil && !t.left() {
+		if err == nil && action == core.Start && t.cfg.Trace == nil && !t.left() {
 			if t.fence = revision; t.placed || t.limiter.place(t) {
 				t.crew.run(t)
 			}
@@ -385,9 +386,9 @@ func (t *task) write(ctx context.Context, action job.Action, rec job.Record) {
 
 // written goes on with what was answered to the write of a step. One that was lost to
 // somebody else has the slot looked at again.
-func (t *task) written(ctx context.Context, action job.Action, revision uint64, err error) verdict {
+func (t *task) written(ctx context.Context, action core.Action, revision uint64, err error) verdict {
 	switch {
-	case err == nil && action == job.End:
+	case err == nil && action == core.End:
 		t.emit(t.rec, revision)
 		return t.finished(t.rec, revision)
 	case err == nil:

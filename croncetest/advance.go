@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -73,7 +74,7 @@ func (f *Fleet) next() (next time.Time) {
 }
 
 // entries are the jobs of the registry that live replicas handle.
-func (f *Fleet) entries() []job.Entry {
+func (f *Fleet) entries() []core.Entry {
 	f.t.Helper()
 	ctx, cancel := f.patient()
 	defer cancel()
@@ -82,7 +83,7 @@ func (f *Fleet) entries() []job.Entry {
 		f.t.Fatalf("croncetest: %v", err)
 	}
 	alive := f.alive()
-	return slices.DeleteFunc(all, func(e job.Entry) bool {
+	return slices.DeleteFunc(all, func(e core.Entry) bool {
 		return !slices.ContainsFunc(alive, func(r *replicaProcess) bool {
 			return slices.ContainsFunc(r.jobs, func(j job.Job) bool { return j.Name == e.Job.Name })
 		})
@@ -140,7 +141,7 @@ func (f *Fleet) inRange(ctx context.Context, s job.Slot) (bool, error) {
 
 // planned are the instants of a job's slots that fall due after one time, up to and
 // including another, by its definitions as they were.
-func planned(e job.Entry, after, until time.Time) (all []time.Time) {
+func planned(e core.Entry, after, until time.Time) (all []time.Time) {
 	for _, p := range e.Plans() {
 		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
@@ -107,7 +108,7 @@ func (f *Fleet) missing(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, r := range f.alive() {
-		if !slices.ContainsFunc(nodes, func(e job.NodeEvent) bool { return e.Node.State == job.NodeAlive && r.is(e.Name) }) {
+		if !slices.ContainsFunc(nodes, func(e core.NodeEvent) bool { return e.Node.State == core.NodeAlive && r.is(e.Name) }) {
 			return r.host + " has no heartbeat", nil
 		}
 		for _, j := range r.jobs {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // cancelCase is one request to a node to end a slot that it runs.
@@ -23,7 +23,7 @@ func TestCancels(t *testing.T) {
 	t.Parallel()
 	hold(t, "cancels.json", func(t *testing.T, c cancelCase) cancelCase {
 		c.Key, c.Fence, c.Cause, c.Refused = "", 0, "", ""
-		slot, req, err := job.DecodeCancel(c.Request)
+		slot, req, err := core.DecodeCancel(c.Request)
 		if c.Refused = refusal(t, err); c.Refused == "" {
 			c.Key, c.Fence, c.Cause = slot.Key(), req.Fence, req.Cause().Error()
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -51,7 +52,7 @@ type claimStep struct {
 	Result *attemptResult `json:"result,omitempty"`
 
 	// Request is about cancel: what the owner would be asked, if there were one.
-	Request *job.CancelRequest `json:"request,omitempty"`
+	Request *core.CancelRequest `json:"request,omitempty"`
 
 	// Place is what the job's lock said, in decide; absent: it was not asked.
 	Place *lockAnswer `json:"place,omitempty"`
@@ -72,7 +73,7 @@ type lockAnswer struct {
 	InWay string `json:"in_way,omitempty"`
 }
 
-func (a *lockAnswer) place(t *testing.T) (p job.Place) {
+func (a *lockAnswer) place(t *testing.T) (p core.Place) {
 	t.Helper()
 	if a == nil {
 		return p
@@ -133,9 +134,9 @@ func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
 	switch s.Do {
 	case "decide":
 		d, v := l.delivery(t, s), l.view(t, s)
-		step := job.Decide(d, v)
+		step := core.Decide(d, v)
 		s.Action, s.Delay = actions[step.Action], duration(step.Delay)
-		if step.Action == job.Start || step.Action == job.End {
+		if step.Action == core.Start || step.Action == core.End {
 			l.write(t, s, step.Record, v.Revision, nonce)
 		}
 	case "complete":
@@ -143,31 +144,31 @@ func (l *slotLife) step(t *testing.T, s *claimStep, nonce string) {
 		if s.Implausible {
 			horizon = math.MaxInt64
 		}
-		l.write(t, s, job.Complete(held.record, held.fence, s.Now, horizon, s.Result.result()), held.fence, nonce)
+		l.write(t, s, core.Complete(held.record, held.fence, s.Now, horizon, s.Result.result()), held.fence, nonce)
 	case "cancel":
 		v := l.view(t, s)
-		l.write(t, s, job.Cancel(l.delivery(t, s), v, s.Request.Cause()), v.Revision, nonce)
+		l.write(t, s, core.Cancel(l.delivery(t, s), v, s.Request.Cause()), v.Revision, nonce)
 	case "release":
-		l.write(t, s, job.Release(held.record, s.Now), held.fence, nonce)
+		l.write(t, s, core.Release(held.record, s.Now), held.fence, nonce)
 	default:
 		t.Fatalf("no such thing to do: %q", s.Do)
 	}
 }
 
-var actions = map[job.Action]string{job.Ack: "ack", job.Later: "later", job.Prove: "prove", job.Enter: "enter", job.Wait: "wait", job.Start: "start", job.End: "end"}
+var actions = map[core.Action]string{core.Ack: "ack", core.Later: "later", core.Prove: "prove", core.Enter: "enter", core.Wait: "wait", core.Start: "start", core.End: "end"}
 
-func (l *slotLife) delivery(t *testing.T, s *claimStep) job.Delivery {
+func (l *slotLife) delivery(t *testing.T, s *claimStep) core.Delivery {
 	t.Helper()
-	m, err := job.ParseMessage(l.Headers.lists())
+	m, err := core.ParseMessage(l.Headers.lists())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return job.Delivery{Message: m, Queue: l.Queue, Published: l.Published, Payload: []byte(l.Body), Count: s.Delivered}
+	return core.Delivery{Message: m, Queue: l.Queue, Published: l.Published, Payload: []byte(l.Body), Count: s.Delivered}
 }
 
-func (l *slotLife) view(t *testing.T, s *claimStep) job.View {
+func (l *slotLife) view(t *testing.T, s *claimStep) core.View {
 	t.Helper()
-	v := job.View{Now: s.Now, Error: time.Duration(s.ClockError), Doubted: s.Implausible, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Place: s.Place.place(t)}
+	v := core.View{Now: s.Now, Error: time.Duration(s.ClockError), Doubted: s.Implausible, Self: s.Node, Horizon: time.Duration(l.Horizon), OwnerDead: s.OwnerDead, Disowned: s.Disowned, Handles: !s.NoHandler, Place: s.Place.place(t)}
 	if !s.Unread {
 		v.Record, v.Revision = l.record, l.revision
 	}
@@ -200,8 +201,8 @@ func (l *slotLife) write(t *testing.T, s *claimStep, r job.Record, at uint64, no
 	}
 }
 
-func (r *attemptResult) result() job.Result {
-	res := job.Result{Stopped: r.Stopped, Cancelled: r.Cancelled, Output: r.Output, Backoff: time.Duration(r.Backoff)}
+func (r *attemptResult) result() core.Result {
+	res := core.Result{Stopped: r.Stopped, Cancelled: r.Cancelled, Output: r.Output, Backoff: time.Duration(r.Backoff)}
 	if r.Error != "" {
 		res.Err = errors.New(r.Error)
 	}

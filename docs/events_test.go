@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // eventCase is a message of a stream that starts a job, and the slots of its run.
@@ -32,7 +32,7 @@ type eventCase struct {
 func TestMessagesThatStartJobs(t *testing.T) {
 	t.Parallel()
 	hold(t, "events.json", func(t *testing.T, c eventCase) eventCase {
-		e, err := job.DecodeEntry(c.Definition.Value, c.Definition.Revision, c.Definition.Time)
+		e, err := core.DecodeEntry(c.Definition.Value, c.Definition.Revision, c.Definition.Time)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestMessagesThatStartJobs(t *testing.T) {
 				c.Takes = i
 			}
 		}
-		for _, m := range job.Started(e, job.StreamEvent{
+		for _, m := range core.Started(e, core.StreamEvent{
 			Stream: c.Stream, Created: c.Created, Sequence: c.Sequence, Stored: c.Stored, ID: c.ID, Size: c.Size, Bare: c.Bare,
 		}) {
 			c.Slots = append(c.Slots, m.Slot.ID())

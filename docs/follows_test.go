@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -25,7 +26,7 @@ type chainCase struct {
 func TestChains(t *testing.T) {
 	t.Parallel()
 	hold(t, "chains.json", func(t *testing.T, c chainCase) chainCase {
-		m, err := job.ParseMessage(c.Headers.lists())
+		m, err := core.ParseMessage(c.Headers.lists())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,7 @@ func TestChains(t *testing.T) {
 		}
 		e := c.Definition.entry(t)
 		c.Messages = nil
-		for _, m := range job.Chain(e, before, job.Delivery{Message: m}) {
+		for _, m := range core.Chain(e, before, core.Delivery{Message: m}) {
 			m.Node = "a-1-1-x"
 			c.Messages = append(c.Messages, published{e.Job.Queue, single(m.Header()), string(e.Job.Payload)})
 		}
@@ -70,9 +71,9 @@ func TestAlerts(t *testing.T) {
 		r := record(t, c.Record)
 		c.MsgID, c.Event = "", nil
 		if c.Definition.entry(t).Job.AlertAbout(r.State) != nil {
-			e := job.NewAlert(r, c.Revision)
+			e := core.NewAlert(r, c.Revision)
 			e.Node = "a-1-1-x"
-			c.MsgID, c.Event = job.AlertID(r, c.Revision), raw(t, e)
+			c.MsgID, c.Event = core.AlertID(r, c.Revision), raw(t, e)
 		}
 		return c
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -112,18 +113,18 @@ func writes(t *testing.T, nc *nats.Conn, store *kv.Store) []wireWrite {
 	step("create a record", func() (err error) { revision, err = store.Ledger().Write(t.Context(), record, 0); return err })
 	record.State, record.Nonce = job.Succeeded, "a-1-1-x#2"
 	step("update it", func() error { _, err := store.Ledger().Write(t.Context(), record, revision); return err })
-	definition := job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}, Owner: "file", Node: "a-1-1-x", Nonce: "a-1-1-x#3"}
+	definition := core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}, Owner: "file", Node: "a-1-1-x", Nonce: "a-1-1-x#3"}
 	step("create a definition", func() (err error) { revision, err = store.Jobs().Write(t.Context(), definition, 0); return err })
 	step("delete it", func() error { return store.Jobs().Delete(t.Context(), "report", revision) })
 	step("publish a slot", func() error {
-		answered, err := store.Slots().Publish("default", job.Message{Slot: slot, JobRevision: 1, Node: "a-1-1-x", Due: slot.At}, []byte(`{"n":1}`))
+		answered, err := store.Slots().Publish("default", core.Message{Slot: slot, JobRevision: 1, Node: "a-1-1-x", Due: slot.At}, []byte(`{"n":1}`))
 		if err == nil {
 			_, err = answered(t.Context())
 		}
 		return err
 	})
 	step("set a timer", func() error {
-		m := job.Message{Slot: job.Slot{Job: "report", Token: "a b"}, JobRevision: 1, Node: "a-1-1-x", Due: slot.At.AddDate(100, 0, 0).Add(500 * time.Millisecond)}
+		m := core.Message{Slot: job.Slot{Job: "report", Token: "a b"}, JobRevision: 1, Node: "a-1-1-x", Due: slot.At.AddDate(100, 0, 0).Add(500 * time.Millisecond)}
 		_, err := store.Timers().Set(t.Context(), kv.Timer{Message: m, Queue: "default", Payload: []byte(`{"n":1}`)}, 0)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -40,20 +41,20 @@ type lockCase struct {
 	Next      json.RawMessage `json:"next,omitempty"`
 }
 
-var placeNames = map[job.PlaceKind]string{
-	job.PlaceHeld: "held", job.PlaceWaits: "waits", job.PlaceCrowded: "crowded", job.PlaceBarred: "skipped", job.PlaceDisplaced: "cancelled",
+var placeNames = map[core.PlaceKind]string{
+	core.PlaceHeld: "held", core.PlaceWaits: "waits", core.PlaceCrowded: "crowded", core.PlaceBarred: "skipped", core.PlaceDisplaced: "cancelled",
 }
 
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	hold(t, "locks.json", func(t *testing.T, c lockCase) lockCase {
 		c.Ask, c.Place, c.InWay, c.Displaces, c.Woken, c.Next = nil, "", "", "", nil, nil
-		l, err := job.DecodeLock(c.Lock)
+		l, err := core.DecodeLock(c.Lock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.Waiting = slices.Concat(crowd(c.Crowd), l.Waiting)
-		asks, err := job.DecodeLock([]byte(`{"v":1,"job":"report","holders":[` + string(c.Slot) + `]}`))
+		asks, err := core.DecodeLock([]byte(`{"v":1,"job":"report","holders":[` + string(c.Slot) + `]}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func TestLocks(t *testing.T) {
 			}
 			ended[slot] = e
 		}
-		next, place, ask := l.Enter(job.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places}, ended)
+		next, place, ask := l.Enter(core.Entrant{LockSlot: asks.Holders[0], Policy: c.Overlap, Places: c.Places}, ended)
 		if len(ask) > 0 {
 			c.Ask = ids(ask...)
 			return c
@@ -99,17 +100,17 @@ func TestLocks(t *testing.T) {
 }
 
 // crowd are n triggered runs of the job "report", @1 to @n, that came at 06:00:00.
-func crowd(n int) []job.LockSlot {
-	var all []job.LockSlot
+func crowd(n int) []core.LockSlot {
+	var all []core.LockSlot
 	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 	for i := range n {
-		all = append(all, job.LockSlot{Slot: job.Slot{Job: "report", Token: strconv.Itoa(i + 1)}, At: at, Since: at})
+		all = append(all, core.LockSlot{Slot: job.Slot{Job: "report", Token: strconv.Itoa(i + 1)}, At: at, Since: at})
 	}
-	slices.SortFunc(all, func(a, b job.LockSlot) int { return cmp.Compare(a.Slot.ID(), b.Slot.ID()) })
+	slices.SortFunc(all, func(a, b core.LockSlot) int { return cmp.Compare(a.Slot.ID(), b.Slot.ID()) })
 	return all
 }
 
-func ids(slots ...job.LockSlot) (all []string) {
+func ids(slots ...core.LockSlot) (all []string) {
 	for _, s := range slots {
 		all = append(all, s.Slot.ID())
 	}

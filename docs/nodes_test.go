@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/job"
 )
@@ -65,7 +66,7 @@ func TestFences(t *testing.T) {
 // watch tells nothing; it is closed when it has begun.
 type watch chan struct{}
 
-func (w watch) Watch(ctx context.Context, _ func(job.NodeEvent)) error {
+func (w watch) Watch(ctx context.Context, _ func(core.NodeEvent)) error {
 	close(w)
 	<-ctx.Done()
 	return nil
@@ -78,22 +79,22 @@ type nodeKey struct {
 	moved bool
 }
 
-func (k *nodeKey) Read(context.Context, string) (job.Node, uint64, error) {
+func (k *nodeKey) Read(context.Context, string) (core.Node, uint64, error) {
 	value, revision := k.c.Value, k.c.Revision
 	if k.moved {
 		value, revision = k.c.Moved, revision+1
 	}
 	if value == nil {
-		return job.Node{}, revision, job.ErrNotFound
+		return core.Node{}, revision, job.ErrNotFound
 	}
-	n, err := job.DecodeNode(value)
+	n, err := core.DecodeNode(value)
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	return n, revision, nil
 }
 
-func (k *nodeKey) Write(_ context.Context, n job.Node, revision uint64) (uint64, error) {
+func (k *nodeKey) Write(_ context.Context, n core.Node, revision uint64) (uint64, error) {
 	k.c.At, k.c.Written = &revision, raw(k.t, n)
 	if k.moved {
 		return 0, job.ErrConflict

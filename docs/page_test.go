@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -21,14 +22,14 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := []string{string(job.Pending), string(job.NodeAlive), string(job.NodeStopped), string(job.NodeFenced)}
+	words := []string{string(job.Pending), string(core.NodeAlive), string(core.NodeStopped), string(core.NodeFenced)}
 	for _, s := range []job.State{job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
 		words = append(words, string(s))
 	}
 	for _, kind := range job.Exceptional() {
 		words = append(words, string(kind))
 	}
-	var m job.Message
+	var m core.Message
 	fill(reflect.ValueOf(&m).Elem())
 	for name := range m.Header() {
 		words = append(words, name)
@@ -54,7 +55,7 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 func members(t *testing.T) []string {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, v := range []any{new(job.Settings), new(job.Definition), new(job.Node), new(job.Record), new(job.Watermark), new(job.Lock), new(job.Event)} {
+	for _, v := range []any{new(job.Settings), new(core.Definition), new(core.Node), new(job.Record), new(core.Watermark), new(core.Lock), new(job.Event)} {
 		fill(reflect.ValueOf(v).Elem())
 		var decoded any
 		if err := json.Unmarshal(raw(t, v), &decoded); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/producer"
 )
@@ -92,14 +93,14 @@ func (c *producerCase) summarise() {
 	var rest []published
 	c.MissedSingly = &run{}
 	for _, m := range c.Messages {
-		if m.Headers[job.HeaderMissed] != "1" {
+		if m.Headers[core.HeaderMissed] != "1" {
 			rest = append(rest, m)
 			continue
 		}
 		if c.MissedSingly.Count++; c.MissedSingly.First == "" {
-			c.MissedSingly.First = m.Headers[job.HeaderSlot]
+			c.MissedSingly.First = m.Headers[core.HeaderSlot]
 		}
-		c.MissedSingly.Last = m.Headers[job.HeaderSlot]
+		c.MissedSingly.Last = m.Headers[core.HeaderSlot]
 	}
 	c.Messages = rest
 }
@@ -118,29 +119,29 @@ func (b *broker) Error() time.Duration { return time.Duration(b.c.ClockError) }
 func (b *broker) Plausible() error     { return nil }
 func (b *broker) Connected() bool      { return true }
 
-func (b *broker) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
+func (b *broker) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
 	e := b.c.Definition.entry(b.t)
-	f(job.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Time: e.Time, Entry: e})
-	f(job.RegistryEvent{Ready: true, Revision: b.c.RegistryRevision})
+	f(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Time: e.Time, Entry: e})
+	f(core.RegistryEvent{Ready: true, Revision: b.c.RegistryRevision})
 	<-ctx.Done()
 	return nil
 }
 
-func (b *broker) Send(queue string, m job.Message, payload []byte, answered func(bool, error)) error {
+func (b *broker) Send(queue string, m core.Message, payload []byte, answered func(bool, error)) error {
 	b.messages = append(b.messages, published{queue, single(m.Header()), string(payload)})
 	answered(false, nil)
 	return nil
 }
 
-func (b *broker) Read(context.Context) (job.Watermark, uint64, error) {
+func (b *broker) Read(context.Context) (core.Watermark, uint64, error) {
 	if b.c.Watermark == nil {
-		return job.Watermark{}, 0, job.ErrNotFound
+		return core.Watermark{}, 0, job.ErrNotFound
 	}
 	p := b.c.Watermark
-	return job.Watermark{Time: p.Time, Revision: p.Revision, RegistryTime: p.RegistryTime}, 1, nil
+	return core.Watermark{Time: p.Time, Revision: p.Revision, RegistryTime: p.RegistryTime}, 1, nil
 }
 
-func (b *broker) Write(_ context.Context, w job.Watermark, revision uint64) (uint64, error) {
+func (b *broker) Write(_ context.Context, w core.Watermark, revision uint64) (uint64, error) {
 	if b.after == nil {
 		b.after = &position{w.Time, w.Revision, w.RegistryTime}
 		close(b.written)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,14 +50,14 @@ type planSpan struct {
 	Until    time.Time `json:"until,omitzero"`
 }
 
-var changes = map[job.Change]string{
-	job.Unchanged: "unchanged", job.Changed: "written", job.Superseded: "superseded", job.Held: "held",
+var changes = map[core.Change]string{
+	core.Unchanged: "unchanged", core.Changed: "written", core.Superseded: "superseded", core.Held: "held",
 }
 
 func TestRegistryEntries(t *testing.T) {
 	t.Parallel()
 	hold(t, "registry.json", func(t *testing.T, c registryCase) registryCase {
-		var entry *job.Entry
+		var entry *core.Entry
 		for i := range c.Steps {
 			entry = c.Steps[i].apply(t, entry)
 		}
@@ -64,11 +65,11 @@ func TestRegistryEntries(t *testing.T) {
 	})
 }
 
-func (s *applyStep) apply(t *testing.T, old *job.Entry) *job.Entry {
+func (s *applyStep) apply(t *testing.T, old *core.Entry) *core.Entry {
 	t.Helper()
 	next, change := s.next(t, old)
 	s.Change, s.Value, s.Plans, s.Pauses = changes[change], nil, nil, nil
-	if change != job.Changed {
+	if change != core.Changed {
 		return old
 	}
 	next.Nonce = fmt.Sprintf("%s#%d", s.Node, s.Revision)
@@ -84,21 +85,21 @@ func (s *applyStep) apply(t *testing.T, old *job.Entry) *job.Entry {
 }
 
 // next is what the step would write.
-func (s *applyStep) next(t *testing.T, old *job.Entry) (job.Definition, job.Change) {
+func (s *applyStep) next(t *testing.T, old *core.Entry) (core.Definition, core.Change) {
 	t.Helper()
-	orders := map[string]func(job.Entry, string) (job.Definition, bool){"pause": job.Pause, "resume": job.Resume, "release": job.ReleaseHold}
+	orders := map[string]func(core.Entry, string) (core.Definition, bool){"pause": core.Pause, "resume": core.Resume, "release": core.ReleaseHold}
 	if order := orders[s.Order]; order != nil {
 		next, changed := order(*old, s.Node)
 		if changed {
-			return next, job.Changed
+			return next, core.Changed
 		}
-		return next, job.Unchanged
+		return next, core.Unchanged
 	}
 	var j job.Job
 	if err := json.Unmarshal(s.Job, &j); err != nil {
 		t.Fatal(err)
 	}
-	next, change, err := job.Upsert(old, j, s.Owner, s.Node, s.Force)
+	next, change, err := core.Upsert(old, j, s.Owner, s.Node, s.Force)
 	if err != nil {
 		t.Fatal(err)
 	}

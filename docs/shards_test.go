@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -42,8 +43,8 @@ type shardStep struct {
 	Record json.RawMessage `json:"record,omitempty"`
 }
 
-var shardActions = map[job.Action]string{
-	job.Ack: "ack", job.Later: "later", job.Enter: "enter", job.Wait: "wait", job.WriteWhole: "whole", job.Start: "start", job.End: "end",
+var shardActions = map[core.Action]string{
+	core.Ack: "ack", core.Later: "later", core.Enter: "enter", core.Wait: "wait", core.WriteWhole: "whole", core.Start: "start", core.End: "end",
 }
 
 // shardLife is what stands in the ledger, by slot.
@@ -75,45 +76,45 @@ func (l *shardLife) step(t *testing.T, s *shardStep) {
 	whole, held := l.ledger[slot.Whole()], l.ledger[slot]
 	switch s.Do {
 	case "decide":
-		step := job.Decide(l.delivery(t, slot), l.view(t, s, slot))
+		step := core.Decide(l.delivery(t, slot), l.view(t, s, slot))
 		s.Action = shardActions[step.Action]
 		switch step.Action {
-		case job.Start, job.End:
+		case core.Start, core.End:
 			l.write(t, s, step.Record, held.fence)
-		case job.WriteWhole:
+		case core.WriteWhole:
 			l.write(t, s, step.Record, whole.fence)
 		}
 	case "complete":
-		l.write(t, s, job.Complete(held.record, held.fence, s.Now, time.Duration(l.Horizon), s.Result.result()), held.fence)
+		l.write(t, s, core.Complete(held.record, held.fence, s.Now, time.Duration(l.Horizon), s.Result.result()), held.fence)
 	case "mark":
-		l.write(t, s, job.MarkWhole(whole.record, job.CancelRequest{By: s.By}.Cause()), whole.fence)
+		l.write(t, s, core.MarkWhole(whole.record, core.CancelRequest{By: s.By}.Cause()), whole.fence)
 	case "conclude":
 		parts := make([]job.Record, whole.record.Shards)
 		for i := range parts {
 			parts[i] = l.ledger[slot.Part(i+1, len(parts))].record
 		}
 		if !slices.ContainsFunc(parts, func(p job.Record) bool { return !p.State.Final() }) {
-			l.write(t, s, job.Conclude(whole.record, parts, s.Node, s.Now), whole.fence)
+			l.write(t, s, core.Conclude(whole.record, parts, s.Node, s.Now), whole.fence)
 		}
 	default:
 		t.Fatalf("no such thing to do: %q", s.Do)
 	}
 }
 
-func (l *shardLife) delivery(t *testing.T, slot job.Slot) job.Delivery {
+func (l *shardLife) delivery(t *testing.T, slot job.Slot) core.Delivery {
 	t.Helper()
-	m, err := job.ParseMessage(l.Headers.lists())
+	m, err := core.ParseMessage(l.Headers.lists())
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.Slot = slot
-	return job.Delivery{Message: m, Queue: "default", Published: l.Published, Count: 1}
+	return core.Delivery{Message: m, Queue: "default", Published: l.Published, Count: 1}
 }
 
-func (l *shardLife) view(t *testing.T, s *shardStep, slot job.Slot) job.View {
+func (l *shardLife) view(t *testing.T, s *shardStep, slot job.Slot) core.View {
 	t.Helper()
 	e := l.Definition.entry(t)
-	v := job.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), Handles: true, Entry: &e, Place: s.Place.place(t)}
+	v := core.View{Now: s.Now, Self: s.Node, Horizon: time.Duration(l.Horizon), Handles: true, Entry: &e, Place: s.Place.place(t)}
 	if held, ok := l.ledger[slot]; ok {
 		v.Record, v.Revision = &held.record, held.fence
 	}

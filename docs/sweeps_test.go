@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -53,7 +54,7 @@ func TestSweeps(t *testing.T) {
 			Now: func() time.Time { return c.Now }, Lease: time.Duration(c.Lease), Horizon: time.Duration(c.Horizon),
 		})
 		for _, h := range c.HandedOut {
-			m, err := job.ParseMessage(h.Headers.lists())
+			m, err := core.ParseMessage(h.Headers.lists())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +69,7 @@ func TestSweeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		slices.SortFunc(c.Messages, func(a, b published) int {
-			return cmp.Compare(a.Headers[job.HeaderMsgID], b.Headers[job.HeaderMsgID])
+			return cmp.Compare(a.Headers[core.HeaderMsgID], b.Headers[core.HeaderMsgID])
 		})
 		return c
 	})
@@ -110,7 +111,7 @@ type sweptLocks struct{ *swept }
 func (w sweptLocks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange, error] {
 	return func(yield func(kv.LockChange, error) bool) {
 		for _, s := range w.Locks {
-			l, err := job.DecodeLock(s.Value)
+			l, err := core.DecodeLock(s.Value)
 			if err != nil {
 				w.t.Fatal(err)
 			}
@@ -128,21 +129,21 @@ func (w *swept) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingS
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			if !yield(kv.WaitingSlot{Message: job.Message{Slot: slot}}, nil) {
+			if !yield(kv.WaitingSlot{Message: core.Message{Slot: slot}}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func (w *swept) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+func (w *swept) Publish(queue string, m core.Message, payload []byte) (func(context.Context) (bool, error), error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Messages = append(w.Messages, published{queue, single(m.Header()), string(payload)})
 	return func(context.Context) (bool, error) { return false, nil }, nil
 }
 
-func (w *swept) after(name string) (next []job.Entry) {
+func (w *swept) after(name string) (next []core.Entry) {
 	for _, d := range w.Definitions {
 		if e := d.entry(w.t); slices.Contains(e.Job.After, name) {
 			next = append(next, e)
@@ -153,19 +154,19 @@ func (w *swept) after(name string) (next []job.Entry) {
 
 type sweptRegistry struct{ *swept }
 
-func (w sweptRegistry) Read(_ context.Context, name string) (job.Entry, uint64, error) {
+func (w sweptRegistry) Read(_ context.Context, name string) (core.Entry, uint64, error) {
 	for _, d := range w.Definitions {
 		if e := d.entry(w.t); e.Job.Name == name {
 			return e, e.Revision, nil
 		}
 	}
-	return job.Entry{}, 0, job.ErrNotFound
+	return core.Entry{}, 0, job.ErrNotFound
 }
 
 // nothing is what a pass does not ask for, or finds empty: the nodes and the timers.
 type nothing struct{}
 
-func (nothing) List(context.Context) ([]job.NodeEvent, error) { return nil, nil }
+func (nothing) List(context.Context) ([]core.NodeEvent, error) { return nil, nil }
 
 func (nothing) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error] {
 	return func(func(kv.WaitingSlot, error) bool) {}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -73,7 +74,7 @@ type messageCase struct {
 func TestSlotMessages(t *testing.T) {
 	t.Parallel()
 	hold(t, "messages.json", func(t *testing.T, c messageCase) messageCase {
-		m, err := job.ParseMessage(c.Headers.lists())
+		m, err := core.ParseMessage(c.Headers.lists())
 		if err == nil && c.Subject != "" {
 			err = m.CheckSubject(c.Subject)
 		}
@@ -124,19 +125,19 @@ func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value an
 		s, err := job.DecodeSettings(data)
 		return s, s.Extra, err
 	case "definition":
-		e, err := job.DecodeEntry(data, 7, at)
+		e, err := core.DecodeEntry(data, 7, at)
 		return e.Definition, e.Extra, err
 	case "node":
-		n, err := job.DecodeNode(data)
+		n, err := core.DecodeNode(data)
 		return n, n.Extra, err
 	case "record":
 		r, err := job.DecodeRecord(data)
 		return r, r.Extra, err
 	case "watermark":
-		w, err := job.DecodeWatermark(data)
+		w, err := core.DecodeWatermark(data)
 		return w, w.Extra, err
 	case "lock":
-		l, err := job.DecodeLock(data)
+		l, err := core.DecodeLock(data)
 		return l, l.Extra, err
 	case "event":
 		e, err := job.DecodeEvent(data)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -116,13 +117,13 @@ type stored struct {
 	Value    json.RawMessage `json:"value"`
 }
 
-func (s stored) entry(t *testing.T) job.Entry {
+func (s stored) entry(t *testing.T) core.Entry {
 	t.Helper()
 	var value bytes.Buffer // as it would be stored
 	if err := json.Compact(&value, s.Value); err != nil {
 		t.Fatal(err)
 	}
-	e, err := job.DecodeEntry(value.Bytes(), s.Revision, s.Time)
+	e, err := core.DecodeEntry(value.Bytes(), s.Revision, s.Time)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -56,7 +57,7 @@ func TestLongAKilledProducerDelaysItsNextSlotsOnly(t *testing.T) {
 			stored := map[string]bool{}
 			late, worst, punctual := 0, time.Duration(0), time.Duration(0)
 			for _, m := range s.stored() {
-				id := m.Header.Get(job.HeaderSlot)
+				id := m.Header.Get(core.HeaderSlot)
 				if stored[id] {
 					t.Errorf("%s is stored twice", id)
 				}

@@ -6,8 +6,9 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Alert is where to tell of a slot that did not go well: one of its members is set.
@@ -60,22 +61,6 @@ func (j Job) AlertAbout(s State) *Alert {
 	return nil
 }
 
-// NewAlert is the event that has an alert delivered about the record that stands at
-// revision. Its Kind is EventAlert; the caller fills in the rest.
-func NewAlert(r Record, revision uint64) Event {
-	return Event{
-		V: Version, Kind: EventAlert, Alert: r.State, Time: r.Finished, ID: r.Slot.ID(), Job: r.Slot.Job, JobRevision: r.JobRevision,
-		Attempt: r.Attempt, Fence: r.Fence(revision), Error: r.Error, Count: r.Count, Last: r.Last,
-	}
-}
-
-// AlertID is the message ID of the alert about a record that stands at revision:
-// the same for all who tell of it, and another one when the slot, reopened, ends
-// again.
-func AlertID(r Record, revision uint64) string {
-	return r.Slot.ID() + "/alert/" + string(r.State) + "/" + strconv.FormatUint(revision, 10)
-}
-
 // validate says what is wrong with it; nil is right.
 func (a *Alert) validate(field string) error {
 	switch {
@@ -86,7 +71,7 @@ func (a *Alert) validate(field string) error {
 	case a.HTTP != nil:
 		return a.HTTP.validate(field + ".http")
 	case strings.HasPrefix(a.NATS.Subject, "$"):
-		return fmt.Errorf("%w %s.nats.subject %q: what begins with $ belongs to the server", ErrInvalid, field, clip(a.NATS.Subject))
+		return fmt.Errorf("%w %s.nats.subject %q: what begins with $ belongs to the server", ErrInvalid, field, codec.Clip(a.NATS.Subject))
 	}
 	return validateSubject(field+".nats.subject", a.NATS.Subject, false)
 }
@@ -103,16 +88,16 @@ func (h *AlertHTTP) validate(field string) error {
 		bad(err != nil, ".url: %v", err)
 	} else {
 		bad(h.URL != "", ".url: want text or {env: NAME}, not both")
-		bad(!alertEnv(h.URLEnv), ".url.env %q: %s", clip(h.URLEnv), wantAlertEnv)
+		bad(!alertEnv(h.URLEnv), ".url.env %q: %s", codec.Clip(h.URLEnv), wantAlertEnv)
 	}
 	bad(len(h.Headers) > MaxAlertHeaders, ".headers: %d, at most %d", len(h.Headers), MaxAlertHeaders)
 	for i, header := range h.Headers {
 		why := RefusedHeader(header.Name)
-		bad(why != "", ".headers: header %q %s", clip(header.Name), why)
+		bad(why != "", ".headers: header %q %s", codec.Clip(header.Name), why)
 		bad(slices.ContainsFunc(h.Headers[:i], func(o AlertHeader) bool { return strings.EqualFold(o.Name, header.Name) }),
-			".headers: %q is here twice: upper and lower case make no difference", clip(header.Name))
-		bad(!alertEnv(header.Env), ".headers.%s.env %q: %s", clip(header.Name), clip(header.Env), wantAlertEnv)
-		bad(len(header.Prefix) > 256 || hasControl(header.Prefix), ".headers.%s.prefix: want at most 256 bytes, without control characters", clip(header.Name))
+			".headers: %q is here twice: upper and lower case make no difference", codec.Clip(header.Name))
+		bad(!alertEnv(header.Env), ".headers.%s.env %q: %s", codec.Clip(header.Name), codec.Clip(header.Env), wantAlertEnv)
+		bad(len(header.Prefix) > 256 || hasControl(header.Prefix), ".headers.%s.prefix: want at most 256 bytes, without control characters", codec.Clip(header.Name))
 	}
 	return errors.Join(errs...)
 }

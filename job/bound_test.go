@@ -8,21 +8,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // decoders are all that read what stands on the broker, by kind of value.
 var decoders = map[string]func([]byte) (json.Marshaler, error){
 	"record":       func(b []byte) (json.Marshaler, error) { return job.DecodeRecord(b) },
-	"lock":         func(b []byte) (json.Marshaler, error) { return job.DecodeLock(b) },
-	"node":         func(b []byte) (json.Marshaler, error) { return job.DecodeNode(b) },
+	"lock":         func(b []byte) (json.Marshaler, error) { return core.DecodeLock(b) },
+	"node":         func(b []byte) (json.Marshaler, error) { return core.DecodeNode(b) },
 	"settings":     func(b []byte) (json.Marshaler, error) { return job.DecodeSettings(b) },
-	"watermark":    func(b []byte) (json.Marshaler, error) { return job.DecodeWatermark(b) },
-	"sweep":        func(b []byte) (json.Marshaler, error) { return job.DecodeSweepEnd(b) },
+	"watermark":    func(b []byte) (json.Marshaler, error) { return core.DecodeWatermark(b) },
+	"sweep":        func(b []byte) (json.Marshaler, error) { return core.DecodeSweepEnd(b) },
 	"event":        func(b []byte) (json.Marshaler, error) { return job.DecodeEvent(b) },
-	"announcement": func(b []byte) (json.Marshaler, error) { return job.DecodeAnnouncement(b) },
+	"announcement": func(b []byte) (json.Marshaler, error) { return core.DecodeAnnouncement(b) },
 	"definition": func(b []byte) (json.Marshaler, error) {
-		e, err := job.DecodeEntry(b, 7, at0)
+		e, err := core.DecodeEntry(b, 7, at0)
 		return e.Definition, err
 	},
 }
@@ -99,20 +100,20 @@ func bounded(t *testing.T, name, kind string, read json.Marshaler) {
 		if v.Shards < 0 || v.Shards > job.MaxShards || v.Attempt > 1_000_000 || len(v.Attempts) > 200 || len(v.Error) > 5000 || len(v.Output) > 200_000 || len(v.Node)+len(v.Nonce)+len(v.Queue) > 1000 {
 			t.Errorf("%s: %+.300v", name, v)
 		}
-	case job.Lock:
-		if len(v.Holders) > job.MaxConcurrency || len(v.Waiting) > job.MaxLockWaiting {
+	case core.Lock:
+		if len(v.Holders) > job.MaxConcurrency || len(v.Waiting) > core.MaxLockWaiting {
 			t.Errorf("%s: %d hold, %d wait", name, len(v.Holders), len(v.Waiting))
 		}
-	case job.Node:
-		if v.Lease < 0 || v.Lease > job.MaxLease || v.Priority > job.MaxPriority || len(v.Queues) > 1000 || len(v.Version)+len(v.Tzdata) > 1000 {
+	case core.Node:
+		if v.Lease < 0 || v.Lease > job.MaxLease || v.Priority > core.MaxPriority || len(v.Queues) > 1000 || len(v.Version)+len(v.Tzdata) > 1000 {
 			t.Errorf("%s: %+.300v", name, v)
 		}
 	case job.Settings:
 		if err := v.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-	case job.Definition:
-		for _, p := range append([]job.PastPlan{{Plan: v.Job.Plan()}}, v.Past...) {
+	case core.Definition:
+		for _, p := range append([]core.PastPlan{{Plan: v.Job.Plan()}}, v.Past...) {
 			if p.Plan.Shards < 0 || p.Plan.Shards == 1 || p.Plan.Shards > job.MaxShards {
 				t.Errorf("%s: a plan with %d shards", name, p.Plan.Shards)
 			}
@@ -199,13 +200,13 @@ func TestASlotEndsBeforeItsAttemptsAreOutOfBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := job.Delivery{Message: job.Message{Slot: r.Slot}, Queue: "default", Published: at0}
-		v := job.View{Now: at0.Add(time.Minute), Self: "b", Horizon: time.Hour, Record: &r, Revision: 9, OwnerDead: true, Handles: true, Entry: &job.Entry{Definition: job.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Overlap: job.OverlapAllow}}}}
-		if s := job.Decide(d, v); s.Action != job.End || s.Record.State != job.Failed {
+		d := core.Delivery{Message: core.Message{Slot: r.Slot}, Queue: "default", Published: at0}
+		v := core.View{Now: at0.Add(time.Minute), Self: "b", Horizon: time.Hour, Record: &r, Revision: 9, OwnerDead: true, Handles: true, Entry: &core.Entry{Definition: core.Definition{Job: job.Job{Name: "report", Schedule: "@daily", Overlap: job.OverlapAllow}}}}
+		if s := core.Decide(d, v); s.Action != core.End || s.Record.State != job.Failed {
 			t.Errorf("%s: %v %+v", state, s.Action, s.Record)
 		}
-		done := job.Complete(r, 9, at0, time.Hour, job.Result{})
-		again := job.Reopen(done, "alice", job.MaxAttempts, at0)
+		done := core.Complete(r, 9, at0, time.Hour, core.Result{})
+		again := core.Reopen(done, "alice", job.MaxAttempts, at0)
 		data, err := again.MarshalJSON()
 		if err == nil {
 			_, err = job.DecodeRecord(data)

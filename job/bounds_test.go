@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -19,17 +20,17 @@ const serverLimit = 1<<20 - 4<<10
 func TestTheLargestRecordFitsInAMessage(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: "j", Schedule: "* * * * *", Retry: job.Retry{Attempts: 1000}, Output: job.MaxOutput, Overlap: job.OverlapAllow}.WithDefaults()}, Revision: 1}
-	d := job.Delivery{Message: job.Message{Slot: job.Slot{Job: "j", Token: strings.Repeat("\u00e9", 64)}, JobRevision: 1}, Queue: "default", Published: now, Payload: bytes.Repeat([]byte{0}, job.MaxPayload)}
-	v := job.View{Now: now, Self: strings.Repeat("n", 64), Horizon: 24 * time.Hour, Entry: entry, Handles: true}
+	entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: "j", Schedule: "* * * * *", Retry: job.Retry{Attempts: 1000}, Output: job.MaxOutput, Overlap: job.OverlapAllow}.WithDefaults()}, Revision: 1}
+	d := core.Delivery{Message: core.Message{Slot: job.Slot{Job: "j", Token: strings.Repeat("\u00e9", 64)}, JobRevision: 1}, Queue: "default", Published: now, Payload: bytes.Repeat([]byte{0}, job.MaxPayload)}
+	v := core.View{Now: now, Self: strings.Repeat("n", 64), Horizon: 24 * time.Hour, Entry: entry, Handles: true}
 	for _, text := range []string{"\x00", "\"", "\u2028", "\xff"} {
 		v.Record, v.Revision = nil, 0
 		for attempt := range 205 {
-			step := job.Decide(d, v)
-			if step.Action != job.Start {
+			step := core.Decide(d, v)
+			if step.Action != core.Start {
 				t.Fatalf("attempt %d: %+v", attempt, step.Action)
 			}
-			r := job.Complete(step.Record, uint64(attempt+1), now, v.Horizon, job.Result{Err: errors.New(strings.Repeat(text, 10_000)), Output: strings.Repeat(text, job.MaxOutput/len(text))})
+			r := core.Complete(step.Record, uint64(attempt+1), now, v.Horizon, core.Result{Err: errors.New(strings.Repeat(text, 10_000)), Output: strings.Repeat(text, job.MaxOutput/len(text))})
 			data, err := r.MarshalJSON()
 			if err != nil {
 				t.Fatal(err)
@@ -46,10 +47,10 @@ func TestTheLargestRecordFitsInAMessage(t *testing.T) {
 func TestASlotWithATooLargePayloadIsCancelled(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-	d := job.Delivery{Message: job.Message{Slot: job.Slot{Job: "j", Token: "t"}}, Queue: "default", Published: now, Payload: make([]byte, job.MaxPayload+1)}
-	for name, entry := range map[string]*job.Entry{"no job": nil, "job": {Definition: job.Definition{Job: job.Job{Name: "j"}.WithDefaults()}}} {
-		step := job.Decide(d, job.View{Now: now, Self: "n", Horizon: time.Hour, Entry: entry, Handles: true})
-		if step.Action != job.End || step.Record.State != job.Cancelled || len(step.Record.Payload) > 0 || !strings.Contains(step.Record.Error, "payload") {
+	d := core.Delivery{Message: core.Message{Slot: job.Slot{Job: "j", Token: "t"}}, Queue: "default", Published: now, Payload: make([]byte, job.MaxPayload+1)}
+	for name, entry := range map[string]*core.Entry{"no job": nil, "job": {Definition: core.Definition{Job: job.Job{Name: "j"}.WithDefaults()}}} {
+		step := core.Decide(d, core.View{Now: now, Self: "n", Horizon: time.Hour, Entry: entry, Handles: true})
+		if step.Action != core.End || step.Record.State != job.Cancelled || len(step.Record.Payload) > 0 || !strings.Contains(step.Record.Error, "payload") {
 			t.Errorf("%s: %v %s %q with %d bytes of payload", name, step.Action, step.Record.State, step.Record.Error, len(step.Record.Payload))
 		}
 	}
@@ -59,12 +60,12 @@ func TestASlotWithATooLargePayloadIsCancelled(t *testing.T) {
 func TestHostileHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{"\x00\x1b[2J", strings.Repeat("n", 60_000), "a\r\nX-Other: b", "\xff\xfe", "$KV.>", "../../etc/passwd", `"}`} {
-		m, err := job.ParseMessage(map[string][]string{job.HeaderMsgID: {"report:@k"}, job.HeaderNode: {hostile}})
+		m, err := core.ParseMessage(map[string][]string{core.HeaderMsgID: {"report:@k"}, core.HeaderNode: {hostile}})
 		if err != nil || len(m.Node) > 100 {
 			t.Errorf("a node %.20q becomes %.20q of %d bytes, %v", hostile, m.Node, len(m.Node), err)
 		}
 		for _, id := range []string{hostile + ":2026-11-21T07:00:00Z", "report:" + hostile, "report:@" + hostile} {
-			m, err := job.ParseMessage(map[string][]string{job.HeaderMsgID: {id}})
+			m, err := core.ParseMessage(map[string][]string{core.HeaderMsgID: {id}})
 			if err != nil {
 				if len(err.Error()) > 400 || strings.ContainsAny(err.Error(), "\r\n\x00\x1b") {
 					t.Errorf("the error on %.30q is %.60q...", id, err)

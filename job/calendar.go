@@ -1,6 +1,8 @@
 package job
 
-import "time"
+import (
+	"time"
+)
 
 const (
 	daySeconds = 86400

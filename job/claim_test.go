@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -79,18 +80,18 @@ func has(args map[string]string, name string) bool { _, ok := args[name]; return
 func decideScenario(t *testing.T, args map[string]string) string {
 	t.Helper()
 	d, v := scenario(t, args)
-	return answer(v, job.Decide(d, v))
+	return answer(v, core.Decide(d, v))
 }
 
 // cancelScenario asks for the record of a slot that is ended from outside.
 func cancelScenario(t *testing.T, args map[string]string) string {
 	t.Helper()
 	d, v := scenario(t, args)
-	req := job.CancelRequest{Replaced: has(args, "replaced"), By: args["by"]}
-	return describe(job.Cancel(d, v, req.Cause()))
+	req := core.CancelRequest{Replaced: has(args, "replaced"), By: args["by"]}
+	return describe(core.Cancel(d, v, req.Cause()))
 }
 
-func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
+func scenario(t *testing.T, args map[string]string) (core.Delivery, core.View) {
 	t.Helper()
 	slot := job.NewSlot("report", offset(t, args, "slot", "0s"))
 	if token := args["token"]; token != "" {
@@ -103,8 +104,8 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 		parts, _ := strconv.Atoi(n)
 		slot = slot.Part(part, parts)
 	}
-	d := job.Delivery{
-		Message: job.Message{
+	d := core.Delivery{
+		Message: core.Message{
 			Slot: slot, Due: slot.At, JobRevision: uint64(number(t, args, "revision", 7)),
 			Missed: number(t, args, "missed", 0), CaughtUp: has(args, "caught-up"), Chained: has(args, "chained"), Refused: args["refused"],
 		},
@@ -116,7 +117,7 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 	if has(args, "due") {
 		d.Due = offset(t, args, "due", "")
 	}
-	v := job.View{
+	v := core.View{
 		Now: offset(t, args, "now", "10ms"), Self: "A", Horizon: 24 * time.Hour,
 		OwnerDead: has(args, "dead"), Handles: !has(args, "no-handler"), Revision: 41,
 		Place: scenarioPlace(t, args),
@@ -136,48 +137,48 @@ func scenario(t *testing.T, args map[string]string) (job.Delivery, job.View) {
 	return d, v
 }
 
-func answer(v job.View, step job.Step) string {
+func answer(v core.View, step core.Step) string {
 	switch step.Action {
-	case job.Ack:
+	case core.Ack:
 		return "ack"
-	case job.Later:
+	case core.Later:
 		return fmt.Sprintf("later %v", step.Delay)
-	case job.Prove:
+	case core.Prove:
 		return "prove " + v.Record.Node
-	case job.LearnWhole:
+	case core.LearnWhole:
 		return "learn whole"
-	case job.WriteWhole:
+	case core.WriteWhole:
 		return fmt.Sprintf("write whole shards=%d %s", step.Record.Shards, describe(step.Record))
-	case job.Conclusion:
+	case core.Conclusion:
 		return "conclude"
-	case job.Enter:
+	case core.Enter:
 		return "enter"
-	case job.Wait:
+	case core.Wait:
 		return "wait"
-	case job.Start:
+	case core.Start:
 		return "start " + describe(step.Record)
 	default:
 		return "end " + describe(step.Record)
 	}
 }
 
-func scenarioPlace(t *testing.T, args map[string]string) job.Place {
+func scenarioPlace(t *testing.T, args map[string]string) core.Place {
 	t.Helper()
-	kinds := map[string]job.PlaceKind{
-		"": job.PlaceUnasked, "held": job.PlaceHeld, "waits": job.PlaceWaits, "crowded": job.PlaceCrowded,
-		"barred": job.PlaceBarred, "displaced": job.PlaceDisplaced,
+	kinds := map[string]core.PlaceKind{
+		"": core.PlaceUnasked, "held": core.PlaceHeld, "waits": core.PlaceWaits, "crowded": core.PlaceCrowded,
+		"barred": core.PlaceBarred, "displaced": core.PlaceDisplaced,
 	}
 	kind, known := kinds[args["place"]]
 	if !known {
 		t.Fatalf("no such place: %q", args["place"])
 	}
-	return job.Place{Kind: kind, InWay: job.NewSlot("report", claimBase.Add(-time.Hour))}
+	return core.Place{Kind: kind, InWay: job.NewSlot("report", claimBase.Add(-time.Hour))}
 }
 
-func scenarioEntry(t *testing.T, args map[string]string) *job.Entry {
+func scenarioEntry(t *testing.T, args map[string]string) *core.Entry {
 	t.Helper()
 	schedule := map[string]string{"": "0 * * * *", "hourly": "0 * * * *", "half": "30 * * * *"}[args["plan"]]
-	e := &job.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
+	e := &core.Entry{Revision: 7, Time: offset(t, args, "since", "-100h")}
 	e.Job = job.Job{Name: "report", Schedule: schedule, Retry: job.Retry{Attempts: number(t, args, "attempts", 0)}, Overlap: job.OverlapAllow}
 	if overlap, ok := args["overlap"]; ok {
 		e.Job.Overlap = job.Overlap(overlap)
@@ -187,14 +188,14 @@ func scenarioEntry(t *testing.T, args map[string]string) *job.Entry {
 	e.Job.Deadline = offset(t, args, "deadline", "0s").Sub(claimBase)
 	if has(args, "paused") {
 		e.Revision = 9
-		e.Pauses = []job.Window{{From: offset(t, args, "paused", "")}}
+		e.Pauses = []core.Window{{From: offset(t, args, "paused", "")}}
 		if e.Paused = !has(args, "resumed"); !e.Paused {
 			e.Pauses[0].To = offset(t, args, "resumed", "")
 		}
 	}
 	if past := args["past"]; past != "" {
 		e.Revision = 8
-		e.Past = []job.PastPlan{{
+		e.Past = []core.PastPlan{{
 			Plan: job.Job{Name: "report", Schedule: map[string]string{"hourly": "0 * * * *", "half": "30 * * * *"}[past]}.Plan(),
 			From: claimBase.Add(-100 * time.Hour), To: e.Time,
 		}}
@@ -224,7 +225,7 @@ func scenarioRecord(t *testing.T, args map[string]string, slot job.Slot, state j
 func completeScenario(t *testing.T, args map[string]string) string {
 	t.Helper()
 	r := *scenarioRecord(t, args, job.NewSlot("report", offset(t, args, "slot", "0s")), job.Running)
-	res := job.Result{Stopped: has(args, "stopped"), Cancelled: has(args, "cancelled"), Backoff: 2 * time.Second}
+	res := core.Result{Stopped: has(args, "stopped"), Cancelled: has(args, "cancelled"), Backoff: 2 * time.Second}
 	switch kind := args["err"]; kind {
 	case "":
 	case "permanent":
@@ -234,7 +235,7 @@ func completeScenario(t *testing.T, args map[string]string) string {
 	default:
 		res.Err = errors.New(kind)
 	}
-	return describe(job.Complete(r, 41, offset(t, args, "now", "3s"), 24*time.Hour, res))
+	return describe(core.Complete(r, 41, offset(t, args, "now", "3s"), 24*time.Hour, res))
 }
 
 func describe(r job.Record) string {

@@ -4,20 +4,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // at7 is a slot's instant, and delivered what a worker has of it.
 var at7 = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-func delivered(published time.Time) job.Delivery {
+func delivered(published time.Time) core.Delivery {
 	s := job.NewSlot("report", at7)
-	return job.Delivery{Message: job.Message{Slot: s, Due: at7, JobRevision: 1}, Queue: "default", Count: 1, Published: published}
+	return core.Delivery{Message: core.Message{Slot: s, Due: at7, JobRevision: 1}, Queue: "default", Count: 1, Published: published}
 }
 
-func seenAt(now time.Time, edit ...func(*job.View)) job.View {
-	e := job.Entry{Revision: 1, Time: at7.Add(-time.Hour), Definition: job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Overlap: job.OverlapAllow}}}
-	v := job.View{Now: now, Self: "A", Horizon: 24 * time.Hour, Entry: &e, Handles: true}
+func seenAt(now time.Time, edit ...func(*core.View)) core.View {
+	e := core.Entry{Revision: 1, Time: at7.Add(-time.Hour), Definition: core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Overlap: job.OverlapAllow}}}
+	v := core.View{Now: now, Self: "A", Horizon: 24 * time.Hour, Entry: &e, Handles: true}
 	for _, f := range edit {
 		f(&v)
 	}
@@ -29,15 +30,15 @@ func seenAt(now time.Time, edit ...func(*job.View)) job.View {
 func TestSlotDoesNotStartBeforeItsInstantByAClockThatIsUncertain(t *testing.T) {
 	t.Parallel()
 	early := delivered(at7.Add(-2 * time.Second))
-	for ahead, want := range map[time.Duration]job.Action{
-		0: job.Later, time.Second: job.Later, 1999 * time.Millisecond: job.Later, 2 * time.Second: job.Start,
+	for ahead, want := range map[time.Duration]core.Action{
+		0: core.Later, time.Second: core.Later, 1999 * time.Millisecond: core.Later, 2 * time.Second: core.Start,
 	} {
-		v := seenAt(at7.Add(ahead), func(v *job.View) { v.Error = 2 * time.Second })
-		step := job.Decide(early, v)
+		v := seenAt(at7.Add(ahead), func(v *core.View) { v.Error = 2 * time.Second })
+		step := core.Decide(early, v)
 		if step.Action != want {
 			t.Errorf("%v after the instant, give or take 2s: %v, want %v", ahead, step.Action, want)
 		}
-		if want == job.Later && step.Delay != 2*time.Second-ahead {
+		if want == core.Later && step.Delay != 2*time.Second-ahead {
 			t.Errorf("%v after the instant, give or take 2s: it waits for %v", ahead, step.Delay)
 		}
 	}
@@ -50,9 +51,9 @@ func TestStartIsRecordedAfterThePublication(t *testing.T) {
 	for published, want := range map[time.Duration]time.Duration{
 		5 * time.Millisecond: 5 * time.Millisecond, -time.Second: 0, time.Minute: 0,
 	} {
-		v := seenAt(at7, func(v *job.View) { v.Error = 10 * time.Millisecond })
-		step := job.Decide(delivered(at7.Add(published)), v)
-		if step.Action == job.Start && !step.Record.Attempts[0].Started.Equal(at7.Add(want)) {
+		v := seenAt(at7, func(v *core.View) { v.Error = 10 * time.Millisecond })
+		step := core.Decide(delivered(at7.Add(published)), v)
+		if step.Action == core.Start && !step.Record.Attempts[0].Started.Equal(at7.Add(want)) {
 			t.Errorf("published %v after now: started at %v", published, step.Record.Attempts[0].Started)
 		}
 	}
@@ -61,39 +62,39 @@ func TestStartIsRecordedAfterThePublication(t *testing.T) {
 // A record that is ended by a wrong clock is ended for good: so the slot waits.
 func TestNothingEndsByAgeWhileTheClockIsDoubted(t *testing.T) {
 	t.Parallel()
-	record := func(state job.State) func(*job.View) {
-		return func(v *job.View) {
+	record := func(state job.State) func(*core.View) {
+		return func(v *core.View) {
 			v.Record = &job.Record{Slot: job.NewSlot("report", at7), State: state, Node: "B", Attempt: 1, MaxAttempts: 3, RetryAt: at7,
 				Attempts: []job.Attempt{{Number: 1, Node: "B", Started: at7, Finished: at7}}}
 			v.OwnerDead = true
 		}
 	}
-	deadline := func(v *job.View) {
+	deadline := func(v *core.View) {
 		e := *v.Entry
 		e.Job.Deadline = time.Minute
 		v.Entry = &e
 	}
 	for name, tt := range map[string]struct {
 		later time.Duration
-		edit  func(*job.View)
+		edit  func(*core.View)
 		state job.State
 	}{
-		"a slot older than the horizon":  {48 * time.Hour, func(*job.View) {}, job.Expired},
+		"a slot older than the horizon":  {48 * time.Hour, func(*core.View) {}, job.Expired},
 		"a slot past its deadline":       {time.Hour, deadline, job.Expired},
 		"a retry older than the horizon": {48 * time.Hour, record(job.Retrying), job.Failed},
 		"a takeover beyond the horizon":  {48 * time.Hour, record(job.Running), job.Failed},
 	} {
 		d, v := delivered(at7), seenAt(at7.Add(tt.later), tt.edit)
-		if step := job.Decide(d, v); step.Action != job.End || step.Record.State != tt.state {
+		if step := core.Decide(d, v); step.Action != core.End || step.Record.State != tt.state {
 			t.Errorf("%s: %+v by a clock that is believed, want %s", name, step, tt.state)
 		}
 		v.Doubted = true
-		if step := job.Decide(d, v); step.Action != job.Later || step.Delay <= 0 || step.Delay > time.Minute || step.Reason == "" {
+		if step := core.Decide(d, v); step.Action != core.Later || step.Delay <= 0 || step.Delay > time.Minute || step.Reason == "" {
 			t.Errorf("%s: %+v by a clock that is doubted, want it to wait, and why", name, step)
 		}
 	}
-	v := seenAt(at7.Add(48*time.Hour), func(v *job.View) { v.Error = 24*time.Hour + time.Second })
-	if step := job.Decide(delivered(at7), v); step.Action != job.Start {
+	v := seenAt(at7.Add(48*time.Hour), func(v *core.View) { v.Error = 24*time.Hour + time.Second })
+	if step := core.Decide(delivered(at7), v); step.Action != core.Start {
 		t.Errorf("a slot that may be younger than the horizon: %+v", step)
 	}
 }
@@ -105,21 +106,21 @@ func TestRetryDelayIsBoundedWhenTheClockStepsBack(t *testing.T) {
 	ahead := at7.Add(48 * time.Hour)
 	rec := job.Record{Slot: job.NewSlot("report", at7), State: job.Retrying, Attempt: 1, MaxAttempts: 3, RetryAt: ahead.Add(time.Minute),
 		Attempts: []job.Attempt{{Number: 1, Started: ahead, Finished: ahead}}}
-	if wait := job.RetryWait(rec, at7); wait != time.Minute {
+	if wait := core.RetryWait(rec, at7); wait != time.Minute {
 		t.Errorf("it is given back for %v when the clock has stepped back, want the delay of 1m", wait)
 	}
-	if wait := job.RetryWait(rec, ahead.Add(50*time.Second)); wait != 10*time.Second {
+	if wait := core.RetryWait(rec, ahead.Add(50*time.Second)); wait != 10*time.Second {
 		t.Errorf("it is given back for %v after 50s of its delay of 1m", wait)
 	}
-	withRecord := func(v *job.View) { v.Record = &rec }
-	if step := job.Decide(delivered(at7), seenAt(at7.Add(time.Minute), withRecord)); step.Action != job.Start {
+	withRecord := func(v *core.View) { v.Record = &rec }
+	if step := core.Decide(delivered(at7), seenAt(at7.Add(time.Minute), withRecord)); step.Action != core.Start {
 		t.Errorf("delivered again after the step: %+v, want its next attempt", step)
 	}
-	if step := job.Decide(delivered(at7), seenAt(ahead.Add(-time.Second), withRecord, func(v *job.View) { v.Horizon = 96 * time.Hour })); step.Action != job.Later || step.Delay > time.Minute {
+	if step := core.Decide(delivered(at7), seenAt(ahead.Add(-time.Second), withRecord, func(v *core.View) { v.Horizon = 96 * time.Hour })); step.Action != core.Later || step.Delay > time.Minute {
 		t.Errorf("by another node's clock, a second behind: %+v, want it to wait for its minute", step)
 	}
 	rec.RetryAt = ahead.Add(240 * time.Hour)
-	if wait := job.RetryWait(rec, ahead); wait > time.Hour {
+	if wait := core.RetryWait(rec, ahead); wait > time.Hour {
 		t.Errorf("it is given back for %v at once: the clock may be set meanwhile", wait)
 	}
 }

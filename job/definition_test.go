@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // registry is a stand-in for the broker: it gives entries revisions and times.
 type registry struct {
 	t     *testing.T
-	entry *job.Entry
+	entry *core.Entry
 	now   time.Time
 }
 
@@ -22,20 +23,20 @@ func newRegistry(t *testing.T) *registry {
 }
 
 // apply upserts a definition a minute later, through the wire format.
-func (r *registry) apply(j job.Job, owner, node string, force bool) job.Change {
+func (r *registry) apply(j job.Job, owner, node string, force bool) core.Change {
 	r.t.Helper()
-	next, change, err := job.Upsert(r.entry, j, owner, node, force)
+	next, change, err := core.Upsert(r.entry, j, owner, node, force)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.now = r.now.Add(time.Minute)
-	if change == job.Changed {
+	if change == core.Changed {
 		r.store(next)
 	}
 	return change
 }
 
-func (r *registry) store(d job.Definition) {
+func (r *registry) store(d core.Definition) {
 	r.t.Helper()
 	data, err := json.Marshal(d)
 	if err != nil {
@@ -45,7 +46,7 @@ func (r *registry) store(d job.Definition) {
 	if r.entry != nil {
 		revision = r.entry.Revision + 1
 	}
-	e, err := job.DecodeEntry(data, revision, r.now)
+	e, err := core.DecodeEntry(data, revision, r.now)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -59,12 +60,12 @@ func TestAnEqualDefinitionWritesNothing(t *testing.T) {
 	r := newRegistry(t)
 	j := report("0 7 * * *")
 	j.Payload = json.RawMessage(`{"a": 1}`)
-	if c := r.apply(j, "file", "A", false); c != job.Changed {
+	if c := r.apply(j, "file", "A", false); c != core.Changed {
 		t.Fatalf("first: %v", c)
 	}
 	same := j.WithDefaults() // defaults written out, other white space, another node
 	same.Payload = json.RawMessage("{\n\"a\":1}")
-	if c := r.apply(same, "code", "B", false); c != job.Unchanged {
+	if c := r.apply(same, "code", "B", false); c != core.Unchanged {
 		t.Errorf("an equal definition: %v, want unchanged", c)
 	}
 }
@@ -96,7 +97,7 @@ func TestAnEditOfAnythingButThePlanDoesNotMoveTheEffectiveTime(t *testing.T) {
 	first := r.now
 	edited := report("0 7 * * *")
 	edited.Timeout = time.Minute
-	if c := r.apply(edited, "file", "A", false); c != job.Changed {
+	if c := r.apply(edited, "file", "A", false); c != core.Changed {
 		t.Fatalf("the edit: %v", c)
 	}
 	if !r.entry.Since().Equal(first) || len(r.entry.Past) != 0 {
@@ -122,7 +123,7 @@ func TestTheSameInstantInAnotherZoneIsNoEdit(t *testing.T) {
 	r.apply(j, "code", "A", false)
 	since := r.now
 	j.From, j.Exclude = j.From.UTC(), nil
-	if c := r.apply(j, "code", "B", false); c != job.Unchanged {
+	if c := r.apply(j, "code", "B", false); c != core.Unchanged {
 		t.Errorf("the same plan: %v, want unchanged", c)
 	}
 	j.Payload = json.RawMessage("1")
@@ -139,16 +140,16 @@ func TestASupersededDefinitionComesBackOnlyByForce(t *testing.T) {
 	older, newer := report("0 7 * * *"), report("0 8 * * *")
 	r.apply(older, "file", "old pod", false)
 	r.apply(newer, "file", "new pod", false)
-	if c := r.apply(older, "file", "old pod", false); c != job.Superseded {
+	if c := r.apply(older, "file", "old pod", false); c != core.Superseded {
 		t.Fatalf("the old pod again: %v, want superseded", c)
 	}
-	if c := r.apply(older, "file", "somebody", true); c != job.Changed {
+	if c := r.apply(older, "file", "somebody", true); c != core.Changed {
 		t.Fatalf("by force: %v, want changed", c)
 	}
-	if c := r.apply(newer, "file", "new pod", false); c != job.Superseded {
+	if c := r.apply(newer, "file", "new pod", false); c != core.Superseded {
 		t.Errorf("the new pod again: %v, want superseded now", c)
 	}
-	if c := r.apply(older, "file", "somebody", false); c != job.Unchanged {
+	if c := r.apply(older, "file", "somebody", false); c != core.Unchanged {
 		t.Errorf("what stands there: %v, want unchanged", c)
 	}
 }
@@ -159,7 +160,7 @@ func TestAnOperatorsEditStandsOverFiles(t *testing.T) {
 	r.apply(report("0 7 * * *"), "file", "A", false)
 	r.apply(report("0 9 * * *"), "operator", "cli", true)
 	for _, force := range []bool{false, true} {
-		if c := r.apply(report("0 10 * * *"), "file", "A", force); c != job.Held {
+		if c := r.apply(report("0 10 * * *"), "file", "A", force); c != core.Held {
 			t.Errorf("a file against an operator, force %v: %v, want held", force, c)
 		}
 	}
@@ -198,7 +199,7 @@ func TestABrokenDefinitionIsRefusedWithItsReason(t *testing.T) {
 		`{`:       job.ErrInvalid,
 		`{"v":1,"job":{"name":"report","queue":"default","attempts":3,"backoff":"1s","max_backoff":"1m","overlap":"allow","catch_up":"latest","catch_up_max":1,"plan":{"schedule":"61 * * * *","timezone":"UTC","dst_gap":"after","dst_overlap":"first"}}}`: job.ErrInvalid,
 	} {
-		if _, err := job.DecodeEntry([]byte(data), 1, time.Now()); !errors.Is(err, want) {
+		if _, err := core.DecodeEntry([]byte(data), 1, time.Now()); !errors.Is(err, want) {
 			t.Errorf("%.30s: %v, want %v", data, err, want)
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 var rewriteDue = flag.Bool("rewrite-due", false, "write what the due scenarios give into their files")
@@ -33,7 +35,7 @@ func TestDueRules(t *testing.T) {
 type dueScenario struct {
 	t        *testing.T
 	catchUp  job.CatchUp
-	timeline []job.Stretch
+	timeline []core.Stretch
 }
 
 func (s *dueScenario) run(out io.Writer, line string) {
@@ -57,7 +59,7 @@ func (s *dueScenario) run(out io.Writer, line string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		stretch := job.Stretch{Schedule: sched, After: s.at(args, "from"), Paused: has(args, "paused")}
+		stretch := core.Stretch{Schedule: sched, After: s.at(args, "from"), Paused: has(args, "paused")}
 		if has(args, "until") {
 			stretch.Until = s.at(args, "until")
 		}
@@ -69,7 +71,7 @@ func (s *dueScenario) run(out io.Writer, line string) {
 				timeline[i].After = after
 			}
 		}
-		due := job.Due(timeline, s.catchUp, s.at(args, "now"), job.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon})
+		due := core.Due(timeline, s.catchUp, s.at(args, "now"), core.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon})
 		s.print(out, due, has(args, "summary"))
 	default:
 		s.t.Fatalf("no such command: %q", line)
@@ -83,7 +85,7 @@ func (s *dueScenario) at(args map[string]string, name string) time.Time {
 	return offset(s.t, args, name, "")
 }
 
-func (s *dueScenario) print(out io.Writer, due []job.DueSlot, summary bool) {
+func (s *dueScenario) print(out io.Writer, due []core.DueSlot, summary bool) {
 	if len(due) == 0 {
 		fmt.Fprintln(out, "  nothing")
 	}
@@ -105,7 +107,7 @@ func (s *dueScenario) print(out io.Writer, due []job.DueSlot, summary bool) {
 	}
 }
 
-func is(d job.DueSlot) string {
+func is(d core.DueSlot) string {
 	switch {
 	case d.Range:
 		return fmt.Sprintf("range of %d to %s", d.Missed, d.Last.Format(time.TimeOnly))
@@ -135,11 +137,11 @@ func TestDueHandsOutEverySlotOnce(t *testing.T) {
 			Policy: rapid.SampledFrom([]job.CatchUpPolicy{job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone}).Draw(t, "policy"),
 			Max:    rapid.IntRange(1, 1000).Draw(t, "max"),
 		}
-		l := job.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon}
-		whole := job.Due([]job.Stretch{{Schedule: sched, After: after}}, c, now, l)
+		l := core.Lateness{Late: time.Minute, Horizon: job.DefaultHorizon}
+		whole := core.Due([]core.Stretch{{Schedule: sched, After: after}}, c, now, l)
 		cut := second("cut", 3*3600)
 		if cut.After(after) {
-			halves := job.Due([]job.Stretch{{Schedule: sched, After: after, Until: cut}, {Schedule: sched, After: cut}}, c, now, l)
+			halves := core.Due([]core.Stretch{{Schedule: sched, After: after, Until: cut}, {Schedule: sched, After: cut}}, c, now, l)
 			if !slices.Equal(whole, halves) {
 				t.Fatalf("cut at %v:\n%v\nwhole:\n%v", cut, halves, whole)
 			}

@@ -3,6 +3,8 @@ package job
 import (
 	"errors"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // The sentinels of the whole project. Packages that talk to a broker wrap them
@@ -34,11 +36,11 @@ var (
 
 	// ErrVersion says that a stored value is of a format that this program
 	// does not know.
-	ErrVersion = errVersion
+	ErrVersion = codec.ErrVersion
 
 	// ErrInvalid says that a name, a schedule, a slot ID or a definition is
 	// not well formed. It can be known without a server.
-	ErrInvalid = errInvalid
+	ErrInvalid = codec.ErrInvalid
 
 	// ErrContradicts says that a message names another slot, or another job, than
 	// its subject or its ID does. It is what a login looks like that may publish for
@@ -72,26 +74,6 @@ var (
 	// slot of its job takes its place.
 	ErrReplaced = errors.New("replaced")
 )
-
-// EntryError says that the stored definition of one job cannot be read. It
-// disables that job, and no other.
-type EntryError struct {
-	// Name is the entry's key; what the value says may be anything.
-	Name     string
-	Revision uint64
-
-	// Time is the broker's timestamp of the entry.
-	Time time.Time
-
-	// Err wraps ErrInvalid or ErrVersion.
-	Err error
-}
-
-func (e *EntryError) Error() string {
-	return "the stored definition of job " + e.Name + " is broken: " + e.Err.Error()
-}
-
-func (e *EntryError) Unwrap() error { return e.Err }
 
 // Permanent marks err as one that no retry can mend: the slot ends failed at
 // once, whatever attempts are left. Permanent(nil) is nil.
@@ -130,6 +112,7 @@ func RetryDelay(err error) (time.Duration, bool) {
 type permanentError struct{ err error }
 
 func (e *permanentError) Error() string { return e.err.Error() }
+
 func (e *permanentError) Unwrap() error { return e.err }
 
 type retryAfterError struct {
@@ -138,4 +121,5 @@ type retryAfterError struct {
 }
 
 func (e *retryAfterError) Error() string { return e.err.Error() }
+
 func (e *retryAfterError) Unwrap() error { return e.err }

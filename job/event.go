@@ -6,52 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
-
-// RegistryEvent is one change of the registry as a watcher sees it, in the order
-// of the broker.
-type RegistryEvent struct {
-	// Name is the job's name; empty in a Ready or Settled event.
-	Name string
-
-	// Revision is the registry's last revision that was seen, this change included.
-	// In a Ready or Settled event, every entry up to it has been seen.
-	Revision uint64
-
-	// Entry is the definition. Not set when Deleted, Ready, Settled or Err is.
-	Entry Entry
-
-	// Deleted says that the job was removed, at Time.
-	Deleted bool
-	Time    time.Time
-
-	// Err says that the stored definition cannot be read. It disables this job
-	// only.
-	Err error
-
-	// Ready closes the initial listing: all that was stored has been seen.
-	Ready bool
-
-	// Settled says that nothing that was written up to Revision is missing. Between
-	// two of them it may be: a watch that catches up shows the last write of each job
-	// only, in the place of that write.
-	Settled bool
-}
-
-// NodeEvent is one change of the nodes bucket as a watcher sees it.
-type NodeEvent struct {
-	Name     string
-	Revision uint64
-
-	// Time is the broker's timestamp of the change.
-	Time time.Time
-
-	// Node is the record; not set when Gone, Ready or Err is.
-	Node  Node
-	Gone  bool
-	Err   error
-	Ready bool
-}
 
 // EventKind says what happened to a slot. It is a token of the event's subject.
 type EventKind string
@@ -112,12 +69,12 @@ type Event struct {
 // MarshalJSON writes the body: what encoding/json makes of the members, in a
 // fraction of the time, since there is one for each slot.
 func (e Event) MarshalJSON() ([]byte, error) {
-	o := make(object, 0, 320+len(e.Error))
-	o = o.open().number("v", e.V).text("kind", string(e.Kind)).time("time", e.Time).text("node", e.Node).
-		textIf("id", e.ID).textIf("job", e.Job).numberIf("attempt", e.Attempt).revisionIf("fence", e.Fence).
-		textIf("error", e.Error).textIf("peer", e.Peer).textIf("alert", string(e.Alert)).revisionIf("job_revision", e.JobRevision).
-		numberIf("count", e.Count).timeIf("last", e.Last).trueIf("reopened", e.Reopened)
-	return o.end(), nil
+	o := make(codec.Object, 0, 320+len(e.Error))
+	o = o.Open().Number("v", e.V).Text("kind", string(e.Kind)).Time("time", e.Time).Text("node", e.Node).
+		TextIf("id", e.ID).TextIf("job", e.Job).NumberIf("attempt", e.Attempt).RevisionIf("fence", e.Fence).
+		TextIf("error", e.Error).TextIf("peer", e.Peer).TextIf("alert", string(e.Alert)).RevisionIf("job_revision", e.JobRevision).
+		NumberIf("count", e.Count).TimeIf("last", e.Last).TrueIf("reopened", e.Reopened)
+	return o.End(), nil
 }
 
 // DecodeEvent reads an event. Nothing is written back, so unknown members are let
@@ -125,10 +82,10 @@ func (e Event) MarshalJSON() ([]byte, error) {
 func DecodeEvent(data []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return Event{}, unreadable("event", err)
+		return Event{}, codec.Unreadable("event", err)
 	}
-	if e.V != Version {
-		return Event{}, fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, e.V, Version)
+	if e.V != codec.Version {
+		return Event{}, fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, e.V, codec.Version)
 	}
 	if err := e.bound(); err != nil {
 		return Event{}, err
@@ -137,20 +94,20 @@ func DecodeEvent(data []byte) (Event, error) {
 }
 
 func (e *Event) bound() error {
-	b := bounds{what: "event"}
-	b.words("kind", string(e.Kind))
-	b.words("alert", string(e.Alert))
-	b.words("node", e.Node)
-	b.words("peer", e.Peer)
-	b.words("id", e.ID)
+	b := codec.Bounds{What: "event"}
+	b.Words("kind", string(e.Kind))
+	b.Words("alert", string(e.Alert))
+	b.Words("node", e.Node)
+	b.Words("peer", e.Peer)
+	b.Words("id", e.ID)
 	if e.Job != "" {
-		b.names("job", e.Job)
+		b.Names("job", e.Job)
 	}
-	b.number("attempt", e.Attempt, 0, maxClaims)
-	b.number("count", e.Count, 0, maxSlots)
-	b.times("time", &e.Time, &e.Last)
-	cutText(maxText, &e.Error)
-	return b.err
+	b.Number("attempt", e.Attempt, 0, codec.MaxClaims)
+	b.Number("count", e.Count, 0, codec.MaxSlots)
+	b.Times("time", &e.Time, &e.Last)
+	codec.CutText(codec.MaxText, &e.Error)
+	return b.Err
 }
 
 // CheckSubject refuses the event if it was not published on NS.event.<kind>.<job> of
@@ -164,7 +121,7 @@ func (e Event) CheckSubject(subject string) error {
 		return nil
 	}
 	return fmt.Errorf("%w event: %w: it tells that %q is %q, of job %q, and was published on %q",
-		ErrInvalid, ErrContradicts, clip(e.ID), clip(string(e.Kind)), clip(e.Job), clip(subject))
+		ErrInvalid, ErrContradicts, codec.Clip(e.ID), codec.Clip(string(e.Kind)), codec.Clip(e.Job), codec.Clip(subject))
 }
 
 // NoJob is the last token of the subject of an event that is about no job.

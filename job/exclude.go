@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 const (
@@ -93,7 +95,7 @@ func parseExclusions(list []string) (exclusions, error) {
 			f, _, err = parseFields("", text, "*")
 		}
 		if err != nil {
-			return x, fmt.Errorf("%w exclude %q: %w", ErrInvalid, clip(text), err)
+			return x, fmt.Errorf("%w exclude %q: %w", ErrInvalid, codec.Clip(text), err)
 		}
 		x.expressions = append(x.expressions, f)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 const maxExpression = 1024
@@ -106,7 +108,7 @@ func parseEvery(text string) (int64, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration; want @every 90s or @every 1h30m", clip(text))
+		return 0, fmt.Errorf("%q is not a duration; want @every 90s or @every 1h30m", codec.Clip(text))
 	case d < time.Second:
 		return 0, fmt.Errorf("every %v: want at least 1s", d)
 	case d%time.Second != 0:
@@ -120,7 +122,7 @@ func parseAt(text string) (int64, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is not an instant; want @at 2027-01-01T00:00:00Z", clip(text))
+		return 0, fmt.Errorf("%q is not an instant; want @at 2027-01-01T00:00:00Z", codec.Clip(text))
 	case t.Nanosecond() != 0:
 		return 0, fmt.Errorf("instant %s: want whole seconds", text)
 	case t.Unix() < firstInstant || t.Unix() > lastInstant:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // cronField is one of the six fields of a cron expression.
@@ -191,5 +193,5 @@ func quote(text string) string {
 	if _, ok := number(text); ok {
 		return text
 	}
-	return strconv.Quote(clip(text))
+	return strconv.Quote(codec.Clip(text))
 }

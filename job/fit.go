@@ -3,6 +3,8 @@ package job
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 const (
@@ -44,7 +46,7 @@ func cutOldErrors(r *Record, _ int) {
 
 func cutOutput(r *Record, over int) { r.Output = cutBy(r.Output, over) }
 
-func cutHistory(r *Record, _ int) { r.Attempts = last(r.Attempts, leastHistory) }
+func cutHistory(r *Record, _ int) { r.Attempts = codec.Last(r.Attempts, leastHistory) }
 
 // cutError cuts the error where it stands: in the record, and with its last attempt.
 func cutError(r *Record, over int) {

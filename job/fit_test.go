@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Invariant 11: what cannot be stored is cut. The largest record that there can be fits
@@ -15,8 +17,8 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	for _, text := range []string{"x", "<", "\"", "\x00", "é", "\xff", "\u2028"} {
 		r := Record{Slot: NewSlot("report", at), Queue: "default", State: Failed, Attempt: 1000, MaxAttempts: 1000, Node: "n", Nonce: "nonce", Finished: at}
-		for i := range maxHistory {
-			r.Attempts = append(r.Attempts, Attempt{Number: 801 + i, Node: "n", Fence: 1, Started: at, Finished: at, Error: strings.Repeat(text, maxText/len(text))})
+		for i := range codec.MaxHistory {
+			r.Attempts = append(r.Attempts, Attempt{Number: 801 + i, Node: "n", Fence: 1, Started: at, Finished: at, Error: strings.Repeat(text, codec.MaxText/len(text))})
 		}
 		r.Error = r.Attempts[0].Error
 		r.Output = strings.Repeat(text, MaxOutput/len(text))
@@ -39,7 +41,7 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 				t.Errorf("%q, %d: it was cut, and does not say so", text, most)
 			}
 		}
-		e := Event{V: Version, Kind: EventFailed, Time: at, Node: "n", ID: r.Slot.ID(), Job: "report", Error: r.Error}
+		e := Event{V: codec.Version, Kind: EventFailed, Time: at, Node: "n", ID: r.Slot.ID(), Job: "report", Error: r.Error}
 		if data, err := e.MarshalWithin(1000); err != nil || len(data) > 1000 || !bytes.Contains(data, []byte(cutMark)) {
 			t.Errorf("%q: an event of %d bytes, %v; want at most 1000, and a mark", text, len(data), err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -94,7 +95,7 @@ func FuzzParseSlotID(f *testing.F) {
 		if err != nil || again != slot {
 			t.Errorf("%q: its key %q reads %v, %v", id, slot.Key(), again, err)
 		}
-		message, err := job.ParseMessage(job.Message{Slot: slot}.Header())
+		message, err := core.ParseMessage(core.Message{Slot: slot}.Header())
 		if err != nil || message.Slot != slot {
 			t.Errorf("%q: its message reads %v, %v", id, message.Slot, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -53,41 +54,41 @@ func FuzzRecord(f *testing.F) {
 		}
 		bounded(t, "record", "record", v)
 		r := v.(job.Record)
-		d := job.Delivery{Message: job.Message{Slot: r.Slot, JobRevision: r.JobRevision, Due: r.Due, Offer: 1}, Queue: r.Queue, Published: r.Published, Count: 1 << 40}
+		d := core.Delivery{Message: core.Message{Slot: r.Slot, JobRevision: r.JobRevision, Due: r.Due, Offer: 1}, Queue: r.Queue, Published: r.Published, Count: 1 << 40}
 		now := at0.Add(time.Duration(ago))
-		entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: r.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
+		entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: r.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
 		for _, dead := range []bool{false, true} {
-			for _, e := range []*job.Entry{nil, entry} {
-				view := job.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Record: &r, Revision: 7, OwnerDead: dead, Entry: e, Handles: true, Place: job.Place{Kind: job.PlaceHeld}}
+			for _, e := range []*core.Entry{nil, entry} {
+				view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Record: &r, Revision: 7, OwnerDead: dead, Entry: e, Handles: true, Place: core.Place{Kind: core.PlaceHeld}}
 				if r.Slot.Shards > 0 {
-					view.Whole = job.Whole{Known: true, Record: &job.Record{Slot: r.Slot.Whole(), State: job.Running, Shards: r.Slot.Shards}}
+					view.Whole = core.Whole{Known: true, Record: &job.Record{Slot: r.Slot.Whole(), State: job.Running, Shards: r.Slot.Shards}}
 				}
-				s := job.Decide(d, view)
-				if s.Action == job.Start && (r.State.Final() || r.Shards > 0 || r.State == job.Running && r.Node != "me" && !dead) {
+				s := core.Decide(d, view)
+				if s.Action == core.Start && (r.State.Final() || r.Shards > 0 || r.State == job.Running && r.Node != "me" && !dead) {
 					t.Errorf("%s: it starts", data)
 				}
 				writable(t, s)
-				job.NewEntrant(d, view)
-				job.NeedsDefinition(d, view)
+				core.NewEntrant(d, view)
+				core.NeedsDefinition(d, view)
 			}
 		}
 		for _, err := range []error{nil, errors.New("boom"), job.RetryAfter(1<<62, errors.New("later"))} {
-			written(t, job.Complete(r, 7, now, job.DefaultHorizon, job.Result{Err: err, Backoff: 1 << 62}))
+			written(t, core.Complete(r, 7, now, job.DefaultHorizon, core.Result{Err: err, Backoff: 1 << 62}))
 		}
-		written(t, job.Cancel(d, job.View{Now: now, Self: "me", Record: &r}, job.ErrCancelled))
-		written(t, job.Reopen(r, "alice", job.MaxAttempts, now))
-		written(t, job.ReopenWhole(r))
-		written(t, job.MarkWhole(r, job.ErrCancelled))
+		written(t, core.Cancel(d, core.View{Now: now, Self: "me", Record: &r}, job.ErrCancelled))
+		written(t, core.Reopen(r, "alice", job.MaxAttempts, now))
+		written(t, core.ReopenWhole(r))
+		written(t, core.MarkWhole(r, job.ErrCancelled))
 		if r.Shards > 0 {
-			written(t, job.Conclude(r, []job.Record{r, r}, "me", now))
+			written(t, core.Conclude(r, []job.Record{r, r}, "me", now))
 		}
-		job.NewAlert(r, 7)
+		core.NewAlert(r, 7)
 	})
 }
 
-func writable(t *testing.T, s job.Step) {
+func writable(t *testing.T, s core.Step) {
 	t.Helper()
-	if s.Action == job.Start || s.Action == job.End || s.Action == job.WriteWhole {
+	if s.Action == core.Start || s.Action == core.End || s.Action == core.WriteWhole {
 		written(t, s.Record)
 	}
 }
@@ -112,13 +113,13 @@ func FuzzLock(f *testing.F) {
 			return
 		}
 		bounded(t, "lock", "lock", v)
-		l := v.(job.Lock)
-		stay := job.LockSlot{Slot: job.NewSlot(l.Job, at0), At: at0.Add(time.Duration(ago)), Since: at0}
+		l := v.(core.Lock)
+		stay := core.LockSlot{Slot: job.NewSlot(l.Job, at0), At: at0.Add(time.Duration(ago)), Since: at0}
 		ended := map[job.Slot]bool{}
 		for _, policy := range []job.Overlap{job.OverlapSkip, job.OverlapQueue, job.OverlapLatest, job.OverlapReplace, job.OverlapAllow} {
 			for _, onTime := range []bool{false, true} {
 				stay.OnTime = onTime
-				e := job.Entrant{LockSlot: stay, Policy: policy, Places: 1}
+				e := core.Entrant{LockSlot: stay, Policy: policy, Places: 1}
 				_, _, ask := l.Enter(e, ended)
 				for _, s := range ask {
 					ended[s.Slot] = false
@@ -146,7 +147,7 @@ func FuzzDefinition(f *testing.F) {
 			return
 		}
 		bounded(t, "definition", "definition", v)
-		e := job.Entry{Definition: v.(job.Definition), Revision: 7, Time: at0}
+		e := core.Entry{Definition: v.(core.Definition), Revision: 7, Time: at0}
 		e.Job = e.Job.WithDefaults()
 		now := at0.Add(time.Duration(ago))
 		for _, p := range e.Plans() {
@@ -160,20 +161,20 @@ func FuzzDefinition(f *testing.F) {
 			}
 		}
 		_, _, _ = e.IfResumed(now, 0)
-		d := job.Delivery{Message: job.Message{Slot: job.NewSlot(e.Job.Name, now), JobRevision: 1}, Queue: "default", Published: now}
-		view := job.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: &e, Handles: true, Place: job.Place{Kind: job.PlaceHeld}}
-		writable(t, job.Decide(d, view))
-		job.NewEntrant(d, view)
+		d := core.Delivery{Message: core.Message{Slot: job.NewSlot(e.Job.Name, now), JobRevision: 1}, Queue: "default", Published: now}
+		view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: &e, Handles: true, Place: core.Place{Kind: core.PlaceHeld}}
+		writable(t, core.Decide(d, view))
+		core.NewEntrant(d, view)
 		if !e.Job.On.IsZero() {
-			if n := len(job.Started(e, job.StreamEvent{Stream: "ORDERS", ID: "id", Sequence: 7, Stored: now, Size: 10})); n > job.MaxShards {
+			if n := len(core.Started(e, core.StreamEvent{Stream: "ORDERS", ID: "id", Sequence: 7, Stored: now, Size: 10})); n > job.MaxShards {
 				t.Errorf("%d messages", n)
 			}
 		}
-		paused, _ := job.Pause(e, "me")
+		paused, _ := core.Pause(e, "me")
 		bounded(t, "paused", "definition", paused)
-		resumed, _ := job.Resume(e, "me")
+		resumed, _ := core.Resume(e, "me")
 		bounded(t, "resumed", "definition", resumed)
-		next, _, err := job.Upsert(&e, job.Job{Name: e.Job.Name, Schedule: "@hourly"}, job.OwnerFile, "me", false)
+		next, _, err := core.Upsert(&e, job.Job{Name: e.Job.Name, Schedule: "@hourly"}, core.OwnerFile, "me", false)
 		if err == nil {
 			bounded(t, "upserted", "definition", next)
 		}
@@ -182,8 +183,8 @@ func FuzzDefinition(f *testing.F) {
 
 func FuzzMessage(f *testing.F) {
 	names := []string{
-		job.HeaderSlot, job.HeaderMsgID, job.HeaderDue, job.HeaderMissed, job.HeaderMissedLast, job.HeaderJobRevision, job.HeaderNode,
-		job.HeaderRefused, job.HeaderTraceparent, job.HeaderCaughtUp, job.HeaderBackfill, job.HeaderChained,
+		core.HeaderSlot, core.HeaderMsgID, core.HeaderDue, core.HeaderMissed, core.HeaderMissedLast, core.HeaderJobRevision, core.HeaderNode,
+		core.HeaderRefused, core.HeaderTraceparent, core.HeaderCaughtUp, core.HeaderBackfill, core.HeaderChained,
 	}
 	f.Add([]byte("report:2026-11-21T07:00:00Z\nreport:2026-11-21T07:00:00Z/r99999999999999999999\n9999-12-31T23:59:59-23:59\n18446744073709551615\n0000-01-01T00:00:00+23:59\n18446744073709551615\nn\nno\n00-x\n1\n1\n1"), int64(0))
 	f.Add([]byte("report:@k#256of256\n\n2026-11-21T07:00:00Z"), int64(1))
@@ -195,29 +196,29 @@ func FuzzMessage(f *testing.F) {
 				header[names[i]] = []string{string(value)}
 			}
 		}
-		m, err := job.ParseMessage(header)
+		m, err := core.ParseMessage(header)
 		if err != nil {
 			if !errors.Is(err, job.ErrInvalid) || len(err.Error()) > 1000 {
 				t.Errorf("%d bytes: %.300v", len(err.Error()), err)
 			}
 			return
 		}
-		if again, err := job.ParseMessage(m.Header()); err != nil || again.Slot != m.Slot || !again.Due.Equal(m.Due) {
+		if again, err := core.ParseMessage(m.Header()); err != nil || again.Slot != m.Slot || !again.Due.Equal(m.Due) {
 			t.Errorf("%v reads %v, %v", m, again, err)
 		}
 		if len(m.Refused)+len(m.Node)+len(m.Traceparent) > 4<<10 || m.Missed < 0 || m.Offer < 0 {
 			t.Errorf("%.300v", m)
 		}
 		now := at0.Add(time.Duration(ago))
-		entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: m.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
-		d := job.Delivery{Message: m, Queue: "default", Published: at0, Count: 1}
-		view := job.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: entry, Handles: true, Place: job.Place{Kind: job.PlaceHeld}, Whole: job.Whole{Known: true}}
-		s := job.Decide(d, view)
+		entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: m.Slot.Job, Schedule: "@hourly"}.WithDefaults()}, Revision: 9, Time: at0}
+		d := core.Delivery{Message: m, Queue: "default", Published: at0, Count: 1}
+		view := core.View{Now: now, Self: "me", Horizon: job.DefaultHorizon, Entry: entry, Handles: true, Place: core.Place{Kind: core.PlaceHeld}, Whole: core.Whole{Known: true}}
+		s := core.Decide(d, view)
 		writable(t, s)
-		if s.Action == job.Later && s.Delay > time.Hour {
+		if s.Action == core.Later && s.Delay > time.Hour {
 			t.Errorf("it is given back for %v", s.Delay)
 		}
-		job.StartBy(d, *entry)
+		core.StartBy(d, *entry)
 	})
 }
 
@@ -232,12 +233,12 @@ func FuzzValue(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, which int64) {
 		switch kind := slices.Concat(kinds, []string{"cancel", "answer"})[uint64(which)%8]; kind {
 		case "cancel":
-			slot, r, err := job.DecodeCancel(data)
+			slot, r, err := core.DecodeCancel(data)
 			if err != nil && len(err.Error()) > 1000 || err == nil && (len(r.Cause().Error()) > 1000 || slot.Job == "") {
 				t.Errorf("%v %.300v %.300v", slot, r, err)
 			}
 		case "answer":
-			if a, _ := job.DecodeCancelAnswer(data); len(a.Error) > 5000 {
+			if a, _ := core.DecodeCancelAnswer(data); len(a.Error) > 5000 {
 				t.Errorf("an error of %d bytes", len(a.Error))
 			}
 		default:
@@ -247,7 +248,7 @@ func FuzzValue(f *testing.F) {
 			}
 			bounded(t, kind, kind, v)
 			switch v := v.(type) {
-			case job.Node:
+			case core.Node:
 				if _, err := v.Began().MarshalJSON(); err != nil {
 					t.Error(err)
 				}

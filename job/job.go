@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Job is a name, what starts it, a payload and policies. The zero value of every
@@ -261,7 +263,7 @@ func (j Job) Hash() (string, error) {
 
 func (j Job) validate(parse func(string, Plan) (*Schedule, error)) error {
 	j = j.WithDefaults()
-	errs := []error{ValidateName("job", j.Name), ValidateName("queue", j.Queue)}
+	errs := []error{codec.ValidateName("job", j.Name), codec.ValidateName("queue", j.Queue)}
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf("%w %s", ErrInvalid, fmt.Sprintf(format, args...)))
@@ -282,21 +284,21 @@ func (j Job) validate(parse func(string, Plan) (*Schedule, error)) error {
 	switch j.Overlap {
 	case OverlapSkip, OverlapQueue, OverlapLatest, OverlapReplace, OverlapAllow:
 	default:
-		bad(true, "overlap %q: want skip, queue, latest, replace or allow", clip(string(j.Overlap)))
+		bad(true, "overlap %q: want skip, queue, latest, replace or allow", codec.Clip(string(j.Overlap)))
 	}
 	bad(j.Shards < 0 || j.Shards > MaxShards, "shards %d: 1 to %d", j.Shards, MaxShards)
-	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", clip(string(j.OnLeaseLost)))
+	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", codec.Clip(string(j.OnLeaseLost)))
 	bad(j.Concurrency < 0 || j.Concurrency > MaxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, MaxConcurrency)
 	switch j.CatchUp.Policy {
 	case CatchUpLatest, CatchUpAll, CatchUpNone:
 	default:
-		bad(true, "catch_up.policy %q: want latest, all or none", clip(string(j.CatchUp.Policy)))
+		bad(true, "catch_up.policy %q: want latest, all or none", codec.Clip(string(j.CatchUp.Policy)))
 	}
 	bad(j.Plan().started() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it is about a schedule, and this job has none (%s)", j.Plan().Start())
 	bad(j.CatchUp.Within < 0, "catch_up.within %v: must not be negative", j.CatchUp.Within)
 	bad(j.CatchUp.Max < 1 || j.CatchUp.Max > MaxCatchUp, "catch_up.max %d: 1 to %d", j.CatchUp.Max, MaxCatchUp)
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("job %q: %w", clip(j.Name), err)
+		return fmt.Errorf("job %q: %w", codec.Clip(j.Name), err)
 	}
 	return nil
 }
@@ -333,16 +335,16 @@ type jobWire struct {
 	Name       string          `json:"name"`
 	Queue      string          `json:"queue"`
 	Payload    json.RawMessage `json:"payload,omitempty"`
-	Timeout    duration        `json:"timeout,omitempty"`
-	Deadline   duration        `json:"deadline,omitempty"`
+	Timeout    codec.Duration  `json:"timeout,omitempty"`
+	Deadline   codec.Duration  `json:"deadline,omitempty"`
 	Attempts   int             `json:"attempts"`
-	Backoff    duration        `json:"backoff"`
-	MaxBackoff duration        `json:"max_backoff"`
+	Backoff    codec.Duration  `json:"backoff"`
+	MaxBackoff codec.Duration  `json:"max_backoff"`
 	Overlap    Overlap         `json:"overlap"`
 	Concurrent int             `json:"concurrency,omitempty"`
 	LeaseLost  LeaseLost       `json:"on_lease_lost,omitempty"` // only finish is written
 	CatchUp    CatchUpPolicy   `json:"catch_up"`
-	Within     duration        `json:"catch_up_within,omitempty"`
+	Within     codec.Duration  `json:"catch_up_within,omitempty"`
 	Max        int             `json:"catch_up_max"`
 	Output     int             `json:"output,omitempty"`
 	OnFailure  *Alert          `json:"on_failure,omitempty"`
@@ -351,17 +353,17 @@ type jobWire struct {
 }
 
 type planWire struct {
-	Schedule   string       `json:"schedule"` // empty: After or On
-	After      []string     `json:"after,omitempty"`
-	On         On           `json:"on,omitzero"`
-	Timezone   string       `json:"timezone"`
-	Spread     duration     `json:"spread,omitempty"`
-	From       time.Time    `json:"from,omitzero"`
-	Until      time.Time    `json:"until,omitzero"`
-	Exclude    []string     `json:"exclude,omitempty"`
-	DSTGap     GapPolicy    `json:"dst_gap"`
-	DSTOverlap RepeatPolicy `json:"dst_overlap"`
-	Shards     int          `json:"shards,omitempty"`
+	Schedule   string         `json:"schedule"` // empty: After or On
+	After      []string       `json:"after,omitempty"`
+	On         On             `json:"on,omitzero"`
+	Timezone   string         `json:"timezone"`
+	Spread     codec.Duration `json:"spread,omitempty"`
+	From       time.Time      `json:"from,omitzero"`
+	Until      time.Time      `json:"until,omitzero"`
+	Exclude    []string       `json:"exclude,omitempty"`
+	DSTGap     GapPolicy      `json:"dst_gap"`
+	DSTOverlap RepeatPolicy   `json:"dst_overlap"`
+	Shards     int            `json:"shards,omitempty"`
 }
 
 // MarshalJSON writes the job with its defaults filled.
@@ -370,7 +372,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return marshal(w)
+	return codec.Marshal(w)
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON. Validate checks what it does not.
@@ -392,9 +394,9 @@ func (j Job) wire() (jobWire, error) {
 	}
 	payload, err := compact(j.Payload)
 	return jobWire{
-		j.Name, j.Queue, payload, duration(j.Timeout), duration(j.Deadline),
-		j.Retry.Attempts, duration(j.Retry.Backoff), duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
-		j.CatchUp.Policy, duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.OnFailure, j.OnMissed, j.Plan().wire(),
+		j.Name, j.Queue, payload, codec.Duration(j.Timeout), codec.Duration(j.Deadline),
+		j.Retry.Attempts, codec.Duration(j.Retry.Backoff), codec.Duration(j.Retry.MaxBackoff), j.Overlap, j.Concurrency, finish,
+		j.CatchUp.Policy, codec.Duration(j.CatchUp.Within), j.CatchUp.Max, j.Output, j.OnFailure, j.OnMissed, j.Plan().wire(),
 	}, err
 }
 
@@ -413,7 +415,7 @@ func (w *jobWire) job() Job {
 }
 
 // MarshalJSON writes the plan as it stands in the registry.
-func (p Plan) MarshalJSON() ([]byte, error) { return marshal(p.wire()) }
+func (p Plan) MarshalJSON() ([]byte, error) { return codec.Marshal(p.wire()) }
 
 // UnmarshalJSON is the inverse of MarshalJSON. ParseSchedule checks what it does not.
 func (p *Plan) UnmarshalJSON(data []byte) error {
@@ -428,16 +430,16 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 
 // bound checks what ParseSchedule does not.
 func (w *planWire) bound() error {
-	b := bounds{what: "plan"}
-	b.times("from", &w.From)
-	b.times("until", &w.Until)
-	b.number("shards", w.Shards, 0, MaxShards)
-	return b.err
+	b := codec.Bounds{What: "plan"}
+	b.Times("from", &w.From)
+	b.Times("until", &w.Until)
+	b.Number("shards", w.Shards, 0, MaxShards)
+	return b.Err
 }
 
 // wire has one spelling for equal plans: whoever compares two compares this.
 func (p Plan) wire() planWire {
-	return planWire{p.Schedule, some(p.After), p.On, p.Timezone, duration(p.Spread), p.From.UTC(), p.Until.UTC(), some(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
+	return planWire{p.Schedule, some(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), some(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
 }
 
 func (w planWire) plan() Plan {

@@ -8,12 +8,13 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // locked is a job's lock and the truth about its slots.
 type locked struct {
-	job.Lock
+	core.Lock
 	policy job.Overlap
 	places int
 	ended  map[job.Slot]bool
@@ -24,16 +25,16 @@ func slotAt(second int) job.Slot {
 	return job.NewSlot("report", claimBase.Add(time.Duration(second)*time.Second))
 }
 
-func (l *locked) entrant(s job.Slot, onTime bool) job.Entrant {
-	return job.Entrant{
-		LockSlot: job.LockSlot{Slot: s, At: s.At, OnTime: onTime && !l.begun[s], Since: claimBase},
+func (l *locked) entrant(s job.Slot, onTime bool) core.Entrant {
+	return core.Entrant{
+		LockSlot: core.LockSlot{Slot: s, At: s.At, OnTime: onTime && !l.begun[s], Since: claimBase},
 		Policy:   l.policy, Places: l.places,
 	}
 }
 
 // enter answers the lock's questions from the truth, as a worker does from the
 // ledger, and stores what it says.
-func (l *locked) enter(s job.Slot, onTime bool) job.Place {
+func (l *locked) enter(s job.Slot, onTime bool) core.Place {
 	known := map[job.Slot]bool{}
 	for {
 		next, place, ask := l.Enter(l.entrant(s, onTime), known)
@@ -62,7 +63,7 @@ func TestALockNeverHasMoreHoldersThanPlaces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l := &locked{
-			Lock: job.Lock{Job: "report"}, ended: map[job.Slot]bool{}, begun: map[job.Slot]bool{},
+			Lock: core.Lock{Job: "report"}, ended: map[job.Slot]bool{}, begun: map[job.Slot]bool{},
 			policy: rapid.SampledFrom([]job.Overlap{job.OverlapSkip, job.OverlapQueue, job.OverlapLatest, job.OverlapReplace, job.OverlapAllow}).Draw(t, "policy"),
 			places: rapid.IntRange(1, 3).Draw(t, "places"),
 		}
@@ -96,39 +97,39 @@ func TestALockNeverHasMoreHoldersThanPlaces(t *testing.T) {
 	})
 }
 
-func (l *locked) check(t *rapid.T, s job.Slot, p job.Place, before []job.Slot) {
+func (l *locked) check(t *rapid.T, s job.Slot, p core.Place, before []job.Slot) {
 	switch p.Kind {
-	case job.PlaceHeld:
+	case core.PlaceHeld:
 		l.begun[s] = true
 		if !slices.Contains(l.holders(), s) {
 			t.Fatalf("%s was told it holds a place and does not: %+v", s, l.Lock)
 		}
-	case job.PlaceBarred, job.PlaceDisplaced:
+	case core.PlaceBarred, core.PlaceDisplaced:
 		l.ended[s] = true
 		if p.InWay == (job.Slot{}) || p.InWay == s {
 			t.Fatalf("%s is to end for %q", s, p.InWay)
 		}
-	case job.PlaceWaits:
+	case core.PlaceWaits:
 		if !l.Has(s) {
 			t.Fatalf("%s was told to wait and is not in the lock: %+v", s, l.Lock)
 		}
 		if len(before) < l.places && p.Ahead == 0 {
 			t.Fatalf("%s waits, first of all, though %d of %d places are taken", s, len(before), l.places)
 		}
-	case job.PlaceCrowded:
+	case core.PlaceCrowded:
 		t.Fatalf("%s finds a crowd of %d", s, len(l.Waiting))
 	}
-	if !slices.IsSortedFunc(l.Waiting, func(a, b job.LockSlot) int { return a.At.Compare(b.At) }) {
+	if !slices.IsSortedFunc(l.Waiting, func(a, b core.LockSlot) int { return a.At.Compare(b.At) }) {
 		t.Fatalf("they do not wait in order: %+v", l.Waiting)
 	}
 }
 
-func roundTrip(t *rapid.T, l job.Lock) job.Lock {
+func roundTrip(t *rapid.T, l core.Lock) core.Lock {
 	data, err := json.Marshal(l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := job.DecodeLock(data)
+	back, err := core.DecodeLock(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,10 +137,10 @@ func roundTrip(t *rapid.T, l job.Lock) job.Lock {
 }
 
 func newLocked(policy job.Overlap, places int) *locked {
-	return &locked{Lock: job.Lock{Job: "report"}, policy: policy, places: places, ended: map[job.Slot]bool{}, begun: map[job.Slot]bool{}}
+	return &locked{Lock: core.Lock{Job: "report"}, policy: policy, places: places, ended: map[job.Slot]bool{}, begun: map[job.Slot]bool{}}
 }
 
-func (l *locked) want(t *testing.T, s job.Slot, onTime bool, want job.PlaceKind) job.Place {
+func (l *locked) want(t *testing.T, s job.Slot, onTime bool, want core.PlaceKind) core.Place {
 	t.Helper()
 	p := l.enter(s, onTime)
 	if p.Kind != want {
@@ -151,25 +152,25 @@ func (l *locked) want(t *testing.T, s job.Slot, onTime bool, want job.PlaceKind)
 func TestSkipNamesTheSlotInTheWayAndLetsLateOnesWait(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapSkip, 1)
-	l.want(t, slotAt(0), true, job.PlaceHeld)
-	if p := l.want(t, slotAt(1), true, job.PlaceBarred); p.InWay != slotAt(0) {
+	l.want(t, slotAt(0), true, core.PlaceHeld)
+	if p := l.want(t, slotAt(1), true, core.PlaceBarred); p.InWay != slotAt(0) {
 		t.Errorf("in the way was %s", p.InWay)
 	}
-	l.want(t, slotAt(-5), false, job.PlaceWaits) // caught up
-	l.ended[slotAt(0)] = true                    // its worker dies before it leaves
-	if p := l.want(t, slotAt(2), true, job.PlaceBarred); p.InWay != slotAt(-5) {
+	l.want(t, slotAt(-5), false, core.PlaceWaits) // caught up
+	l.ended[slotAt(0)] = true                     // its worker dies before it leaves
+	if p := l.want(t, slotAt(2), true, core.PlaceBarred); p.InWay != slotAt(-5) {
 		t.Errorf("in the way was %s", p.InWay)
 	}
-	l.want(t, slotAt(-5), false, job.PlaceHeld)
+	l.want(t, slotAt(-5), false, core.PlaceHeld)
 }
 
 func TestQueueKeepsTheOrderOfTheSlotsThatHaveCome(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapQueue, 1)
-	l.want(t, slotAt(0), true, job.PlaceHeld)
-	l.want(t, slotAt(3), true, job.PlaceWaits)
-	l.want(t, slotAt(1), true, job.PlaceWaits)
-	if p := l.want(t, slotAt(2), true, job.PlaceWaits); p.Ahead != 1 {
+	l.want(t, slotAt(0), true, core.PlaceHeld)
+	l.want(t, slotAt(3), true, core.PlaceWaits)
+	l.want(t, slotAt(1), true, core.PlaceWaits)
+	if p := l.want(t, slotAt(2), true, core.PlaceWaits); p.Ahead != 1 {
 		t.Errorf("%d ahead", p.Ahead)
 	}
 	for _, second := range []int{0, 1, 2} {
@@ -179,62 +180,62 @@ func TestQueueKeepsTheOrderOfTheSlotsThatHaveCome(t *testing.T) {
 		}
 	}
 	l.ended[slotAt(3)] = true
-	l.want(t, slotAt(4), true, job.PlaceHeld)
+	l.want(t, slotAt(4), true, core.PlaceHeld)
 }
 
 // The first in the line was cancelled, or ended elsewhere: the next gets past it.
 func TestAnEndedSlotKeepsNoPlaceInTheLine(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapQueue, 1)
-	l.want(t, slotAt(0), true, job.PlaceHeld)
-	l.want(t, slotAt(1), true, job.PlaceWaits)
-	l.want(t, slotAt(2), true, job.PlaceWaits)
+	l.want(t, slotAt(0), true, core.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceWaits)
+	l.want(t, slotAt(2), true, core.PlaceWaits)
 	l.ended[slotAt(0)], l.ended[slotAt(1)] = true, true
-	l.want(t, slotAt(2), true, job.PlaceHeld)
+	l.want(t, slotAt(2), true, core.PlaceHeld)
 }
 
 func TestOfTheSlotsThatWaitLatestLetsOnlyTheNewestRun(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapLatest, 1)
-	l.want(t, slotAt(0), true, job.PlaceHeld)
-	l.want(t, slotAt(1), true, job.PlaceWaits)
-	l.want(t, slotAt(3), true, job.PlaceWaits)
-	if p := l.want(t, slotAt(1), true, job.PlaceBarred); p.InWay != slotAt(3) {
+	l.want(t, slotAt(0), true, core.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceWaits)
+	l.want(t, slotAt(3), true, core.PlaceWaits)
+	if p := l.want(t, slotAt(1), true, core.PlaceBarred); p.InWay != slotAt(3) {
 		t.Errorf("in the way was %s", p.InWay)
 	}
-	l.want(t, slotAt(2), true, job.PlaceBarred)
+	l.want(t, slotAt(2), true, core.PlaceBarred)
 	l.Lock, _ = l.Leave(slotAt(0), 1)
-	l.want(t, slotAt(3), true, job.PlaceHeld)
+	l.want(t, slotAt(3), true, core.PlaceHeld)
 	l.Lock, _ = l.Leave(slotAt(3), 1)
-	l.want(t, slotAt(2), true, job.PlaceBarred) // the lock is free, but it is too late
-	l.want(t, slotAt(-9), false, job.PlaceHeld) // backfilled: it is not about being new
+	l.want(t, slotAt(2), true, core.PlaceBarred) // the lock is free, but it is too late
+	l.want(t, slotAt(-9), false, core.PlaceHeld) // backfilled: it is not about being new
 }
 
 func TestReplaceEndsTheOldestAndThenRuns(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapReplace, 2)
-	l.want(t, slotAt(0), true, job.PlaceHeld)
-	l.want(t, slotAt(1), true, job.PlaceHeld)
-	if p := l.want(t, slotAt(2), true, job.PlaceWaits); p.Displaces != slotAt(0) {
+	l.want(t, slotAt(0), true, core.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceHeld)
+	if p := l.want(t, slotAt(2), true, core.PlaceWaits); p.Displaces != slotAt(0) {
 		t.Errorf("displaces %s", p.Displaces)
 	}
 	l.begun[slotAt(0)] = true // its owner died: whoever takes it over sees that it is to end
-	if p := l.want(t, slotAt(0), true, job.PlaceDisplaced); p.InWay != slotAt(2) {
+	if p := l.want(t, slotAt(0), true, core.PlaceDisplaced); p.InWay != slotAt(2) {
 		t.Errorf("displaced by %s", p.InWay)
 	}
 	l.Lock, _ = l.Leave(slotAt(0), 2)
-	l.want(t, slotAt(2), true, job.PlaceHeld)
-	l.want(t, slotAt(1), true, job.PlaceHeld) // asks again at its retry
+	l.want(t, slotAt(2), true, core.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceHeld) // asks again at its retry
 }
 
 // An operator cancelled it while it waited, or its deadline passed.
 func TestASlotThatHasEndedReplacesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapReplace, 1)
-	l.want(t, slotAt(0), true, job.PlaceHeld)
-	l.want(t, slotAt(1), true, job.PlaceWaits)
+	l.want(t, slotAt(0), true, core.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceWaits)
 	l.ended[slotAt(1)] = true
-	l.want(t, slotAt(0), true, job.PlaceHeld) // asks again at its retry
+	l.want(t, slotAt(0), true, core.PlaceHeld) // asks again at its retry
 	if l.Has(slotAt(1)) {
 		t.Errorf("the lock still has it: %+v", l.Lock)
 	}
@@ -245,50 +246,50 @@ func TestASlotThatHasEndedReplacesNothing(t *testing.T) {
 func TestReplaceEndsNoRunThatWasNotOnTime(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapReplace, 1)
-	l.want(t, slotAt(5), false, job.PlaceHeld) // triggered
+	l.want(t, slotAt(5), false, core.PlaceHeld) // triggered
 	for _, second := range []int{4, 6} {
-		if p := l.want(t, slotAt(second), true, job.PlaceWaits); p.Displaces != (job.Slot{}) {
+		if p := l.want(t, slotAt(second), true, core.PlaceWaits); p.Displaces != (job.Slot{}) {
 			t.Errorf("displaces %s", p.Displaces)
 		}
 	}
-	l.want(t, slotAt(5), false, job.PlaceHeld) // asks again at its retry
-	l.want(t, slotAt(7), false, job.PlaceWaits)
+	l.want(t, slotAt(5), false, core.PlaceHeld) // asks again at its retry
+	l.want(t, slotAt(7), false, core.PlaceWaits)
 	l.Lock, _ = l.Leave(slotAt(5), 1)
-	l.want(t, slotAt(6), true, job.PlaceHeld)
-	if p := l.want(t, slotAt(8), true, job.PlaceWaits); p.Displaces != slotAt(6) {
+	l.want(t, slotAt(6), true, core.PlaceHeld)
+	if p := l.want(t, slotAt(8), true, core.PlaceWaits); p.Displaces != slotAt(6) {
 		t.Errorf("displaces %q, want the one that was on time", p.Displaces)
 	}
 	l.Lock, _ = l.Leave(slotAt(6), 1)
-	l.want(t, slotAt(7), false, job.PlaceHeld) // it came before
+	l.want(t, slotAt(7), false, core.PlaceHeld) // it came before
 	l.Lock, _ = l.Leave(slotAt(7), 1)
-	l.want(t, slotAt(8), true, job.PlaceHeld)
+	l.want(t, slotAt(8), true, core.PlaceHeld)
 }
 
 func TestASlotOfADeletedJobWaitsForThoseInTheLockOnly(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapQueue, 0)
 	l.begun[slotAt(0)], l.begun[slotAt(1)] = true, true
-	l.want(t, slotAt(0), true, job.PlaceHeld)
-	l.want(t, slotAt(1), true, job.PlaceHeld) // as under allow
+	l.want(t, slotAt(0), true, core.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceHeld) // as under allow
 	if len(l.Holders) > 0 {
 		t.Errorf("they take places: %+v", l.Lock)
 	}
-	l.Holders = []job.LockSlot{{Slot: slotAt(2), At: slotAt(2).At}}
-	l.want(t, slotAt(2), true, job.PlaceHeld)
-	l.want(t, slotAt(1), true, job.PlaceWaits)
+	l.Holders = []core.LockSlot{{Slot: slotAt(2), At: slotAt(2).At}}
+	l.want(t, slotAt(2), true, core.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceWaits)
 	l.ended[slotAt(2)] = true
-	l.want(t, slotAt(1), true, job.PlaceHeld)
+	l.want(t, slotAt(1), true, core.PlaceHeld)
 }
 
 func TestALockListsAtMostAHundredThatWait(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapQueue, 1)
-	for second := range job.MaxLockWaiting + 1 {
+	for second := range core.MaxLockWaiting + 1 {
 		l.enter(slotAt(second+10), true)
 	}
-	l.want(t, slotAt(1000), true, job.PlaceCrowded)
-	l.want(t, slotAt(1), true, job.PlaceWaits) // it comes before them: the last one is to come back
-	if n := len(l.Waiting); n != job.MaxLockWaiting {
+	l.want(t, slotAt(1000), true, core.PlaceCrowded)
+	l.want(t, slotAt(1), true, core.PlaceWaits) // it comes before them: the last one is to come back
+	if n := len(l.Waiting); n != core.MaxLockWaiting {
 		t.Errorf("%d wait", n)
 	}
 }

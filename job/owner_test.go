@@ -3,7 +3,7 @@ package job_test
 import (
 	"testing"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // What an operator replaced is kept away while the operator's edit stands, and
@@ -12,16 +12,16 @@ func TestReleasedAJobIsItsFilesAgain(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
 	older, newer, edit := report("0 6 * * *"), report("0 7 * * *"), report("0 8 * * *")
-	r.apply(older, job.OwnerFile, "old pod", false)
-	r.apply(newer, job.OwnerFile, "new pod", false)
+	r.apply(older, core.OwnerFile, "old pod", false)
+	r.apply(newer, core.OwnerFile, "new pod", false)
 	began := r.now
-	r.apply(edit, job.OwnerOperator, "alice", true)
-	r.apply(report("0 9 * * *"), job.OwnerOperator, "bob", true)
-	if c := r.apply(newer, job.OwnerFile, "new pod", false); c != job.Held {
+	r.apply(edit, core.OwnerOperator, "alice", true)
+	r.apply(report("0 9 * * *"), core.OwnerOperator, "bob", true)
+	if c := r.apply(newer, core.OwnerFile, "new pod", false); c != core.Held {
 		t.Fatalf("a restart under the operator's edit: %v, want held", c)
 	}
-	next, ok := job.ReleaseHold(*r.entry, "alice")
-	if !ok || next.Job.Schedule != "0 9 * * *" || next.Owner != job.OwnerReleased || next.Node != "alice" {
+	next, ok := core.ReleaseHold(*r.entry, "alice")
+	if !ok || next.Job.Schedule != "0 9 * * *" || next.Owner != core.OwnerReleased || next.Node != "alice" {
 		t.Fatalf("released: %+v, %v", next, ok)
 	}
 	since := r.entry.Since()
@@ -30,19 +30,19 @@ func TestReleasedAJobIsItsFilesAgain(t *testing.T) {
 	if !r.entry.Since().Equal(since) {
 		t.Errorf("to release moved the plan's beginning from %v to %v", since, r.entry.Since())
 	}
-	if c := r.apply(older, job.OwnerFile, "old pod", false); c != job.Superseded {
+	if c := r.apply(older, core.OwnerFile, "old pod", false); c != core.Superseded {
 		t.Errorf("what the file had replaced before: %v, want superseded", c)
 	}
-	if c := r.apply(newer, job.OwnerFile, "new pod", false); c != job.Changed {
+	if c := r.apply(newer, core.OwnerFile, "new pod", false); c != core.Changed {
 		t.Errorf("the file's content: %v, want changed", c)
 	}
-	if c := r.apply(report("0 9 * * *"), job.OwnerCode, "another", false); c != job.Superseded {
+	if c := r.apply(report("0 9 * * *"), core.OwnerCode, "another", false); c != core.Superseded {
 		t.Errorf("the operator's after that: %v, want superseded", c)
 	}
 	if past := r.entry.Past; len(past) != 4 || !past[1].From.Equal(began) {
 		t.Errorf("the past is %+v, want four plans", past)
 	}
-	if _, ok := job.ReleaseHold(*r.entry, "alice"); ok {
+	if _, ok := core.ReleaseHold(*r.entry, "alice"); ok {
 		t.Error("a job that no operator holds is released")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,7 +23,7 @@ func TestAParserAnswersAsIfItRememberedNothing(t *testing.T) {
 		return rapid.SampledFrom([]time.Time{{}, at, at.Add(time.Hour), at.Add(time.Nanosecond), at.In(time.FixedZone("", 3600))}).Draw(t, label)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		var parser job.EntryDecoder
+		var parser core.EntryDecoder
 		for range 30 {
 			name := some(t, "name", "a", "b", "")
 			p := job.Plan{
@@ -52,7 +53,7 @@ func TestAParserAnswersAsIfItRememberedNothing(t *testing.T) {
 
 func TestAParserCompilesAPlanOfManyJobsOnce(t *testing.T) {
 	t.Parallel()
-	var parser job.EntryDecoder
+	var parser core.EntryDecoder
 	first, err := parser.Schedule("job0", job.Plan{Schedule: "0 7 * * MON-THU"})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestAParserCompilesAPlanOfManyJobsOnce(t *testing.T) {
 // More plans than it remembers are compiled all the same, and those it gave up anew.
 func TestAParserForgetsRatherThanGrows(t *testing.T) {
 	t.Parallel()
-	var parser job.EntryDecoder
+	var parser core.EntryDecoder
 	const plans, most = 6000, 4096
 	first, remembered := map[int]*job.Schedule{}, 0
 	for i := range 2 * plans {
@@ -92,13 +93,13 @@ func TestAParserForgetsRatherThanGrows(t *testing.T) {
 }
 
 func BenchmarkDecodeEntry(b *testing.B) {
-	data, err := json.Marshal(job.Definition{Owner: job.OwnerCode, Node: "elsewhere-1-1763700000-abcdefgh", Nonce: "1", Job: job.Job{
+	data, err := json.Marshal(core.Definition{Owner: core.OwnerCode, Node: "elsewhere-1-1763700000-abcdefgh", Nonce: "1", Job: job.Job{
 		Name: "customer-report-00000001", Schedule: "5 7 1 1 *", Payload: json.RawMessage(`"` + strings.Repeat("x", 98) + `"`),
 	}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	var parser job.EntryDecoder
+	var parser core.EntryDecoder
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := parser.Entry(data, 1, time.Unix(1763700000, 0)); err != nil {

@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // edit stores what f makes of the entry, a minute later.
-func (r *registry) edit(f func(job.Entry, string) (job.Definition, bool)) (changed bool) {
+func (r *registry) edit(f func(core.Entry, string) (core.Definition, bool)) (changed bool) {
 	r.t.Helper()
 	d, changed := f(*r.entry, "B")
 	r.now = r.now.Add(time.Minute)
@@ -27,26 +29,26 @@ func TestAPauseIsBoundedByTheBrokersTimestamps(t *testing.T) {
 	r := newRegistry(t)
 	r.apply(report("0 7 * * *"), "file", "A", false)
 	since := r.entry.Since()
-	if r.edit(job.Resume) {
+	if r.edit(core.Resume) {
 		t.Error("a job that is not paused was resumed")
 	}
-	var want []job.Window
+	var want []core.Window
 	for range 3 {
-		if !r.edit(job.Pause) || !r.entry.Paused {
+		if !r.edit(core.Pause) || !r.entry.Paused {
 			t.Fatal("not paused")
 		}
 		from := r.now
-		if r.edit(job.Pause) {
+		if r.edit(core.Pause) {
 			t.Error("a paused job was paused")
 		}
 		r.apply(report(fmt.Sprintf("%d 8 * * *", r.now.Minute())), "file", "A", true) // edits touch no pause
-		if open := append(want, job.Window{From: from}); !slices.Equal(r.entry.Pauses, open) {
+		if open := append(want, core.Window{From: from}); !slices.Equal(r.entry.Pauses, open) {
 			t.Errorf("pauses %v, want %v", r.entry.Pauses, open)
 		}
-		if !r.edit(job.Resume) || r.entry.Paused {
+		if !r.edit(core.Resume) || r.entry.Paused {
 			t.Fatal("not resumed")
 		}
-		want = append(want, job.Window{From: from, To: r.now})
+		want = append(want, core.Window{From: from, To: r.now})
 		r.apply(report(fmt.Sprintf("%d 9 * * *", r.now.Minute())), "file", "A", true)
 		if !slices.Equal(r.entry.Pauses, want) {
 			t.Errorf("pauses %v, want %v", r.entry.Pauses, want)
@@ -56,8 +58,8 @@ func TestAPauseIsBoundedByTheBrokersTimestamps(t *testing.T) {
 		t.Errorf("the first plan begins at %v, want %v: a pause must not move it", first, since)
 	}
 	for range 100 {
-		r.edit(job.Pause)
-		r.edit(job.Resume)
+		r.edit(core.Pause)
+		r.edit(core.Resume)
 	}
 	if len(r.entry.Pauses) != 50 || !r.entry.Pauses[49].To.Equal(r.now) {
 		t.Errorf("%d pauses are kept, want the newest 50", len(r.entry.Pauses))
@@ -74,8 +76,8 @@ func TestAPauseByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	paused := append(slices.Clone(value[:len(value)-1]), `,"paused":true}`...)
-	e, err := job.DecodeEntry(paused, 2, r.now)
-	if err != nil || len(e.Pauses) != 1 || e.Pauses[0] != (job.Window{From: r.now}) {
+	e, err := core.DecodeEntry(paused, 2, r.now)
+	if err != nil || len(e.Pauses) != 1 || e.Pauses[0] != (core.Window{From: r.now}) {
 		t.Fatalf("pauses %v: %v", e.Pauses, err)
 	}
 }
@@ -87,12 +89,12 @@ func TestStretchesAreTheSlotsOfAPlanByWhenTheyFallDue(t *testing.T) {
 		instants := rapid.SliceOfNDistinct(rapid.IntRange(0, 600_000), 3, 10, rapid.ID).Draw(t, "ms")
 		slices.Sort(instants)
 		at := func(i int) time.Time { return base.Add(time.Duration(instants[i]) * time.Millisecond) }
-		plan := job.PastPlan{Plan: job.Plan{Schedule: "*/7 * * * * *", Spread: 30 * time.Second}}
+		plan := core.PastPlan{Plan: job.Plan{Schedule: "*/7 * * * * *", Spread: 30 * time.Second}}
 		from := rapid.IntRange(0, len(instants)-2).Draw(t, "from")
 		plan.From, plan.To = at(from), at(rapid.IntRange(from+1, len(instants)-1).Draw(t, "to"))
-		var e job.Entry
+		var e core.Entry
 		for i := rapid.IntRange(0, 1).Draw(t, "first"); i < len(instants); i += 2 {
-			w := job.Window{From: at(i)}
+			w := core.Window{From: at(i)}
 			if e.Paused = i+1 == len(instants); !e.Paused {
 				w.To = at(i + 1)
 			}
@@ -150,7 +152,7 @@ func TestWhatAResumeWouldRun(t *testing.T) {
 		if missed, runs, err := r.entry.IfResumed(r.now.Add(tt.pause), 0); missed != 0 || runs != 0 || err != nil {
 			t.Errorf("not paused: %d missed, %d run: %v", missed, runs, err)
 		}
-		r.edit(job.Pause)
+		r.edit(core.Pause)
 		missed, runs, err := r.entry.IfResumed(r.now.Add(tt.pause), 0)
 		if missed != tt.missed || runs != tt.runs || err != nil {
 			t.Errorf("%v after %v: %d missed, %d would run, want %d and %d: %v", tt.catchUp, tt.pause, missed, runs, tt.missed, tt.runs, err)

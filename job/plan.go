@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/suggest"
 )
 
@@ -20,7 +21,7 @@ func (p Plan) withDefaults() Plan {
 func parseSource(name string, p Plan, zone *time.Location, exclude exclusions) (source, error) {
 	src, err := parseText(name, p, zone, exclude)
 	if err != nil {
-		return nil, fmt.Errorf("%w schedule %q: %w", ErrInvalid, clip(p.Schedule), err)
+		return nil, fmt.Errorf("%w schedule %q: %w", ErrInvalid, codec.Clip(p.Schedule), err)
 	}
 	return src, nil
 }
@@ -75,12 +76,12 @@ func checkPolicies(p Plan) error {
 	switch p.DSTGap {
 	case GapAfter, GapSkip:
 	default:
-		return fmt.Errorf("%w dst_gap %q: want after or skip", ErrInvalid, clip(string(p.DSTGap)))
+		return fmt.Errorf("%w dst_gap %q: want after or skip", ErrInvalid, codec.Clip(string(p.DSTGap)))
 	}
 	switch p.DSTOverlap {
 	case RepeatFirst, RepeatSecond, RepeatBoth:
 	default:
-		return fmt.Errorf("%w dst_overlap %q: want first, second or both", ErrInvalid, clip(string(p.DSTOverlap)))
+		return fmt.Errorf("%w dst_overlap %q: want first, second or both", ErrInvalid, codec.Clip(string(p.DSTOverlap)))
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // State is where a slot stands. Six of them are outcomes, and final.
@@ -155,10 +157,10 @@ func (r Record) MarshalJSON() ([]byte, error) {
 
 // AppendJSON appends what MarshalJSON returns.
 func (r Record) AppendJSON(b []byte) ([]byte, error) {
-	o := object(b).open().number("v", Version).text("id", r.Slot.ID()).text("queue", r.Queue).text("state", string(r.State)).number("attempt", r.Attempt)
+	o := codec.Object(b).Open().Number("v", codec.Version).Text("id", r.Slot.ID()).Text("queue", r.Queue).Text("state", string(r.State)).Number("attempt", r.Attempt)
 	for i, a := range r.Attempts {
 		if i == 0 {
-			o = append(o.name("attempts"), '[')
+			o = append(o.Name("attempts"), '[')
 		} else {
 			o = append(o, ',')
 		}
@@ -167,29 +169,29 @@ func (r Record) AppendJSON(b []byte) ([]byte, error) {
 			o = append(o, ']')
 		}
 	}
-	o = o.numberIf("max_attempts", r.MaxAttempts).timeIf("start_by", r.StartBy).text("node", r.Node).text("nonce", r.Nonce).revisionIf("job_revision", r.JobRevision).
-		timeIf("due", r.Due).timeIf("published", r.Published).textIf("publisher", r.Publisher)
+	o = o.NumberIf("max_attempts", r.MaxAttempts).TimeIf("start_by", r.StartBy).Text("node", r.Node).Text("nonce", r.Nonce).RevisionIf("job_revision", r.JobRevision).
+		TimeIf("due", r.Due).TimeIf("published", r.Published).TextIf("publisher", r.Publisher)
 	if len(r.Payload) > 0 {
-		o = append(base64.StdEncoding.AppendEncode(append(o.name("payload"), '"'), r.Payload), '"')
+		o = append(base64.StdEncoding.AppendEncode(append(o.Name("payload"), '"'), r.Payload), '"')
 	}
-	o = o.timeIf("retry_at", r.RetryAt).timeIf("finished", r.Finished).textIf("error", r.Error).textIf("output", r.Output).
-		numberIf("shards", r.Shards).numberIf("count", r.Count).timeIf("last", r.Last)
+	o = o.TimeIf("retry_at", r.RetryAt).TimeIf("finished", r.Finished).TextIf("error", r.Error).TextIf("output", r.Output).
+		NumberIf("shards", r.Shards).NumberIf("count", r.Count).TimeIf("last", r.Last)
 	if len(r.Extra) == 0 {
-		return o.end(), nil
+		return o.End(), nil
 	}
-	whole, err := withExtra(o.end()[len(b):], r.Extra)
+	whole, err := codec.WithExtra(o.End()[len(b):], r.Extra)
 	return append(b, whole...), err
 }
 
-func (a Attempt) append(o object) object {
-	return o.open().number("attempt", a.Number).text("node", a.Node).revisionIf("fence", a.Fence).time("started", a.Started).
-		timeIf("finished", a.Finished).textIf("error", a.Error).end()
+func (a Attempt) append(o codec.Object) codec.Object {
+	return o.Open().Number("attempt", a.Number).Text("node", a.Node).RevisionIf("fence", a.Fence).Time("started", a.Started).
+		TimeIf("finished", a.Finished).TextIf("error", a.Error).End()
 }
 
 // DecodeRecord reads a ledger value.
 func DecodeRecord(data []byte) (Record, error) {
 	var w recordWire
-	extra, err := decode("slot record", data, &w)
+	extra, err := codec.Decode("slot record", data, &w)
 	if err != nil {
 		return Record{}, err
 	}
@@ -209,39 +211,39 @@ func DecodeRecord(data []byte) (Record, error) {
 }
 
 func (w *recordWire) bound(slot Slot) error {
-	b := bounds{what: "slot record"}
+	b := codec.Bounds{What: "slot record"}
 	if w.State == Pending {
-		b.refuse("state %q: it is never stored", w.State)
+		b.Refuse("state %q: it is never stored", w.State)
 	}
-	word(&b, "state", w.State, Running, Retrying, Succeeded, Failed, Skipped, Missed, Expired, Cancelled)
+	codec.Word(&b, "state", w.State, Running, Retrying, Succeeded, Failed, Skipped, Missed, Expired, Cancelled)
 	if w.Queue != "" { // a client may not know it
-		b.names("queue", w.Queue)
+		b.Names("queue", w.Queue)
 	}
-	b.number("attempt", w.Attempt, 0, maxClaims)
-	b.number("max_attempts", w.MaxAttempts, 0, maxClaims)
-	b.number("count", w.Count, 0, maxSlots)
+	b.Number("attempt", w.Attempt, 0, codec.MaxClaims)
+	b.Number("max_attempts", w.MaxAttempts, 0, codec.MaxClaims)
+	b.Number("count", w.Count, 0, codec.MaxSlots)
 	switch {
 	case w.Shards != 0 && (slot.Shards > 0 || slot.Range):
-		b.refuse("shards %d: slot %q cannot be split", w.Shards, w.ID)
+		b.Refuse("shards %d: slot %q cannot be split", w.Shards, w.ID)
 	case w.Shards != 0:
-		b.number("shards", w.Shards, 2, MaxShards)
+		b.Number("shards", w.Shards, 2, MaxShards)
 	}
-	b.words("node", w.Node)
-	b.words("nonce", w.Nonce)
-	b.words("publisher", w.Publisher)
-	b.length("payload", len(w.Payload), MaxPayload)
-	b.times("time", &w.Due, &w.Published, &w.StartBy, &w.RetryAt, &w.Finished, &w.Last)
-	cutText(maxText, &w.Error)
-	cutText(maxOutputText, &w.Output)
-	w.Attempts = last(w.Attempts, maxHistory)
+	b.Words("node", w.Node)
+	b.Words("nonce", w.Nonce)
+	b.Words("publisher", w.Publisher)
+	b.Length("payload", len(w.Payload), MaxPayload)
+	b.Times("time", &w.Due, &w.Published, &w.StartBy, &w.RetryAt, &w.Finished, &w.Last)
+	codec.CutText(codec.MaxText, &w.Error)
+	codec.CutText(maxOutputText, &w.Output)
+	w.Attempts = codec.Last(w.Attempts, codec.MaxHistory)
 	for i := range w.Attempts {
 		a := &w.Attempts[i]
-		b.number("attempts.attempt", a.Number, 0, maxClaims)
-		b.words("attempts.node", a.Node)
-		b.times("attempts", &a.Started, &a.Finished)
-		cutText(maxText, &a.Error)
+		b.Number("attempts.attempt", a.Number, 0, codec.MaxClaims)
+		b.Words("attempts.node", a.Node)
+		b.Times("attempts", &a.Started, &a.Finished)
+		codec.CutText(codec.MaxText, &a.Error)
 	}
-	return b.err
+	return b.Err
 }
 
 var _ json.Marshaler = Record{}

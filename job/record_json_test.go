@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // A member that recordWire has and MarshalJSON does not write would be read, and
@@ -47,8 +49,8 @@ func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 			Count:       rapid.IntRange(0, 3).Draw(t, "count"),
 			Last:        instant.Draw(t, "last"),
 		}
-		want, err := marshal(recordWire{
-			Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.StartBy, r.Node, r.Nonce, r.JobRevision,
+		want, err := codec.Marshal(recordWire{
+			codec.Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.StartBy, r.Node, r.Nonce, r.JobRevision,
 			r.Due, r.Published, r.Publisher, r.Payload, r.RetryAt, r.Finished, r.Error, r.Output, r.Shards, r.Count, r.Last,
 		})
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Schedule computes the slots of one job. It is immutable and safe for
@@ -40,7 +42,7 @@ func ParseSchedule(name string, p Plan) (*Schedule, error) {
 	}
 	s := &Schedule{source: src, zone: zone, first: first, last: last, delay: delay}
 	if _, ok := s.next(firstInstant); !ok {
-		return nil, fmt.Errorf("%w schedule %q: can never fire: %s", ErrInvalid, clip(p.Schedule), whyNever(src, exclude))
+		return nil, fmt.Errorf("%w schedule %q: can never fire: %s", ErrInvalid, codec.Clip(p.Schedule), whyNever(src, exclude))
 	}
 	s.key = strings.Join([]string{src.key(), exclude.String(), fmt.Sprint(first), fmt.Sprint(last), delay.String()}, "|")
 	return s, nil

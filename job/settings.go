@@ -3,6 +3,8 @@ package job
 import (
 	"fmt"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Settings belong to a namespace, not to a node: they are stored on the broker
@@ -74,8 +76,8 @@ func (s Settings) Validate() error {
 		return bad("lease %v: at least %v", s.Lease, minLease)
 	case s.Lease > MaxLease:
 		return bad("lease %v: at most %v", s.Lease, MaxLease)
-	case max(s.Horizon, s.Retention, s.Duplicates) > maxSpan:
-		return bad("horizon %v, retention %v, duplicates %v: at most %v", s.Horizon, s.Retention, s.Duplicates, maxSpan)
+	case max(s.Horizon, s.Retention, s.Duplicates) > codec.MaxSpan:
+		return bad("horizon %v, retention %v, duplicates %v: at most %v", s.Horizon, s.Retention, s.Duplicates, codec.MaxSpan)
 	case s.Horizon < 0 || s.Horizon != 0 && s.Horizon < time.Minute:
 		return bad("horizon %v: at least 1m", s.Horizon)
 	case s.Duplicates != 0 && s.Duplicates < DefaultDuplicates:
@@ -89,25 +91,25 @@ func (s Settings) Validate() error {
 }
 
 type settingsWire struct {
-	V          int      `json:"v"`
-	Lease      duration `json:"lease"`
-	Horizon    duration `json:"horizon"`
-	Retention  duration `json:"retention"`
-	Duplicates duration `json:"duplicates"`
-	Replicas   int      `json:"replicas"`
+	V          int            `json:"v"`
+	Lease      codec.Duration `json:"lease"`
+	Horizon    codec.Duration `json:"horizon"`
+	Retention  codec.Duration `json:"retention"`
+	Duplicates codec.Duration `json:"duplicates"`
+	Replicas   int            `json:"replicas"`
 }
 
 // MarshalJSON writes the value of the key "settings".
 func (s Settings) MarshalJSON() ([]byte, error) {
-	return encode(settingsWire{
-		Version, duration(s.Lease), duration(s.Horizon), duration(s.Retention), duration(s.Duplicates), s.Replicas,
+	return codec.Encode(settingsWire{
+		codec.Version, codec.Duration(s.Lease), codec.Duration(s.Horizon), codec.Duration(s.Retention), codec.Duration(s.Duplicates), s.Replicas,
 	}, s.Extra)
 }
 
 // DecodeSettings reads the value of the key "settings".
 func DecodeSettings(data []byte) (Settings, error) {
 	var w settingsWire
-	extra, err := decode("settings", data, &w)
+	extra, err := codec.Decode("settings", data, &w)
 	if err != nil {
 		return Settings{}, err
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 const (
@@ -95,7 +97,7 @@ func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 	i, _ = strconv.Atoi(m[2])
 	n, _ = strconv.Atoi(m[3])
 	if n < 2 || n > MaxShards || i > n {
-		return "", 0, 0, fmt.Errorf("%w shard %s of %q: want 1of2 to %dof%d", ErrInvalid, text[len(m[1])+1:], clip(text), MaxShards, MaxShards)
+		return "", 0, 0, fmt.Errorf("%w shard %s of %q: want 1of2 to %dof%d", ErrInvalid, text[len(m[1])+1:], codec.Clip(text), MaxShards, MaxShards)
 	}
 	return m[1], i, n, nil
 }
@@ -133,7 +135,7 @@ func ParseSlotID(id string) (Slot, error) {
 	}
 	s, err := parseWholeID(whole)
 	if err == nil && n > 0 && s.Range {
-		err = fmt.Errorf("%w slot ID %q: a range has no shards", ErrInvalid, clip(id))
+		err = fmt.Errorf("%w slot ID %q: a range has no shards", ErrInvalid, codec.Clip(id))
 	}
 	if err != nil {
 		return Slot{}, err
@@ -144,14 +146,14 @@ func ParseSlotID(id string) (Slot, error) {
 func parseWholeID(id string) (Slot, error) {
 	name, rest, ok := strings.Cut(id, ":")
 	if !ok {
-		return Slot{}, fmt.Errorf("%w slot ID %q: want JOB:INSTANT like report:2026-11-21T07:00:00Z, or JOB:@TOKEN", ErrInvalid, clip(id))
+		return Slot{}, fmt.Errorf("%w slot ID %q: want JOB:INSTANT like report:2026-11-21T07:00:00Z, or JOB:@TOKEN", ErrInvalid, codec.Clip(id))
 	}
-	if err := ValidateName("job", name); err != nil {
-		return Slot{}, fmt.Errorf("slot ID %q: %w", clip(id), err)
+	if err := codec.ValidateName("job", name); err != nil {
+		return Slot{}, fmt.Errorf("slot ID %q: %w", codec.Clip(id), err)
 	}
 	if token, triggered := strings.CutPrefix(rest, "@"); triggered {
 		if err := ValidateToken(token); err != nil {
-			return Slot{}, fmt.Errorf("slot ID %q: %w", clip(id), err)
+			return Slot{}, fmt.Errorf("slot ID %q: %w", codec.Clip(id), err)
 		}
 		return Slot{Job: name, Token: token}, nil
 	}
@@ -160,7 +162,7 @@ func parseWholeID(id string) (Slot, error) {
 	// Formatting back refuses what Parse is lenient about (fractions, other zones),
 	// so that a slot has one spelling only.
 	if err != nil || at.UTC().Format(time.RFC3339) != instant {
-		return Slot{}, fmt.Errorf("%w slot ID %q: %q is not an instant in UTC and whole seconds, like 2026-11-21T07:00:00Z", ErrInvalid, clip(id), clip(rest))
+		return Slot{}, fmt.Errorf("%w slot ID %q: %q is not an instant in UTC and whole seconds, like 2026-11-21T07:00:00Z", ErrInvalid, codec.Clip(id), codec.Clip(rest))
 	}
 	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
 }
@@ -173,7 +175,7 @@ func ParseSlotKey(key string) (Slot, error) {
 	}
 	s, err := parseWholeKey(whole)
 	if err == nil && n > 0 && s.Range {
-		err = fmt.Errorf("%w ledger key %q: a range has no shards", ErrInvalid, clip(key))
+		err = fmt.Errorf("%w ledger key %q: a range has no shards", ErrInvalid, codec.Clip(key))
 	}
 	if err != nil {
 		return Slot{}, err
@@ -183,8 +185,8 @@ func ParseSlotKey(key string) (Slot, error) {
 
 func parseWholeKey(key string) (Slot, error) {
 	name, rest, ok := strings.Cut(key, ".")
-	if !ok || ValidateName("job", name) != nil {
-		return Slot{}, fmt.Errorf("%w ledger key %q", ErrInvalid, clip(key))
+	if !ok || codec.ValidateName("job", name) != nil {
+		return Slot{}, fmt.Errorf("%w ledger key %q", ErrInvalid, codec.Clip(key))
 	}
 	if escaped, triggered := strings.CutPrefix(rest, "t."); triggered {
 		token, err := unescape(escaped)
@@ -192,14 +194,14 @@ func parseWholeKey(key string) (Slot, error) {
 			err = ValidateToken(token)
 		}
 		if err != nil {
-			return Slot{}, fmt.Errorf("%w ledger key %q: %w", ErrInvalid, clip(key), err)
+			return Slot{}, fmt.Errorf("%w ledger key %q: %w", ErrInvalid, codec.Clip(key), err)
 		}
 		return Slot{Job: name, Token: token}, nil
 	}
 	instant, isRange := strings.CutPrefix(rest, "m.")
 	at, err := time.Parse(keyLayout, instant)
 	if err != nil || at.Format(keyLayout) != instant {
-		return Slot{}, fmt.Errorf("%w ledger key %q: %q is not an instant like %s", ErrInvalid, clip(key), clip(rest), keyLayout)
+		return Slot{}, fmt.Errorf("%w ledger key %q: %q is not an instant like %s", ErrInvalid, codec.Clip(key), codec.Clip(rest), keyLayout)
 	}
 	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
 }
@@ -212,13 +214,13 @@ func ValidateToken(token string) error {
 	case token == "":
 		return fmt.Errorf("%w token: it is empty", ErrInvalid)
 	case len(token) > MaxToken:
-		return fmt.Errorf("%w token %q: %d bytes, at most %d", ErrInvalid, clip(token), len(token), MaxToken)
+		return fmt.Errorf("%w token %q: %d bytes, at most %d", ErrInvalid, codec.Clip(token), len(token), MaxToken)
 	case !utf8.ValidString(token):
 		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
 	case shardLike.MatchString(token):
 		return fmt.Errorf("%w token %q: its end is how a shard is named", ErrInvalid, token)
-	case reoffer.MatchString(token):
-		return fmt.Errorf("%w token %q: %q at its end is how a message that was offered again is named", ErrInvalid, token, reoffer.FindString(token))
+	case codec.Reoffer.MatchString(token):
+		return fmt.Errorf("%w token %q: %q at its end is how a message that was offered again is named", ErrInvalid, token, codec.Reoffer.FindString(token))
 	case strings.TrimSpace(token) != token:
 		return fmt.Errorf("%w token %q: it begins or ends with a space", ErrInvalid, token)
 	}
@@ -236,7 +238,7 @@ func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		if plain(c) {
+		if codec.Plain(c) {
 			b.WriteByte(c)
 			continue
 		}
@@ -251,7 +253,7 @@ func unescape(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '=' {
-			if !plain(s[i]) {
+			if !codec.Plain(s[i]) {
 				return "", fmt.Errorf("byte %q should be escaped", s[i])
 			}
 			b.WriteByte(s[i])
@@ -261,7 +263,7 @@ func unescape(s string) (string, error) {
 			return "", fmt.Errorf("escape at the end is cut short")
 		}
 		hi, lo := strings.IndexByte(hexDigits, s[i+1]), strings.IndexByte(hexDigits, s[i+2])
-		if hi < 0 || lo < 0 || plain(byte(hi<<4|lo)) {
+		if hi < 0 || lo < 0 || codec.Plain(byte(hi<<4|lo)) {
 			return "", fmt.Errorf("escape %q is not one that is ever written", s[i:i+3])
 		}
 		b.WriteByte(byte(hi<<4 | lo))

@@ -9,6 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -87,12 +89,12 @@ func TestNewSlotIsComparable(t *testing.T) {
 func TestNamesAreWhatSubjectsAndKeysCanHold(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"a", "A-b_9", strings.Repeat("x", 64)} {
-		if err := job.ValidateName("job", good); err != nil {
+		if err := codec.ValidateName("job", good); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, bad := range []string{"", "a.b", "a b", "a*", ">", "ä", "a\n", "a:b", "a/b", strings.Repeat("x", 65)} {
-		err := job.ValidateName("queue", bad)
+		err := codec.ValidateName("queue", bad)
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("queue name %q", bad)) {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -105,7 +107,7 @@ func TestMessageRoundTripsThroughItsHeaders(t *testing.T) {
 		instant := func(label string) time.Time {
 			return time.Unix(rapid.Int64Range(1, 253402300799).Draw(t, label), 0).UTC()
 		}
-		m := job.Message{
+		m := core.Message{
 			Slot:        drawSlot(t),
 			JobRevision: rapid.Uint64().Draw(t, "revision"),
 			Node:        rapid.StringMatching(`[a-z0-9-]{0,20}`).Draw(t, "node"),
@@ -121,7 +123,7 @@ func TestMessageRoundTripsThroughItsHeaders(t *testing.T) {
 		if m.Due.Before(m.Slot.At) { // which is no due time
 			m.Due = m.Slot.At
 		}
-		if got, err := job.ParseMessage(m.Header()); err != nil || got != m {
+		if got, err := core.ParseMessage(m.Header()); err != nil || got != m {
 			t.Fatalf("%+v reads %+v, %v", m, got, err)
 		}
 	})
@@ -134,13 +136,13 @@ func TestMessageOfferedAgainKeepsItsSlot(t *testing.T) {
 		header map[string][]string
 		offer  int
 	}{
-		{map[string][]string{job.HeaderSlot: {want.ID()}, job.HeaderMsgID: {want.ID() + "/r2"}}, 2},
-		{map[string][]string{job.HeaderMsgID: {want.ID() + "/r2"}}, 2},
-		{map[string][]string{job.HeaderMsgID: {want.ID()}}, 0},
-		{job.Message{Slot: want, Offer: 1}.Header(), 1},
+		{map[string][]string{core.HeaderSlot: {want.ID()}, core.HeaderMsgID: {want.ID() + "/r2"}}, 2},
+		{map[string][]string{core.HeaderMsgID: {want.ID() + "/r2"}}, 2},
+		{map[string][]string{core.HeaderMsgID: {want.ID()}}, 0},
+		{core.Message{Slot: want, Offer: 1}.Header(), 1},
 	} {
 		header := c.header
-		m, err := job.ParseMessage(header)
+		m, err := core.ParseMessage(header)
 		if err != nil || m.Slot != want || !m.Due.Equal(want.At) || m.Offer != c.offer {
 			t.Errorf("%v reads %+v, %v", header, m, err)
 		}
@@ -150,18 +152,18 @@ func TestMessageOfferedAgainKeepsItsSlot(t *testing.T) {
 func TestMessageThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	good := func() map[string][]string {
-		return job.Message{Slot: job.Slot{Job: "a", Token: "x"}, JobRevision: 7, Missed: 2, Due: at(t, "2026-11-21T07:00:00Z")}.Header()
+		return core.Message{Slot: job.Slot{Job: "a", Token: "x"}, JobRevision: 7, Missed: 2, Due: at(t, "2026-11-21T07:00:00Z")}.Header()
 	}
-	if _, err := job.ParseMessage(good()); err != nil {
+	if _, err := core.ParseMessage(good()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.ParseMessage(nil); !errors.Is(err, job.ErrInvalid) {
+	if _, err := core.ParseMessage(nil); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("no headers: %v", err)
 	}
-	for _, name := range []string{job.HeaderSlot, job.HeaderJobRevision, job.HeaderMissed, job.HeaderDue, job.HeaderMissedLast} {
+	for _, name := range []string{core.HeaderSlot, core.HeaderJobRevision, core.HeaderMissed, core.HeaderDue, core.HeaderMissedLast} {
 		h := good()
 		h[name] = []string{"nonsense"}
-		if _, err := job.ParseMessage(h); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), `"nonsense"`) {
+		if _, err := core.ParseMessage(h); !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), `"nonsense"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -173,7 +175,7 @@ func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
 	t.Parallel()
 	mail := job.Slot{Job: "mail", Token: "x"}
 	for _, subject := range []string{"cronce.slot.default.mail", "other.slot.q.mail", "cronce.timer.due.default.mail"} {
-		if err := (job.Message{Slot: mail}).CheckSubject(subject); err != nil {
+		if err := (core.Message{Slot: mail}).CheckSubject(subject); err != nil {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
@@ -181,17 +183,17 @@ func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
 		"cronce.slot.default.payroll", "cronce.timer.due.default.payroll", "cronce.slot.mail.payroll", "cronce.slot.default.x.mail", "cronce.slot.mail",
 		"cronce.timer.set.default.mail", "cronce.event.alert.mail", "mail", "",
 	} {
-		if err := (job.Message{Slot: mail}).CheckSubject(subject); !errors.Is(err, job.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
+		if err := (core.Message{Slot: mail}).CheckSubject(subject); !errors.Is(err, job.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
 	for _, id := range []string{"payroll:@x", "mail:@y", "mail:@x/r2/r3", "mail:@x/r", "mail:@xx", "/r2", "x"} {
-		_, err := job.ParseMessage(map[string][]string{job.HeaderSlot: {"mail:@x"}, job.HeaderMsgID: {id}})
+		_, err := core.ParseMessage(map[string][]string{core.HeaderSlot: {"mail:@x"}, core.HeaderMsgID: {id}})
 		if !errors.Is(err, job.ErrContradicts) || !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("message ID %q: %v", id, err)
 		}
 	}
-	if m, err := job.ParseMessage(map[string][]string{job.HeaderSlot: {"mail:@x"}}); err != nil || m.Slot != mail {
+	if m, err := core.ParseMessage(map[string][]string{core.HeaderSlot: {"mail:@x"}}); err != nil || m.Slot != mail {
 		t.Errorf("a timer that has fired, without an ID: %v, %v", m, err)
 	}
 }
@@ -222,7 +224,7 @@ func TestEventOnAnotherSubjectIsNone(t *testing.T) {
 func TestLockThatNamesAnotherJobsSlotIsNone(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"holders", "waiting"} {
-		_, err := job.DecodeLock([]byte(`{"v":1,"job":"mail","` + where + `":[{"id":"payroll:@x","at":"2026-11-21T07:00:00Z","since":"2026-11-21T07:00:00Z"}],"nonce":"n"}`))
+		_, err := core.DecodeLock([]byte(`{"v":1,"job":"mail","` + where + `":[{"id":"payroll:@x","at":"2026-11-21T07:00:00Z","since":"2026-11-21T07:00:00Z"}],"nonce":"n"}`))
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "payroll:@x") {
 			t.Errorf("%s: %v", where, err)
 		}

@@ -1,6 +1,8 @@
 package job
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+)
 
 // TraceID is the ID of the trace of a slot and of all its shards, computed from its
 // name alone, so that whoever publishes it, for whatever reason and as often as need

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/suggest"
 )
 
@@ -45,9 +46,9 @@ func LoadZone(name string) (*time.Location, error) {
 		names = append(names, known)
 	}
 	if near := suggest.Nearest(name, names); near != "" {
-		return nil, fmt.Errorf("%w timezone %q: no such zone; did you mean %s?", ErrInvalid, clip(name), near)
+		return nil, fmt.Errorf("%w timezone %q: no such zone; did you mean %s?", ErrInvalid, codec.Clip(name), near)
 	}
-	return nil, fmt.Errorf("%w timezone %q: no such zone; want an IANA name like Europe/Berlin or UTC", ErrInvalid, clip(name))
+	return nil, fmt.Errorf("%w timezone %q: no such zone; want an IANA name like Europe/Berlin or UTC", ErrInvalid, codec.Clip(name))
 }
 
 // zones maps each name to a function that reads its zone, once: a million jobs

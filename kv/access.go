@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -120,7 +121,7 @@ func (a Access) validate() error {
 			return fmt.Errorf("%w role %q: want one of %s", job.ErrInvalid, r, roleNames())
 		}
 	}
-	if err := job.ValidateName("namespace", a.Namespace); err != nil {
+	if err := codec.ValidateName("namespace", a.Namespace); err != nil {
 		return err
 	}
 	for _, names := range []struct {
@@ -128,7 +129,7 @@ func (a Access) validate() error {
 		all  []string
 	}{{"queue", a.Queues}, {"job", a.Jobs}, {"follower", a.Followers}} {
 		for _, name := range names.all {
-			if err := job.ValidateName(names.what, name); err != nil {
+			if err := codec.ValidateName(names.what, name); err != nil {
 				return err
 			}
 		}
@@ -138,7 +139,7 @@ func (a Access) validate() error {
 	}
 	for _, on := range a.On {
 		stream, name, _ := strings.Cut(on, "/")
-		if job.ValidateName("stream", stream) != nil || job.ValidateName("job", name) != nil {
+		if codec.ValidateName("stream", stream) != nil || codec.ValidateName("job", name) != nil {
 			return fmt.Errorf("%w access: on %q: want STREAM/JOB, like ORDERS/charge", job.ErrInvalid, on)
 		}
 		if !slices.ContainsFunc(a.Roles, func(r Role) bool { return r == RoleProducer || r == RoleViewer || r == RoleOperator }) {
@@ -149,7 +150,7 @@ func (a Access) validate() error {
 		return fmt.Errorf("%w access: followers are named only with the jobs that they follow", job.ErrInvalid)
 	}
 	if a.Domain != "" {
-		if err := job.ValidateName("domain", a.Domain); err != nil {
+		if err := codec.ValidateName("domain", a.Domain); err != nil {
 			return err
 		}
 	}
@@ -160,7 +161,7 @@ func (a Access) validate() error {
 // that wraps job.ErrInvalid.
 func CheckInbox(prefix string) error {
 	for token := range strings.SplitSeq(prefix, ".") {
-		if err := job.ValidateName("part of the inbox prefix", token); err != nil {
+		if err := codec.ValidateName("part of the inbox prefix", token); err != nil {
 			return err
 		}
 	}

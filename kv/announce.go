@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // Producers is where the producers of the namespace talk: core NATS, at most once,
@@ -20,7 +21,7 @@ const announcementAge = time.Second
 // Announce tells every producer that listens, this one included. It does not
 // wait, and keeps nothing for a broker that is away: what is old by then would
 // only mislead.
-func (p *Producers) Announce(a job.Announcement) error {
+func (p *Producers) Announce(a core.Announcement) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -35,9 +36,9 @@ func (p *Producers) Announce(a job.Announcement) error {
 // Listen calls f for each announcement, one call at a time, until stop is called.
 // What cannot be read is left out: nobody has to be told, and a newer program's
 // claims are not for us.
-func (p *Producers) Listen(f func(job.Announcement)) (stop func(), err error) {
+func (p *Producers) Listen(f func(core.Announcement)) (stop func(), err error) {
 	return p.s.listen(p.subject(), func(m *nats.Msg) {
-		if a, err := job.DecodeAnnouncement(m.Data); err == nil {
+		if a, err := core.DecodeAnnouncement(m.Data); err == nil {
 			f(a)
 		} else {
 			p.s.log.Debug("announcement not understood", "error", err)

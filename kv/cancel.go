@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 func (s *Store) cancelSubject(node string) string { return s.namespace + ".node." + node + ".cancel" }
@@ -16,23 +19,23 @@ func (s *Store) cancelSubject(node string) string { return s.namespace + ".node.
 // AskCancel asks a node, once, to end a slot that it runs; see job.CancelRequest.
 // An answer that does not come within a second, or nobody there to give one, is
 // job.ErrUnknown: the request may have been heard.
-func (s *Store) AskCancel(ctx context.Context, node string, req job.CancelRequest) (job.CancelAnswer, error) {
-	if err := job.ValidateName("node", node); err != nil {
-		return job.CancelAnswer{}, err
+func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error) {
+	if err := codec.ValidateName("node", node); err != nil {
+		return core.CancelAnswer{}, err
 	}
-	req.V = job.Version
+	req.V = codec.Version
 	data, err := json.Marshal(req)
 	if err != nil {
-		return job.CancelAnswer{}, err
+		return core.CancelAnswer{}, err
 	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	reply, err := s.askNode(ctx, s.cancelSubject(node), data)
 	if err != nil {
-		return job.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.because(s.cancelSubject(node), began, err))
+		return core.CancelAnswer{}, fmt.Errorf("ask node %s to end %s: %w: %w", node, req.ID, job.ErrUnknown, s.because(s.cancelSubject(node), began, err))
 	}
-	answer, err := job.DecodeCancelAnswer(reply.Data)
+	answer, err := core.DecodeCancelAnswer(reply.Data)
 	if err != nil {
 		return answer, fmt.Errorf("ask node %s to end %s: %w", node, req.ID, err)
 	}
@@ -74,11 +77,11 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 // AskHolds asks a node that lives, once, whether it holds the claim of the slot's record
 // at revision claim; see job.HoldsAnswer. If no answer comes within a second, or one that
 // says nothing, the error is job.ErrUnknown.
-func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer job.HoldsAnswer, err error) {
-	if err := job.ValidateName("node", node); err != nil {
+func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer core.HoldsAnswer, err error) {
+	if err := codec.ValidateName("node", node); err != nil {
 		return answer, err
 	}
-	data, err := json.Marshal(job.HoldsRequest{V: job.Version, ID: slot.ID(), Claim: claim})
+	data, err := json.Marshal(core.HoldsRequest{V: codec.Version, ID: slot.ID(), Claim: claim})
 	if err != nil {
 		return answer, err
 	}
@@ -88,10 +91,10 @@ func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim 
 		return answer, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, s.because(s.cancelSubject(node), asked, err))
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return job.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, err)
+		return core.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w: %w", node, slot, job.ErrUnknown, err)
 	}
 	if err := answer.Err(); err != nil {
-		return job.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w", node, slot, err)
+		return core.HoldsAnswer{}, fmt.Errorf("ask node %s about %s: %w", node, slot, err)
 	}
 	return answer, nil
 }
@@ -112,14 +115,14 @@ type Claims interface {
 // returned function is called.
 func (s *Store) ServeClaims(node string, claims Claims) (stop func(), err error) {
 	return s.listen(s.cancelSubject(node), func(m *nats.Msg) {
-		if slot, ok := job.DecodeHolds(m.Data); ok {
-			answer := job.HoldsAnswer{V: job.Version}
+		if slot, ok := core.DecodeHolds(m.Data); ok {
+			answer := core.HoldsAnswer{V: codec.Version}
 			answer.Holds, answer.Ended = claims.Holds(slot.Key())
 			s.respond(m, answer)
 			return
 		}
-		answer := job.CancelAnswer{V: job.Version}
-		slot, req, err := job.DecodeCancel(m.Data)
+		answer := core.CancelAnswer{V: codec.Version}
+		slot, req, err := core.DecodeCancel(m.Data)
 		if err != nil {
 			answer.Error = err.Error()
 		} else {

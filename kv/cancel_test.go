@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -21,7 +23,7 @@ func TestANodeIsAskedToEndASlot(t *testing.T) {
 	srv := natstest.Run(t)
 	s := open(t, srv.JetStream(), kv.Options{})
 	ctx := within(t, 20*time.Second)
-	ask := job.CancelRequest{ID: "report:@a*b c>\"d'", Fence: 7, By: "ali\x1b[31mce\r\n"}
+	ask := core.CancelRequest{ID: "report:@a*b c>\"d'", Fence: 7, By: "ali\x1b[31mce\r\n"}
 	if _, err := s.AskCancel(ctx, "web-1", ask); !errors.Is(err, job.ErrUnknown) {
 		t.Errorf("with nobody there: %v, want %v", err, job.ErrUnknown)
 	}
@@ -43,7 +45,7 @@ func TestANodeIsAskedToEndASlot(t *testing.T) {
 	if want := "report.t.a=2Ab=20c=3E=22d=27 cancelled by ali[31mce"; len(heard) != 1 || heard[0] != want {
 		t.Errorf("heard %q, want %q", heard, want)
 	}
-	if answer, err := s.AskCancel(ctx, "web-1", job.CancelRequest{ID: "report:@x", Fence: 8, By: "alice"}); err != nil || answer.Ending {
+	if answer, err := s.AskCancel(ctx, "web-1", core.CancelRequest{ID: "report:@x", Fence: 8, By: "alice"}); err != nil || answer.Ending {
 		t.Errorf("answer %+v, %v", answer, err)
 	}
 	heard = nil
@@ -109,7 +111,7 @@ func TestANodeIsAskedWhetherItHoldsAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	for _, want := range []job.HoldsAnswer{{V: job.Version}, {V: job.Version, Holds: true}, {V: job.Version, Holds: true, Ended: true}} {
+	for _, want := range []core.HoldsAnswer{{V: codec.Version}, {V: codec.Version, Holds: true}, {V: codec.Version, Holds: true, Ended: true}} {
 		if want.Holds {
 			held[slot.Key()] = want.Ended
 		}

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Headers of a record: enough to see without its body whether it should have
@@ -89,7 +91,7 @@ func (l *Ledger) Changes(ctx context.Context, at *Cursor) iter.Seq2[Change, erro
 
 // LockChange is the last write of one job's lock.
 type LockChange struct {
-	job.Lock
+	core.Lock
 
 	// Time is the broker's timestamp.
 	Time time.Time
@@ -111,7 +113,7 @@ func (l *Locks) Changes(ctx context.Context, at *Cursor) iter.Seq2[LockChange, e
 			}
 			lock, err := l.decode(e)
 			if e.gone() {
-				lock, err = job.Lock{Job: name}, nil
+				lock, err = core.Lock{Job: name}, nil
 			}
 			if err == nil && !yield(LockChange{lock, e.time}, nil) {
 				return

@@ -6,8 +6,10 @@ import (
 	"iter"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 func (s *Store) eventStream() string { return s.namespace + "_events" }
@@ -31,7 +33,7 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 	return func(yield func(job.Event, error) bool) {
 		filter := ""
 		if f.Job != "" {
-			if err := job.ValidateName("job", f.Job); err != nil {
+			if err := codec.ValidateName("job", f.Job); err != nil {
 				yield(job.Event{}, err)
 				return
 			}

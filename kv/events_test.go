@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -17,14 +18,14 @@ func TestEventsAreKept(t *testing.T) {
 	js := natstest.Run(t).JetStream()
 	s := open(t, js, kv.Options{})
 	ctx := within(t, 10*time.Second)
-	first := job.Event{V: job.Version, Kind: job.EventFailed, ID: "report:2026-11-21T07:00:00Z", Job: "report", Fence: 7}
+	first := job.Event{V: codec.Version, Kind: job.EventFailed, ID: "report:2026-11-21T07:00:00Z", Job: "report", Fence: 7}
 	if err := s.Tell(ctx, first); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := js.Publish(ctx, s.EventSubject("alert", "report"), []byte("?")); err != nil {
 		t.Fatal(err)
 	}
-	last := job.Event{V: job.Version, Kind: job.EventAlert, ID: first.ID, Job: "report", Reopened: true}
+	last := job.Event{V: codec.Version, Kind: job.EventAlert, ID: first.ID, Job: "report", Reopened: true}
 	if err := s.Tell(ctx, last); err != nil {
 		t.Fatal(err)
 	}

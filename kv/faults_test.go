@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // behindProxy opens one namespace twice: through a proxy, and beside it.
@@ -133,11 +135,11 @@ func TestAnUnansweredReadIsUnknown(t *testing.T) {
 }
 
 // watchNodes collects the events of a watch.
-func watchNodes(t *testing.T, s *kv.Store) <-chan job.NodeEvent {
+func watchNodes(t *testing.T, s *kv.Store) <-chan core.NodeEvent {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	events, ended := make(chan job.NodeEvent, 100), make(chan error, 1)
-	go func() { ended <- s.Nodes().Watch(ctx, func(e job.NodeEvent) { events <- e }) }()
+	events, ended := make(chan core.NodeEvent, 100), make(chan error, 1)
+	go func() { ended <- s.Nodes().Watch(ctx, func(e core.NodeEvent) { events <- e }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -147,7 +149,7 @@ func watchNodes(t *testing.T, s *kv.Store) <-chan job.NodeEvent {
 	return events
 }
 
-func await(t *testing.T, events <-chan job.NodeEvent, what string, match func(job.NodeEvent) bool) job.NodeEvent {
+func await(t *testing.T, events <-chan core.NodeEvent, what string, match func(core.NodeEvent) bool) core.NodeEvent {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
@@ -163,7 +165,7 @@ func await(t *testing.T, events <-chan job.NodeEvent, what string, match func(jo
 	}
 }
 
-func isReady(e job.NodeEvent) bool { return e.Ready }
+func isReady(e core.NodeEvent) bool { return e.Ready }
 
 func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
 	t.Parallel()
@@ -181,7 +183,7 @@ func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := await(t, events, "n1 after the restart", func(e job.NodeEvent) bool { return e.Name == "n1" }); e.Revision != next {
+	if e := await(t, events, "n1 after the restart", func(e core.NodeEvent) bool { return e.Name == "n1" }); e.Revision != next {
 		t.Fatalf("event %+v, want revision %d and no older one again", e, next)
 	}
 }
@@ -215,7 +217,7 @@ func TestWatchTellsWhatItMissed(t *testing.T) {
 	}
 	p.Heal()
 	for range 2 {
-		e := await(t, events, "changed, and collected gone", func(job.NodeEvent) bool { return true })
+		e := await(t, events, "changed, and collected gone", func(core.NodeEvent) bool { return true })
 		switch {
 		case e.Name == "changed" && e.Revision == want && !e.Gone:
 		case e.Name == "collected" && e.Gone:
@@ -253,9 +255,9 @@ func TestWatchOfARecreatedBucketStartsOver(t *testing.T) {
 	}
 	p.Heal()
 	gone := 0
-	e := await(t, events, "old again", func(e job.NodeEvent) bool { return e.Name == "old" })
+	e := await(t, events, "old again", func(e core.NodeEvent) bool { return e.Name == "old" })
 	for gone < 2 {
-		await(t, events, "the others gone", func(e job.NodeEvent) bool { return e.Gone && e.Name != "old" })
+		await(t, events, "the others gone", func(e core.NodeEvent) bool { return e.Gone && e.Name != "old" })
 		gone++
 	}
 	if e.Revision != 1 || e.Node.Nonce != "again" {
@@ -269,7 +271,7 @@ func TestWatchEndsWhenTheBucketIsGone(t *testing.T) {
 	ended := make(chan error, 1)
 	ready := make(chan struct{}, 1)
 	go func() {
-		ended <- through.Jobs().Watch(t.Context(), func(e job.RegistryEvent) {
+		ended <- through.Jobs().Watch(t.Context(), func(e core.RegistryEvent) {
 			if e.Ready {
 				ready <- struct{}{}
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -23,10 +24,10 @@ func (j *Jobs) bucket() bucket {
 
 // Read returns the job's entry and its revision, as the stream's leader has it.
 // Errors are those of Ledger.Read, and *job.EntryError.
-func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error) {
+func (j *Jobs) Read(ctx context.Context, name string) (core.Entry, uint64, error) {
 	e, err := j.bucket().read(ctx, name)
 	if err != nil {
-		return job.Entry{}, e.revision, err
+		return core.Entry{}, e.revision, err
 	}
 	d, err := j.decode(e)
 	return d, e.revision, err
@@ -34,7 +35,7 @@ func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error)
 
 // Write stores the definition if revision is the last one of its job: 0
 // creates. Errors are those of Ledger.Write, and job.ErrDenied.
-func (j *Jobs) Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+func (j *Jobs) Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
 	return j.bucket().encode(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
@@ -47,8 +48,8 @@ func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
 // List returns the entries, oldest write first. Those that cannot be read are
 // left out; the error, beside which the others are returned, joins a
 // *job.EntryError for each.
-func (j *Jobs) List(ctx context.Context) ([]job.Entry, error) {
-	var entries []job.Entry
+func (j *Jobs) List(ctx context.Context) ([]core.Entry, error) {
+	var entries []core.Entry
 	var bad []error
 	b := j.bucket()
 	for e, err := range b.all(ctx, b.stream(), "", time.Time{}) {
@@ -86,9 +87,9 @@ func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
 // or the bucket is gone or made anew (ErrGone). Of several writes in quick succession,
 // or while the broker is away, it may show the last only. Whenever nothing is missing,
 // it calls f with Settled.
-func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
+func (j *Jobs) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
 	type read struct {
-		job.Entry
+		core.Entry
 		err error
 	}
 	decode := func(e entry) any {
@@ -96,7 +97,7 @@ func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 		return read{d, err}
 	}
 	return j.s.watch(ctx, j.bucket(), true, decode, func(c change) {
-		ev := job.RegistryEvent{Name: c.key, Revision: c.revision, Time: c.time}
+		ev := core.RegistryEvent{Name: c.key, Revision: c.revision, Time: c.time}
 		switch c.kind {
 		case ready:
 			ev.Ready = true
@@ -114,14 +115,14 @@ func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
 	})
 }
 
-func (j *Jobs) decode(e entry) (job.Entry, error) {
+func (j *Jobs) decode(e entry) (core.Entry, error) {
 	b := j.bucket()
 	d, err := j.s.plans.Entry(e.data, e.revision, e.time)
 	if err == nil && d.Job.Name != b.key(e.subject) {
 		err = fmt.Errorf("%w job definition: it names %q", job.ErrInvalid, d.Job.Name)
 	}
 	if err != nil {
-		return job.Entry{}, &job.EntryError{Name: b.key(e.subject), Revision: e.revision, Time: e.time.UTC(), Err: err}
+		return core.Entry{}, &core.EntryError{Name: b.key(e.subject), Revision: e.revision, Time: e.time.UTC(), Err: err}
 	}
 	return d, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,12 +21,12 @@ const (
 // Latest returns the entries of the named jobs, in requests of many names each. Any
 // replica answers, so what it returns may be old: whoever writes by it learns that
 // from the conflict. Jobs that are not there, or that cannot be read, are left out.
-func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]job.Entry, error) {
+func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]core.Entry, error) {
 	type read struct {
-		job.Entry
+		core.Entry
 		err error
 	}
-	b, known := j.bucket(), make(map[string]job.Entry, len(names))
+	b, known := j.bucket(), make(map[string]core.Entry, len(names))
 	for len(names) > 0 {
 		n, size := 0, 0
 		for n < min(len(names), latestAtOnce) && size < latestBytes {
@@ -88,7 +89,7 @@ func (b bucket) latest(ctx context.Context, keys []string) (found []entry, err e
 }
 
 // Send is Write for those who do not wait: see Ledger.Send.
-func (j *Jobs) Send(ctx context.Context, d job.Definition, revision uint64, answered func(uint64, error)) {
+func (j *Jobs) Send(ctx context.Context, d core.Definition, revision uint64, answered func(uint64, error)) {
 	data, err := d.MarshalJSON()
 	j.bucket().writing(ctx, d.Job.Name, revision, answered).sendValue(data, d.Nonce, err)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -113,7 +114,7 @@ func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answer
 func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
 		if f.Job != "" {
-			if err := job.ValidateName("job", f.Job); err != nil {
+			if err := codec.ValidateName("job", f.Job); err != nil {
 				yield(LedgerEntry{}, err)
 				return
 			}

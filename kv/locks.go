@@ -6,8 +6,11 @@ import (
 	"iter"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Locks keeps one lock per job that guards its slots against overlap, in the state
@@ -23,36 +26,36 @@ func lockKey(job string) string { return "lock." + job }
 
 // Read returns the job's lock and its revision, as the stream's leader has it.
 // Errors are those of Ledger.Read.
-func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
 	e, err := l.b.read(ctx, lockKey(name))
 	if err != nil {
-		return job.Lock{}, e.revision, err
+		return core.Lock{}, e.revision, err
 	}
 	lock, err := l.decode(e)
 	return lock, e.revision, err
 }
 
 // decode reads a lock, which is that of its key's job.
-func (l *Locks) decode(e entry) (job.Lock, error) {
+func (l *Locks) decode(e entry) (core.Lock, error) {
 	b := l.b
-	lock, err := job.DecodeLock(e.data)
+	lock, err := core.DecodeLock(e.data)
 	if err == nil && lockKey(lock.Job) != b.key(e.subject) {
 		err = fmt.Errorf("%w lock: it names job %q", job.ErrInvalid, lock.Job)
 	}
 	if err != nil {
-		return job.Lock{}, b.unreadable(e, err)
+		return core.Lock{}, b.unreadable(e, err)
 	}
 	return lock, nil
 }
 
 // Write stores the lock if revision is the last one of its job: 0 creates.
 // Errors are those of Ledger.Write.
-func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	return await(func(told func(uint64, error)) { l.Send(ctx, lock, revision, told) })
 }
 
 // Send is Write as Ledger.Send is that of a record.
-func (l *Locks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	w := l.b.writing(ctx, lockKey(lock.Job), revision, answered)
 	data, err := lock.AppendJSON(w.data)
 	w.sendValue(data, lock.Nonce, err)
@@ -61,12 +64,12 @@ func (l *Locks) Send(ctx context.Context, lock job.Lock, revision uint64, answer
 // List passes over the locks of all jobs. One that cannot be read comes with an
 // error that wraps job.ErrInvalid or job.ErrVersion and does not end the pass; any
 // other error does.
-func (l *Locks) List(ctx context.Context) iter.Seq2[job.Lock, error] {
-	return func(yield func(job.Lock, error) bool) {
+func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
+	return func(yield func(core.Lock, error) bool) {
 		b := l.b
 		for e, err := range b.all(ctx, b.stream(), b.subject(lockKey("*")), time.Time{}) {
 			if err != nil {
-				yield(job.Lock{}, err)
+				yield(core.Lock{}, err)
 				return
 			}
 			if e.gone() {
@@ -91,7 +94,7 @@ func (l *Locks) Wake(s job.Slot) error {
 // Listen calls f for each slot of the job that Wake tells of, until stop is
 // called. f must not block.
 func (l *Locks) Listen(name string, f func(job.Slot)) (stop func(), err error) {
-	if err := job.ValidateName("job", name); err != nil {
+	if err := codec.ValidateName("job", name); err != nil {
 		return nil, err
 	}
 	return l.s.listen(l.subject(name), func(m *nats.Msg) {

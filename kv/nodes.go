@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -16,20 +17,20 @@ func (n *Nodes) bucket() bucket { return n.s.bucket("nodes") }
 
 // Read returns the node's record and its revision, as the stream's leader has
 // it. Errors are those of Ledger.Read.
-func (n *Nodes) Read(ctx context.Context, name string) (job.Node, uint64, error) {
+func (n *Nodes) Read(ctx context.Context, name string) (core.Node, uint64, error) {
 	e, err := n.bucket().read(ctx, name)
 	if err != nil {
-		return job.Node{}, e.revision, err
+		return core.Node{}, e.revision, err
 	}
 	ev := n.event(e)
 	return ev.Node, e.revision, ev.Err
 }
 
 // Look is Read with the broker's timestamp of the record.
-func (n *Nodes) Look(ctx context.Context, name string) (job.NodeEvent, error) {
+func (n *Nodes) Look(ctx context.Context, name string) (core.NodeEvent, error) {
 	e, err := n.bucket().read(ctx, name)
 	if err != nil {
-		return job.NodeEvent{}, err
+		return core.NodeEvent{}, err
 	}
 	ev := n.event(e)
 	return ev, ev.Err
@@ -37,7 +38,7 @@ func (n *Nodes) Look(ctx context.Context, name string) (job.NodeEvent, error) {
 
 // Write stores the node's record if revision is the last one: a heartbeat, or a
 // fence. Errors are those of Ledger.Write.
-func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint64, error) {
+func (n *Nodes) Write(ctx context.Context, node core.Node, revision uint64) (uint64, error) {
 	b := n.bucket()
 	// A node that has a hundred thousand handlers does not name them all: they are for
 	// people to see, and its heartbeat has to be stored.
@@ -51,8 +52,8 @@ func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint
 
 // List returns every node whose record has not been collected yet, the one that
 // was silent for longest first. A record that cannot be read has Err set.
-func (n *Nodes) List(ctx context.Context) ([]job.NodeEvent, error) {
-	var nodes []job.NodeEvent
+func (n *Nodes) List(ctx context.Context) ([]core.NodeEvent, error) {
+	var nodes []core.NodeEvent
 	b := n.bucket()
 	for e, err := range b.all(ctx, b.stream(), "", time.Time{}) {
 		if err != nil {
@@ -70,30 +71,30 @@ func (n *Nodes) List(ctx context.Context) ([]job.NodeEvent, error) {
 // or the bucket is gone (ErrGone). Of several writes in quick succession, or
 // while the broker is away, it may show the last only; that a record was
 // collected comes as Gone.
-func (n *Nodes) Watch(ctx context.Context, f func(job.NodeEvent)) error {
+func (n *Nodes) Watch(ctx context.Context, f func(core.NodeEvent)) error {
 	decode := func(e entry) any { return n.event(e) }
 	return n.s.watch(ctx, n.bucket(), false, decode, func(c change) {
 		switch c.kind {
 		case settled: // of no use to who watches nodes
 		case ready:
-			f(job.NodeEvent{Ready: true, Revision: c.revision})
+			f(core.NodeEvent{Ready: true, Revision: c.revision})
 		case removed:
-			f(job.NodeEvent{Name: c.key, Revision: c.revision, Time: c.time, Gone: true})
+			f(core.NodeEvent{Name: c.key, Revision: c.revision, Time: c.time, Gone: true})
 		default:
-			f(c.value.(job.NodeEvent))
+			f(c.value.(core.NodeEvent))
 		}
 	})
 }
 
-func (n *Nodes) event(e entry) job.NodeEvent {
+func (n *Nodes) event(e entry) core.NodeEvent {
 	b := n.bucket()
-	ev := job.NodeEvent{Name: b.key(e.subject), Revision: e.revision, Time: e.time}
-	ev.Node, ev.Err = job.DecodeNode(e.data)
+	ev := core.NodeEvent{Name: b.key(e.subject), Revision: e.revision, Time: e.time}
+	ev.Node, ev.Err = core.DecodeNode(e.data)
 	if ev.Err == nil && ev.Node.Name != ev.Name {
 		ev.Err = fmt.Errorf("%w node record: it names %q", job.ErrInvalid, ev.Node.Name)
 	}
 	if ev.Err != nil {
-		ev.Node, ev.Err = job.Node{}, b.unreadable(e, ev.Err)
+		ev.Node, ev.Err = core.Node{}, b.unreadable(e, ev.Err)
 	}
 	return ev
 }

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 const (
@@ -42,8 +44,8 @@ func OnConsumers(namespace, name string) []string {
 
 // OnConsumers returns the consumers that take messages of the stream for the job.
 // job.ErrNotFound: there is no such stream.
-func (s *Store) OnConsumers(ctx context.Context, stream, name string) ([]job.OnConsumer, error) {
-	var found []job.OnConsumer
+func (s *Store) OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error) {
+	var found []core.OnConsumer
 	var denied error
 	names := OnConsumers(s.namespace, name)
 	// While an edit is followed, the consumer of the new plan is made before the old one
@@ -82,12 +84,12 @@ func errNoStream(stream string) error {
 	return fmt.Errorf("stream %s: %w: create it, or mend the job's on.stream", stream, job.ErrNotFound)
 }
 
-func (s *Store) onConsumer(ctx context.Context, stream, consumer string) (job.OnConsumer, error) {
+func (s *Store) onConsumer(ctx context.Context, stream, consumer string) (core.OnConsumer, error) {
 	info, err := s.consumerInfo(ctx, stream, consumer)
 	if err != nil {
-		return job.OnConsumer{}, err
+		return core.OnConsumer{}, err
 	}
-	c := job.OnConsumer{Stream: stream, Name: consumer, On: job.On{Stream: stream, Subject: filters(info.Config)}, Created: info.Created}
+	c := core.OnConsumer{Stream: stream, Name: consumer, On: job.On{Stream: stream, Subject: filters(info.Config)}, Created: info.Created}
 	c.From, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onFromKey])
 	c.Bare, _ = time.Parse(time.RFC3339Nano, info.Config.Metadata[onBareKey])
 	return c, nil
@@ -121,7 +123,7 @@ func (s *Store) onStream(ctx context.Context, stream string) (info *jetstream.St
 // BeginOn creates the consumer of a plan of the job. It delivers what the stream stored
 // from since on, or all of a work queue. The caller has found that the name is free.
 // Creating the same consumer twice makes one.
-func (s *Store) BeginOn(ctx context.Context, name, consumer string, plan job.PastPlan, since time.Time) error {
+func (s *Store) BeginOn(ctx context.Context, name, consumer string, plan core.PastPlan, since time.Time) error {
 	on := plan.Plan.On
 	if slices.Contains(Streams(s.namespace), on.Stream) {
 		return fmt.Errorf("%w stream %s: it is this namespace's own", job.ErrInvalid, on.Stream)
@@ -150,7 +152,7 @@ func (s *Store) BeginOn(ctx context.Context, name, consumer string, plan job.Pas
 
 // AdoptOn has a consumer that an older program made say which plan it is for, and up to
 // when messages have bare names: those may have been published under them.
-func (s *Store) AdoptOn(ctx context.Context, c job.OnConsumer, plan job.PastPlan) error {
+func (s *Store) AdoptOn(ctx context.Context, c core.OnConsumer, plan core.PastPlan) error {
 	now, err := s.Time(ctx)
 	if err != nil {
 		return err
@@ -175,7 +177,7 @@ func (s *Store) AdoptOn(ctx context.Context, c job.OnConsumer, plan job.PastPlan
 }
 
 // OpenOn opens a consumer that OnConsumers found.
-func (s *Store) OpenOn(ctx context.Context, c job.OnConsumer) (*OnFeed, error) {
+func (s *Store) OpenOn(ctx context.Context, c core.OnConsumer) (*OnFeed, error) {
 	f := OnFeed{s: s, of: c}
 	err := s.ask(ctx, "look for consumer "+c.Name+" of stream "+c.Stream, s.api("CONSUMER.INFO."+c.Stream+"."+c.Name), func(ctx context.Context) (err error) {
 		f.consumer, err = s.js.Consumer(ctx, c.Stream, c.Name)
@@ -192,16 +194,16 @@ type OnFeed struct {
 	Feed
 
 	s  *Store
-	of job.OnConsumer
+	of core.OnConsumer
 }
 
 // State asks how far the consumer has come.
-func (f *OnFeed) State(ctx context.Context) (job.OnState, error) {
+func (f *OnFeed) State(ctx context.Context) (core.OnState, error) {
 	info, err := f.s.consumerInfo(ctx, f.of.Stream, f.of.Name)
 	if err != nil {
-		return job.OnState{}, err
+		return core.OnState{}, err
 	}
-	return job.OnState{
+	return core.OnState{
 		Created: info.Created, Pending: int(info.NumPending), Unacked: info.NumAckPending,
 		Delivered: info.AckFloor.Consumer, Floor: info.AckFloor.Stream,
 	}, nil

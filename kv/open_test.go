@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/lab/natstest"
-	"github.com/cronce-io/cronce/job"
-	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // wantError checks that err is want and says all of the words, in one line.
@@ -276,10 +278,10 @@ func TestNamespacesAreApart(t *testing.T) {
 	names := []string{"a", "a_slots", "KV_a", "A"}
 	for i, ns := range names {
 		s := open(t, js, kv.Options{Namespace: ns})
-		if _, err := s.Watermark().Write(t.Context(), job.Watermark{Revision: uint64(i + 1), Nonce: "n"}, 0); err != nil {
+		if _, err := s.Watermark().Write(t.Context(), core.Watermark{Revision: uint64(i + 1), Nonce: "n"}, 0); err != nil {
 			t.Fatal(err)
 		}
-		publish(t, s, "default", job.Message{Slot: job.NewSlot("report", at)})
+		publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at)})
 	}
 	for i, ns := range names {
 		s := open(t, js, kv.Options{Namespace: ns})
@@ -318,14 +320,14 @@ func TestOverALeafNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, js, kv.Options{})
-	rev, err := s.Watermark().Write(within(t, 10*time.Second), job.Watermark{Revision: 3, Nonce: "n"}, 0)
+	rev, err := s.Watermark().Write(within(t, 10*time.Second), core.Watermark{Revision: 3, Nonce: "n"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if mark, got, err := s.Watermark().Read(within(t, 10*time.Second)); err != nil || got != rev || mark.Revision != 3 {
 		t.Errorf("read %+v at %d, %v", mark, got, err)
 	}
-	publish(t, s, "default", job.Message{Slot: job.NewSlot("report", at)})
+	publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at)})
 	if n := len(waiting(t, s, kv.WaitingFilter{})); n != 1 {
 		t.Errorf("%d slots wait", n)
 	}
@@ -344,7 +346,7 @@ func TestOverALeafNode(t *testing.T) {
 	if err := hub.JetStream().DeleteStream(t.Context(), "cronce_slots"); err != nil {
 		t.Fatal(err)
 	}
-	wait, err := s.Slots().Publish("default", job.Message{Slot: job.NewSlot("report", at.Add(time.Hour))}, nil)
+	wait, err := s.Slots().Publish("default", core.Message{Slot: job.NewSlot("report", at.Add(time.Hour))}, nil)
 	if err == nil {
 		_, err = wait(within(t, 10*time.Second))
 	}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // publishTimeout is how long a publication may go unanswered, or unsent, at a broker that
@@ -21,7 +23,7 @@ type publication struct {
 	question
 	slots    *Slots
 	queue    string
-	message  job.Message
+	message  core.Message
 	payload  []byte
 	answered func(duplicate bool, err error)
 	ended    func(duplicate bool, err error) // of the trace
@@ -58,7 +60,7 @@ func (p *publication) answer(m *nats.Msg, err error) {
 	p.ended(a.duplicate, err)
 	answered := p.answered
 	if m != nil && p.free() {
-		p.message, p.payload, p.answered, p.ended = job.Message{}, nil, nil, nil
+		p.message, p.payload, p.answered, p.ended = core.Message{}, nil, nil, nil
 		p.slots.s.transport.publications.Put(p)
 	}
 	answered(a.duplicate, err)
@@ -84,7 +86,7 @@ type headers struct {
 func newHeaders(stream string) *headers { return &headers{header: nats.Header{}, stream: stream} }
 
 // of is the message's headers, until it is called again.
-func (h *headers) of(m *job.Message) nats.Header {
+func (h *headers) of(m *core.Message) nats.Header {
 	clear(h.header)
 	n := 0
 	set := func(name, value string) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -18,8 +19,8 @@ func TestAnUnansweredPublicationIsUnknownAndFoldsWhenRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			through, _, p, _ := behindProxy(t)
-			m := job.Message{Slot: job.NewSlot("report", at), Node: "n"}
-			publish(t, through, "default", job.Message{Slot: job.NewSlot("first", at), Node: "n"}) // it has its inbox
+			m := core.Message{Slot: job.NewSlot("report", at), Node: "n"}
+			publish(t, through, "default", core.Message{Slot: job.NewSlot("first", at), Node: "n"}) // it has its inbox
 			p.Deafen()
 			wait, err := through.Slots().Publish("default", m, nil)
 			if err != nil {

@@ -8,8 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // maxAckPending is how many messages of one queue may be unsettled: in flight,
@@ -29,8 +32,8 @@ func (s *Store) prioritizes() bool { return atLeast(s.conn().ConnectedServerVers
 // job.ErrInvalid.
 func (s *Store) CheckPriority(priority int) error {
 	switch {
-	case priority < 0 || priority > job.MaxPriority:
-		return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, priority, job.MaxPriority)
+	case priority < 0 || priority > core.MaxPriority:
+		return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, priority, core.MaxPriority)
 	case priority != 0 && !s.prioritizes():
 		return fmt.Errorf("%w priority %d: nats-server %s on %s does not know priorities: 2.12 or newer is needed, or leave it at 0",
 			job.ErrInvalid, priority, s.conn().ConnectedServerVersion(), s.conn().ConnectedUrlRedacted())
@@ -56,7 +59,7 @@ func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, e
 }
 
 func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Consumer, error) {
-	if err := job.ValidateName("queue", queue); err != nil {
+	if err := codec.ValidateName("queue", queue); err != nil {
 		return nil, err
 	}
 	want := s.queueConfig(stream, queue, s.settings.Lease)

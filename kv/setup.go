@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Setup creates the namespace, or changes it to o.Want, and says what it did;
@@ -30,7 +32,7 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 		return nil, fmt.Errorf("namespace %q: %w", s.namespace, err)
 	}
 	for _, queue := range o.Queues {
-		if err := job.ValidateName("queue", queue); err != nil {
+		if err := codec.ValidateName("queue", queue); err != nil {
 			return nil, err
 		}
 	}

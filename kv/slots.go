@@ -8,8 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Slots is the stream of slots to run. Its methods are safe for concurrent use.
@@ -24,8 +27,8 @@ type Slots struct{ s *Store }
 // written to before.
 //
 // How many are under way is for the caller to bound.
-func (l *Slots) Send(queue string, m job.Message, payload []byte, answered func(duplicate bool, err error)) error {
-	if err := job.ValidateName("queue", queue); err != nil {
+func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error {
+	if err := codec.ValidateName("queue", queue); err != nil {
 		return err
 	}
 	if m.Slot.Token != "" {
@@ -42,7 +45,7 @@ func (l *Slots) Send(queue string, m job.Message, payload []byte, answered func(
 
 // Publish is Send for those who wait: the returned function returns what was
 // answered, or job.ErrUnknown when ctx ends before.
-func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
+func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
 	var folded bool
 	var failed error
 	done := make(chan struct{})
@@ -64,7 +67,7 @@ func (l *Slots) Publish(queue string, m job.Message, payload []byte) (wait func(
 }
 
 // traced begins the trace of a publication.
-func (s *Store) traced(queue string, m job.Message) (_ job.Message, ended func(duplicate bool, err error)) {
+func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func(duplicate bool, err error)) {
 	if s.trace != nil {
 		traced := m // m itself stays off the heap where nothing is traced
 		ended = s.trace(queue, &traced)
@@ -79,7 +82,7 @@ func (s *Store) traced(queue string, m job.Message) (_ job.Message, ended func(d
 // Put publishes a slot's message as Publish does, and again until it is answered:
 // the broker has it then, from this call or an earlier one. If ctx ends before, the
 // error wraps job.ErrUnknown.
-func (l *Slots) Put(ctx context.Context, queue string, m job.Message, payload []byte) error {
+func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) error {
 	pause := newPause()
 	var full error
 	for {
@@ -126,7 +129,7 @@ type WaitingFilter struct {
 
 // WaitingSlot is a message in the stream: a slot that has no outcome yet.
 type WaitingSlot struct {
-	job.Message
+	core.Message
 	Queue string
 
 	// Sequence is the message's place in its stream, Published the broker's
@@ -161,7 +164,7 @@ func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingS
 func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, subjects []string, read func(entry) (WaitingSlot, error)) iter.Seq2[WaitingSlot, error] {
 	return func(yield func(WaitingSlot, error) bool) {
 		for _, name := range []string{f.Queue, f.Job} {
-			if err := job.ValidateName("queue or job", name); name != "" && err != nil {
+			if err := codec.ValidateName("queue or job", name); name != "" && err != nil {
 				yield(WaitingSlot{}, err)
 				return
 			}
@@ -248,12 +251,12 @@ func (s *Store) counts(ctx context.Context, stream, filter string) (counts map[s
 func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
 	w := WaitingSlot{Queue: queue, Sequence: e.revision, Published: e.time, Payload: e.data}
 	var err error
-	w.Message, err = job.ParseMessage(e.header)
+	w.Message, err = core.ParseMessage(e.header)
 	if err == nil && w.Slot.Job != name {
 		err = fmt.Errorf("%w message: %w: it names slot %q", job.ErrInvalid, job.ErrContradicts, w.Slot)
 	}
 	if err != nil {
-		w.Message = job.Message{} // what it says of a slot counts for nothing
+		w.Message = core.Message{} // what it says of a slot counts for nothing
 		err = fmt.Errorf("message %d on %s: %w", e.revision, e.subject, err)
 	}
 	return w, err

@@ -6,16 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-func publish(t *testing.T, s *kv.Store, queue string, m job.Message) (duplicate bool) {
+func publish(t *testing.T, s *kv.Store, queue string, m core.Message) (duplicate bool) {
 	t.Helper()
 	wait, err := s.Slots().Publish(queue, m, []byte(`{"n":1}`))
 	if err == nil {
@@ -42,11 +44,11 @@ func waiting(t *testing.T, s *kv.Store, f kv.WaitingFilter) []kv.WaitingSlot {
 func TestCopiesOfASlotAreFoldedAndDelivered(t *testing.T) {
 	t.Parallel()
 	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
-	m := job.Message{Slot: job.NewSlot("report", at), JobRevision: 7, Node: "n1", Due: at}
+	m := core.Message{Slot: job.NewSlot("report", at), JobRevision: 7, Node: "n1", Due: at}
 	if publish(t, s, "default", m) || !publish(t, s, "default", m) {
 		t.Fatal("the first copy is new, the second a duplicate")
 	}
-	publish(t, s, "bulk", job.Message{Slot: job.NewSlot("index", at), Node: "n1"})
+	publish(t, s, "bulk", core.Message{Slot: job.NewSlot("index", at), Node: "n1"})
 
 	all := waiting(t, s, kv.WaitingFilter{})
 	if len(all) != 2 || all[0].Message != m || all[0].Queue != "default" || all[0].Sequence != 1 || all[0].Published.IsZero() {
@@ -66,7 +68,7 @@ func TestCopiesOfASlotAreFoldedAndDelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := job.ParseMessage(got.Headers())
+	parsed, err := core.ParseMessage(got.Headers())
 	if err != nil || parsed != m || string(got.Data()) != `{"n":1}` || got.Subject() != "cronce.slot.default.report" {
 		t.Fatalf("delivered %+v %q on %s, %v", parsed, got.Data(), got.Subject(), err)
 	}
@@ -82,7 +84,7 @@ func TestWaitingPassesOverWhatItCannotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publish(t, s, "default", job.Message{Slot: job.NewSlot("report", at)})
+	publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at)})
 	var good, bad int
 	for w, err := range s.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
 		switch {
@@ -106,7 +108,7 @@ func TestPublishWithoutAServerIsUnknown(t *testing.T) {
 	if !s.Slots().Connected() {
 		t.Error("not connected")
 	}
-	wait, err := s.Slots().Publish("default", job.Message{Slot: job.NewSlot("report", at)}, nil)
+	wait, err := s.Slots().Publish("default", core.Message{Slot: job.NewSlot("report", at)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +117,7 @@ func TestPublishWithoutAServerIsUnknown(t *testing.T) {
 	}
 	server.Stop()
 	natstest.Eventually(t, 10*time.Second, "the connection to be lost", func() bool { return !s.Slots().Connected() })
-	wait, err = s.Slots().Publish("default", job.Message{Slot: job.NewSlot("report", at.Add(time.Minute))}, nil)
+	wait, err = s.Slots().Publish("default", core.Message{Slot: job.NewSlot("report", at.Add(time.Minute))}, nil)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -130,7 +132,7 @@ func TestPublishRefusesWhatIsNoQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
 	for _, queue := range []string{"", "*", ">", "a.b", "a b"} {
-		if _, err := s.Slots().Publish(queue, job.Message{Slot: job.NewSlot("report", at)}, nil); !errors.Is(err, job.ErrInvalid) {
+		if _, err := s.Slots().Publish(queue, core.Message{Slot: job.NewSlot("report", at)}, nil); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("queue %q: %v", queue, err)
 		}
 		if _, err := s.Slots().Queue(t.Context(), queue); !errors.Is(err, job.ErrInvalid) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -32,7 +33,7 @@ func TestSlownessIsNotDeathOnARealServer(t *testing.T) {
 			if _, got, err := through.Ledger().Read(ctx, kvtest.Record(i, "").Slot); err != nil || got != revision {
 				t.Errorf("read: revision %d, %v; want %d", got, err, revision)
 			}
-			if err := through.Slots().Put(ctx, "default", job.Message{Slot: kvtest.Record(i, "").Slot, Node: "n"}, nil); err != nil {
+			if err := through.Slots().Put(ctx, "default", core.Message{Slot: kvtest.Record(i, "").Slot, Node: "n"}, nil); err != nil {
 				t.Errorf("publish: %v", err)
 			}
 		})

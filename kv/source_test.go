@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -85,7 +86,7 @@ var offers atomic.Int64
 func offer(t *testing.T, s *kv.Store, n int) {
 	t.Helper()
 	for i := range n {
-		m := job.Message{Slot: job.NewSlot("report", time.Now()), Offer: int(offers.Add(1))}
+		m := core.Message{Slot: job.NewSlot("report", time.Now()), Offer: int(offers.Add(1))}
 		wait, err := s.Slots().Publish("default", m, []byte(fmt.Sprint(i)))
 		if err != nil {
 			t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
-	"github.com/cronce-io/cronce/job"
 )
 
 // A watch whose consumer has gone silent, while its heartbeats go on, hears of
@@ -18,17 +18,17 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
 	js := s.JetStream()
-	watch := func(audit time.Duration) (*Store, chan job.RegistryEvent) {
+	watch := func(audit time.Duration) (*Store, chan core.RegistryEvent) {
 		store, err := Open(t.Context(), s.JetStream(), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		store.audit = audit
 		ctx, cancel := context.WithCancel(context.Background())
-		events := make(chan job.RegistryEvent, 100)
+		events := make(chan core.RegistryEvent, 100)
 		var ending sync.WaitGroup
 		ending.Go(func() {
-			if err := store.Jobs().Watch(ctx, func(e job.RegistryEvent) { events <- e }); err != nil {
+			if err := store.Jobs().Watch(ctx, func(e core.RegistryEvent) { events <- e }); err != nil {
 				t.Error(err)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -26,7 +27,7 @@ func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 	now, err := s.Time(ctx)
 	check("now", now, err)
 
-	if _, err := s.Jobs().Write(ctx, job.Definition{Job: job.Job{Name: "j", Schedule: "@hourly"}, Nonce: "n"}, 0); err != nil {
+	if _, err := s.Jobs().Write(ctx, core.Definition{Job: job.Job{Name: "j", Schedule: "@hourly"}, Nonce: "n"}, 0); err != nil {
 		t.Fatal(err)
 	}
 	entry, _, err := s.Jobs().Read(ctx, "j")
@@ -51,7 +52,7 @@ func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 		check("a change", c.Time, err)
 	}
 
-	wait, err := s.Slots().Publish("q", job.Message{Slot: slot, Node: "n"}, nil)
+	wait, err := s.Slots().Publish("q", core.Message{Slot: slot, Node: "n"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

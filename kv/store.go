@@ -6,8 +6,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // DefaultNamespace is the namespace of Options that name none.
@@ -40,7 +43,7 @@ type Options struct {
 	// Trace begins the trace of a publication, of whichever reason: it may set the
 	// message's Traceparent, and returns what is to be told how it ended, if anything
 	// is. Nil: nothing is traced.
-	Trace func(queue string, m *job.Message) (ended func(duplicate bool, err error))
+	Trace func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 
 	// Logger takes what goes on without a caller to tell. Nil: nothing is
 	// logged.
@@ -54,11 +57,11 @@ type Store struct {
 	headers   *headers // of slots
 	namespace string
 	settings  job.Settings
-	registry  time.Time        // when its bucket was created
-	audit     time.Duration    // of watches
-	plans     job.EntryDecoder // of definitions that are read
+	registry  time.Time         // when its bucket was created
+	audit     time.Duration     // of watches
+	plans     core.EntryDecoder // of definitions that are read
 	readOnly  bool
-	trace     func(queue string, m *job.Message) (ended func(duplicate bool, err error))
+	trace     func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 	log       *slog.Logger
 }
 
@@ -69,7 +72,7 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := job.ValidateName("namespace", o.Namespace); err != nil {
+	if err := codec.ValidateName("namespace", o.Namespace); err != nil {
 		return nil, err
 	}
 	if err := o.Want.Validate(); err != nil {

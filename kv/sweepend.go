@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // SweepEnds is the one key that says when a sweep last came to its end. Its methods
@@ -15,7 +15,7 @@ const sweepKey = "sweep"
 
 // SweepEnd is how the key stands, at Revision. Time is the broker's timestamp.
 type SweepEnd struct {
-	job.SweepEnd
+	core.SweepEnd
 	Revision uint64
 	Time     time.Time
 }
@@ -33,13 +33,13 @@ func (s *SweepEnds) Read(ctx context.Context) (SweepEnd, error) {
 	e, err := s.b.read(ctx, sweepKey)
 	end := SweepEnd{Revision: e.revision, Time: e.time}
 	if err == nil {
-		end.SweepEnd, err = job.DecodeSweepEnd(e.data)
+		end.SweepEnd, err = core.DecodeSweepEnd(e.data)
 	}
 	return end, err
 }
 
 // Write stores the end of a sweep if revision is the last one: 0 creates. Errors are
 // those of Ledger.Write, and job.ErrDenied.
-func (s *SweepEnds) Write(ctx context.Context, end job.SweepEnd, revision uint64) (uint64, error) {
+func (s *SweepEnds) Write(ctx context.Context, end core.SweepEnd, revision uint64) (uint64, error) {
 	return s.b.encode(ctx, sweepKey, end.Nonce, end, revision)
 }

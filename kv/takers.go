@@ -5,8 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Taker is a durable consumer that nodes take messages from beside the queues.
@@ -24,7 +26,7 @@ type Taker struct {
 
 // Takers looks at the consumer of alerts and at those of the jobs, of these, that the
 // messages of other streams start.
-func (s *Store) Takers(ctx context.Context, jobs []job.Entry) []Taker {
+func (s *Store) Takers(ctx context.Context, jobs []core.Entry) []Taker {
 	takers := []Taker{s.taker(ctx, Taker{Stream: s.eventStream(), Consumer: AlertConsumer})}
 	for _, e := range jobs {
 		if !e.Job.On.IsZero() {
@@ -36,7 +38,7 @@ func (s *Store) Takers(ctx context.Context, jobs []job.Entry) []Taker {
 
 // onTaker looks at the consumer of the job's current plan, or else at one that an edit
 // has left behind.
-func (s *Store) onTaker(ctx context.Context, e job.Entry) Taker {
+func (s *Store) onTaker(ctx context.Context, e core.Entry) Taker {
 	var best Taker
 	for i, consumer := range OnConsumers(s.namespace, e.Job.Name) {
 		t := s.taker(ctx, Taker{Job: e.Job.Name, Stream: e.Job.On.Stream, Consumer: consumer})

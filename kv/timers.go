@@ -9,8 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Timers are the triggered runs that wait for their time. The server itself
@@ -24,7 +27,7 @@ type Timers struct{ s *Store }
 
 // Timer is a triggered run that waits for its time, Due.
 type Timer struct {
-	job.Message
+	core.Message
 	Queue   string
 	Payload []byte
 }
@@ -60,7 +63,7 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 	case !t.s.schedules():
 		return 0, fmt.Errorf("%w: future triggers need nats-server 2.12 or newer; this is %s", errors.ErrUnsupported, t.s.conn().ConnectedServerVersion())
 	}
-	if err := job.ValidateName("queue", timer.Queue); err != nil {
+	if err := codec.ValidateName("queue", timer.Queue); err != nil {
 		return 0, err
 	}
 	if err := t.s.takes(timer.Payload); err != nil {
@@ -185,7 +188,7 @@ func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, told
 	w.data = append(w.data, timer.Payload...)
 	timer.EachHeader(func(name, value string) {
 		// Not folded by its ID: one that was cancelled can be set again at once.
-		if name != job.HeaderMsgID {
+		if name != core.HeaderMsgID {
 			w.set(name, value)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -22,7 +23,7 @@ import (
 
 func timer(token string, due time.Time) kv.Timer {
 	return kv.Timer{
-		Message: job.Message{Slot: job.Slot{Job: "report", Token: token}, JobRevision: 7, Node: "alice", Due: due},
+		Message: core.Message{Slot: job.Slot{Job: "report", Token: token}, JobRevision: 7, Node: "alice", Due: due},
 		Queue:   "default", Payload: []byte(`{"n": 1}`),
 	}
 }
@@ -87,8 +88,8 @@ func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	if err != nil || meta.Timestamp.Before(due) {
 		t.Errorf("fired at %v, due at %v (%v)", meta.Timestamp, due, err)
 	}
-	parsed, err := job.ParseMessage(m.Headers())
-	if err != nil || parsed != want.Message || string(m.Data()) != `{"n": 1}` || m.Headers().Get(job.HeaderMsgID) != "" {
+	parsed, err := core.ParseMessage(m.Headers())
+	if err != nil || parsed != want.Message || string(m.Data()) != `{"n": 1}` || m.Headers().Get(core.HeaderMsgID) != "" {
 		t.Errorf("fired %+v with %q and headers %v, %v", parsed, m.Data(), m.Headers(), err)
 	}
 	if all := timers(t, s, kv.WaitingFilter{Queue: "default", Fired: true}); len(all) != 1 || all[0].Timer || all[0].Message != want.Message || all[0].Queue != "default" {
@@ -378,7 +379,7 @@ func TestTimersOutliveTheirStreamsLeader(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		got, err := job.ParseMessage(m.Headers())
+		got, err := core.ParseMessage(m.Headers())
 		if err != nil {
 			t.Error(err)
 		}

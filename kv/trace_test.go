@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -18,7 +19,7 @@ import (
 func TestEveryPublicationIsTraced(t *testing.T) {
 	t.Parallel()
 	var told []string
-	s := open(t, natstest.Run(t).JetStream(), kv.Options{Trace: func(queue string, m *job.Message) func(bool, error) {
+	s := open(t, natstest.Run(t).JetStream(), kv.Options{Trace: func(queue string, m *core.Message) func(bool, error) {
 		if m.Missed > 0 {
 			return nil
 		}
@@ -28,14 +29,14 @@ func TestEveryPublicationIsTraced(t *testing.T) {
 			told = append(told, strings.TrimSpace(fmt.Sprint(m.Slot.ID(), " ", queue, " ", duplicate, " ", err != nil, " ", was)))
 		}
 	}})
-	planned := job.Message{Slot: job.NewSlot("report", at)}
+	planned := core.Message{Slot: job.NewSlot("report", at)}
 	publish(t, s, "default", planned)
 	publish(t, s, "default", planned)
-	publish(t, s, "default", job.Message{Slot: job.NewSlot("report", at.Add(time.Hour)), Missed: 1})
-	if err := s.Slots().Put(t.Context(), "bulk", job.Message{Slot: job.NewSlot("load", at), Traceparent: "caller's"}, nil); err != nil {
+	publish(t, s, "default", core.Message{Slot: job.NewSlot("report", at.Add(time.Hour)), Missed: 1})
+	if err := s.Slots().Put(t.Context(), "bulk", core.Message{Slot: job.NewSlot("load", at), Traceparent: "caller's"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	timer := kv.Timer{Message: job.Message{Slot: job.Slot{Job: "report", Token: "k"}, Due: time.Now().Add(time.Hour)}, Queue: "default"}
+	timer := kv.Timer{Message: core.Message{Slot: job.Slot{Job: "report", Token: "k"}, Due: time.Now().Add(time.Hour)}, Queue: "default"}
 	if _, err := s.Timers().Set(t.Context(), timer, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // keys is a broker's memory of any number of keys.
@@ -198,7 +200,7 @@ func TestEveryQuestionEnds(t *testing.T) {
 func sentSlot(b *fakeBroker, s job.Slot) <-chan error {
 	slots := &Slots{&Store{wire: b.bucket().wire, namespace: "n", headers: newHeaders("n_slots")}}
 	told := make(chan error, 1)
-	_ = slots.Send("default", job.Message{Slot: s, Node: "n"}, nil, func(_ bool, err error) { told <- err })
+	_ = slots.Send("default", core.Message{Slot: s, Node: "n"}, nil, func(_ bool, err error) { told <- err })
 	return told
 }
 

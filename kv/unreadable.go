@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // UnreadableError is why a stored record, lock or node cannot be read. It wraps
@@ -33,7 +33,7 @@ func (e *UnreadableError) Job() string {
 	case strings.HasSuffix(e.Bucket, "_state"):
 		name = rest // lock.<job>
 	}
-	if job.ValidateName("job", name) != nil {
+	if codec.ValidateName("job", name) != nil {
 		return ""
 	}
 	return name

@@ -3,7 +3,7 @@ package kv
 import (
 	"context"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // Watermark is the one key that says up to when every slot has been published.
@@ -14,18 +14,18 @@ const watermarkKey = "watermark"
 
 // Read returns the watermark and its revision, as the stream's leader has it.
 // Errors are those of Ledger.Read.
-func (w *Watermark) Read(ctx context.Context) (job.Watermark, uint64, error) {
+func (w *Watermark) Read(ctx context.Context) (core.Watermark, uint64, error) {
 	e, err := w.b.read(ctx, watermarkKey)
 	if err != nil {
-		return job.Watermark{}, e.revision, err
+		return core.Watermark{}, e.revision, err
 	}
-	mark, err := job.DecodeWatermark(e.data)
+	mark, err := core.DecodeWatermark(e.data)
 	return mark, e.revision, err
 }
 
 // Write stores the watermark if revision is the last one: 0 creates. That it
 // moves forward only is the caller's to see to; errors are those of
 // Ledger.Write.
-func (w *Watermark) Write(ctx context.Context, mark job.Watermark, revision uint64) (uint64, error) {
+func (w *Watermark) Write(ctx context.Context, mark core.Watermark, revision uint64) (uint64, error) {
 	return w.b.encode(ctx, watermarkKey, mark.Nonce, mark, revision)
 }

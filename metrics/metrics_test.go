@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -191,7 +192,7 @@ func TestJobsBeyondTheFirstAreCountedTogether(t *testing.T) {
 	if len(counts) != metrics.MaxJobs+1 || counts[metrics.OtherJobs] != 2*2*50 || counts["job-0"] != 4 {
 		t.Errorf("%d jobs, %s has %v, job-0 %v", len(counts), metrics.OtherJobs, counts[metrics.OtherJobs], counts["job-0"])
 	}
-	if err := job.ValidateName("job", metrics.OtherJobs); err == nil {
+	if err := codec.ValidateName("job", metrics.OtherJobs); err == nil {
 		t.Errorf("a job could be named %s", metrics.OtherJobs)
 	}
 }

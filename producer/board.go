@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,7 +21,7 @@ import (
 // Invariant: a slot of a known job that is not before its line's next has not
 // been handed out; every earlier one has been, or the base covers it.
 type board struct {
-	rules job.Lateness
+	rules core.Lateness
 	log   *slog.Logger
 
 	// base is the watermark as last read: what it covers is never handed out.
@@ -134,7 +135,7 @@ func (s stamp) time() time.Time {
 	return time.Unix(0, int64(s)).UTC()
 }
 
-func newBoard(rules job.Lateness, base position, log *slog.Logger) *board {
+func newBoard(rules core.Lateness, base position, log *slog.Logger) *board {
 	return &board{
 		rules: rules, log: log, base: base, cursor: base.time,
 		tasks:     map[string]*task{},
@@ -147,7 +148,7 @@ func newBoard(rules job.Lateness, base position, log *slog.Logger) *board {
 }
 
 // apply takes in one change of the registry, heard of at now.
-func (b *board) apply(ev job.RegistryEvent, now time.Time) {
+func (b *board) apply(ev core.RegistryEvent, now time.Time) {
 	b.known.revision = max(b.known.revision, ev.Revision)
 	switch {
 	case ev.Ready, ev.Settled:
@@ -178,7 +179,7 @@ func (b *board) remove(name string, at time.Time) {
 
 // disable takes a job whose definition cannot be read off the board, and this
 // job only. What was seen of it stays, for when it is mended.
-func (b *board) disable(ev job.RegistryEvent) {
+func (b *board) disable(ev core.RegistryEvent) {
 	t := b.task(ev.Name)
 	if t.def != nil && t.def.revision == ev.Revision {
 		return
@@ -207,13 +208,13 @@ func (b *board) task(name string) *task {
 }
 
 // put takes in a definition. Lines of plans that it still has go on as they are.
-func (b *board) put(e job.Entry) {
+func (b *board) put(e core.Entry) {
 	t := b.task(e.Job.Name)
 	if t.def != nil && t.def.revision == e.Revision && t.seen == stampOf(e.Time) {
 		return
 	}
 	delete(b.newer, e.Job.Name)
-	b.setZoned(t, slices.ContainsFunc(e.Plans(), func(p job.PastPlan) bool { return p.Plan.Timezone != "" && p.Plan.Timezone != "UTC" }))
+	b.setZoned(t, slices.ContainsFunc(e.Plans(), func(p core.PastPlan) bool { return p.Plan.Timezone != "" && p.Plan.Timezone != "UTC" }))
 	j := e.Job.WithDefaults()
 	t.def = &definition{j.Name, string(j.Payload), e.Revision, b.manner(manner{j.Queue, j.CatchUp})}
 	old := t.lines()
@@ -249,7 +250,7 @@ func (b *board) count(t *task, at time.Time, broken bool) {
 
 // lines returns one line for each stretch of the entry's timeline that has slots
 // to come. broken says that there are plans that cannot be used.
-func (b *board) lines(t *task, old []*line, e job.Entry) (lines []*line, broken bool) {
+func (b *board) lines(t *task, old []*line, e core.Entry) (lines []*line, broken bool) {
 	for _, p := range e.Plans() {
 		s, err := b.schedule(e.Job.Name, p.Plan)
 		if err != nil {

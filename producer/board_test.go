@@ -8,24 +8,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 func testBoard(base position) *board {
-	return newBoard(job.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
+	return newBoard(core.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
 }
 
 // fill puts n jobs on a board, spread over that many expressions of one slot an
 // hour each.
 func fill(b *board, n, expressions int) {
 	for i := range n {
-		e := job.Entry{Revision: uint64(i + 1), Time: epoch}
+		e := core.Entry{Revision: uint64(i + 1), Time: epoch}
 		e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: fmt.Sprintf("%d %d * * * *", i%60, i%expressions/60%60)}
-		b.apply(job.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
+		b.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
 	}
-	b.apply(job.RegistryEvent{Ready: true, Revision: uint64(n)}, epoch)
+	b.apply(core.RegistryEvent{Ready: true, Revision: uint64(n)}, epoch)
 }
 
 func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
@@ -62,7 +63,7 @@ func TestBoardForgetsWhatIsRemoved(t *testing.T) {
 	b := testBoard(position{})
 	fill(b, 100, 10)
 	for i := range 100 {
-		b.apply(job.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(101 + i), Deleted: true}, epoch)
+		b.apply(core.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(101 + i), Deleted: true}, epoch)
 	}
 	if len(b.tasks)+len(b.schedules)+len(b.groups)+len(b.heap) != 0 {
 		t.Errorf("left: %d tasks, %d schedules, %d groups, %d heap entries", len(b.tasks), len(b.schedules), len(b.groups), len(b.heap))
@@ -75,9 +76,9 @@ func TestBoardSkipsWhatAWatermarkCovers(t *testing.T) {
 	t.Parallel()
 	b := testBoard(position{})
 	fill(b, 60, 60)
-	e := job.Entry{Revision: 61, Time: epoch.Add(time.Minute)}
+	e := core.Entry{Revision: 61, Time: epoch.Add(time.Minute)}
 	e.Job = job.Job{Name: "new", Schedule: "30 * * * * *"}
-	b.apply(job.RegistryEvent{Name: "new", Revision: 61, Entry: e}, epoch)
+	b.apply(core.RegistryEvent{Name: "new", Revision: 61, Entry: e}, epoch)
 	b.skip(position{epoch.Add(time.Hour), 60, epoch})
 	slots, done := b.due(nil, epoch.Add(time.Hour), 1000)
 	if !done || len(slots) != 59 {
@@ -95,9 +96,9 @@ func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
 	b := testBoard(position{})
 	fill(b, 10, 1)
 	edit := func(revision uint64) {
-		e := job.Entry{Revision: revision, Time: epoch}
+		e := core.Entry{Revision: revision, Time: epoch}
 		e.Job = job.Job{Name: "new", Schedule: "@hourly"}
-		b.apply(job.RegistryEvent{Name: "new", Revision: revision, Entry: e}, epoch)
+		b.apply(core.RegistryEvent{Name: "new", Revision: revision, Entry: e}, epoch)
 	}
 	claimed := func(want uint64) {
 		t.Helper()
@@ -108,11 +109,11 @@ func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
 	edit(12) // as a watch that catches up shows it: revision 11 may be of a job that comes later
 	claimed(10)
 	edit(13)
-	b.apply(job.RegistryEvent{Settled: true, Revision: 13}, epoch)
+	b.apply(core.RegistryEvent{Settled: true, Revision: 13}, epoch)
 	claimed(13)
 	edit(15)
 	claimed(13)
-	b.apply(job.RegistryEvent{Settled: true, Revision: 16}, epoch) // of 16 nothing is left
+	b.apply(core.RegistryEvent{Settled: true, Revision: 16}, epoch) // of 16 nothing is left
 	claimed(16)
 }
 
@@ -152,14 +153,14 @@ func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 	b := testBoard(position{})
 	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 	put := func(revision uint64, s float64, to time.Time) {
-		e := job.Entry{Revision: revision, Time: at(s)}
+		e := core.Entry{Revision: revision, Time: at(s)}
 		e.Job = job.Job{Name: "j", Schedule: "*/10 * * * * *"}
 		e.Definition.Since, e.Paused = epoch, to.IsZero()
-		e.Pauses = []job.Window{{From: at(.1), To: to}}
-		b.apply(job.RegistryEvent{Name: "j", Revision: revision, Entry: e}, at(s))
+		e.Pauses = []core.Window{{From: at(.1), To: to}}
+		b.apply(core.RegistryEvent{Name: "j", Revision: revision, Entry: e}, at(s))
 	}
 	put(1, 1, time.Time{})
-	b.apply(job.RegistryEvent{Ready: true, Revision: 1}, at(1))
+	b.apply(core.RegistryEvent{Ready: true, Revision: 1}, at(1))
 	b.due(nil, at(33), 10)
 	put(2, 8, at(8)) // heard of late, as the next
 	put(3, 23, at(8))
@@ -177,17 +178,17 @@ func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 func TestStretchesThatAreAlikeHaveALineEach(t *testing.T) {
 	t.Parallel()
 	b := testBoard(position{})
-	e := job.Entry{Revision: 1, Time: epoch}
+	e := core.Entry{Revision: 1, Time: epoch}
 	e.Job = job.Job{Name: "j", Schedule: "*/10 * * * * *"}
-	plan := job.PastPlan{Plan: e.Job.Plan(), From: epoch, To: epoch.Add(time.Minute)}
-	e.Past = []job.PastPlan{plan, plan}
+	plan := core.PastPlan{Plan: e.Job.Plan(), From: epoch, To: epoch.Add(time.Minute)}
+	e.Past = []core.PastPlan{plan, plan}
 	for e.Revision = 1; e.Revision < 4; e.Revision++ {
-		b.apply(job.RegistryEvent{Name: "j", Revision: e.Revision, Entry: e}, epoch)
+		b.apply(core.RegistryEvent{Name: "j", Revision: e.Revision, Entry: e}, epoch)
 		if lines := b.tasks["j"].lines(); len(lines) != 3 {
 			t.Fatalf("%d lines at revision %d, want 3", len(lines), e.Revision)
 		}
 	}
-	b.apply(job.RegistryEvent{Name: "j", Revision: 4, Deleted: true, Time: epoch}, epoch)
+	b.apply(core.RegistryEvent{Name: "j", Revision: 4, Deleted: true, Time: epoch}, epoch)
 	if len(b.schedules)+len(b.groups) != 0 {
 		t.Errorf("left: %d schedules, %d groups", len(b.schedules), len(b.groups))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -15,7 +16,7 @@ type desk struct {
 	*outbox
 	t     *testing.T
 	peer  *peer
-	sent  []job.Message
+	sent  []core.Message
 	reply []func(duplicate bool, err error)
 }
 
@@ -27,7 +28,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	f := newFleet(Config{Node: "self", Started: epoch}, board.rules)
-	f.hear(job.Announcement{Node: "peer", Kind: job.AnnounceHere}, time.Now())
+	f.hear(core.Announcement{Node: "peer", Kind: core.AnnounceHere}, time.Now())
 	d.outbox, d.peer = newOutbox(p, f, board), f.peers["peer"]
 	d.review()
 	return d
@@ -35,7 +36,7 @@ func newDesk(t *testing.T) *desk {
 
 func (d *desk) Connected() bool { return true }
 
-func (d *desk) Send(_ string, m job.Message, _ []byte, answered func(bool, error)) error {
+func (d *desk) Send(_ string, m core.Message, _ []byte, answered func(bool, error)) error {
 	d.sent, d.reply = append(d.sent, m), append(d.reply, answered)
 	return nil
 }
@@ -53,8 +54,8 @@ func (d *desk) review() { d.fleet.review(time.Now(), true, d.board.digest) }
 
 // say has the peer announce, as one that agrees with us.
 func (d *desk) say(until time.Time, except ...string) {
-	d.fleet.hear(job.Announcement{
-		Node: "peer", Kind: job.AnnounceHere, Time: until, Except: except, Members: d.fleet.members, Registry: d.fleet.registry,
+	d.fleet.hear(core.Announcement{
+		Node: "peer", Kind: core.AnnounceHere, Time: until, Except: except, Members: d.fleet.members, Registry: d.fleet.registry,
 	}, time.Now())
 	d.believe(d.peer, d.board)
 }
@@ -65,9 +66,9 @@ func (d *desk) apply(n int, revision uint64) (names []string) {
 	for i := 0; len(names) < n; i++ {
 		if name := fmt.Sprint("job", i); d.fleet.first(name) == d.peer {
 			names = append(names, name)
-			e := job.Entry{Revision: revision + uint64(i), Time: epoch}
+			e := core.Entry{Revision: revision + uint64(i), Time: epoch}
 			e.Job = job.Job{Name: name, Schedule: "* * * * * *"}
-			d.board.apply(job.RegistryEvent{Name: name, Revision: e.Revision, Entry: e}, epoch)
+			d.board.apply(core.RegistryEvent{Name: name, Revision: e.Revision, Entry: e}, epoch)
 		}
 	}
 	d.review()
@@ -128,9 +129,9 @@ func TestACopyOfAnEarlierDefinitionIsHeld(t *testing.T) {
 	names := d.apply(2, 1)
 	at := epoch.Add(time.Second)
 	d.due(at)
-	e := job.Entry{Revision: 1000, Time: at}
+	e := core.Entry{Revision: 1000, Time: at}
 	e.Job = job.Job{Name: names[0], Schedule: "@yearly"}
-	d.board.apply(job.RegistryEvent{Name: names[0], Revision: e.Revision, Entry: e}, at)
+	d.board.apply(core.RegistryEvent{Name: names[0], Revision: e.Revision, Entry: e}, at)
 	d.review()
 	d.say(at)
 	if d.standing != 1 || len(d.sent) > 0 {
@@ -150,8 +151,8 @@ func TestARangeWaitsForTheLateCopies(t *testing.T) {
 		"the peer publishes them": func(d *desk, now time.Time) { d.say(now) },
 		"we do": func(d *desk, now time.Time) {
 			d.release(d.peer, time.Now())
-			if n := len(d.sent); n != job.MaxMissed {
-				d.t.Errorf("%d sent before any of them was acknowledged, want %d", n, job.MaxMissed)
+			if n := len(d.sent); n != core.MaxMissed {
+				d.t.Errorf("%d sent before any of them was acknowledged, want %d", n, core.MaxMissed)
 			}
 			d.acknowledge()
 		},
@@ -164,7 +165,7 @@ func TestARangeWaitsForTheLateCopies(t *testing.T) {
 			slots, _ := d.board.due(nil, now, maxChunk)
 			slots = slices.DeleteFunc(slots, func(s dueSlot) bool { return !s.isLate() })
 			d.add(slots, now)
-			if len(d.sent) > 0 || d.standing != job.MaxMissed {
+			if len(d.sent) > 0 || d.standing != core.MaxMissed {
 				t.Fatalf("%d sent and %d held of %d", len(d.sent), d.standing, len(slots))
 			}
 			end(d, now)

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // dueSlot is a slot that was handed out: a duty until it is acknowledged.
 type dueSlot struct {
-	job.DueSlot
+	core.DueSlot
 	line *line
 	def  *definition
 
@@ -22,10 +23,10 @@ type dueSlot struct {
 func (s dueSlot) isLate() bool { return s.CaughtUp || s.Missed > 0 }
 
 // message is what the producer of that name publishes of the slot.
-func (s dueSlot) message(node string) job.Message {
+func (s dueSlot) message(node string) core.Message {
 	slot := job.NewSlot(s.def.name, s.At).Part(s.shard, s.shards)
 	slot.Range = s.Range
-	return job.Message{
+	return core.Message{
 		Slot: slot, JobRevision: s.def.revision, Node: node, Due: s.Due,
 		CaughtUp: s.CaughtUp, Missed: s.Missed, MissedLast: s.Last,
 	}
@@ -73,14 +74,14 @@ func (b *board) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, don
 // its catch-up policy sees all of the job's timeline at once.
 func (b *board) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
 	var behind []*line
-	var timeline []job.Stretch
+	var timeline []core.Stretch
 	for _, l := range t.lines() {
 		if l.group != nil && !l.group.due().After(now) {
 			behind = append(behind, l)
 			timeline = append(timeline, l.stretch())
 		}
 	}
-	for _, s := range job.Due(timeline, t.def.catchUp, now, b.rules) {
+	for _, s := range core.Due(timeline, t.def.catchUp, now, b.rules) {
 		slots = append(slots, dueSlot{DueSlot: s, line: lineOf(behind, s.At), def: t.def})
 	}
 	for _, l := range behind {
@@ -105,7 +106,7 @@ func (b *board) onTime(slots []dueSlot, g *group, now time.Time, limit int) []du
 	for _, l := range moving {
 		for _, at := range instants {
 			if l.covers(at) {
-				slots = append(slots, dueSlot{DueSlot: job.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, line: l, def: l.task.def})
+				slots = append(slots, dueSlot{DueSlot: core.DueSlot{At: at, Due: at.Add(g.schedule.Delay())}, line: l, def: l.task.def})
 			}
 		}
 	}

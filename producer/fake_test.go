@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -23,24 +24,24 @@ type broker struct {
 
 	mu       sync.Mutex
 	away     bool
-	answer   func(m job.Message) fault // nil: everything is stored
-	log      []job.RegistryEvent
+	answer   func(m core.Message) fault // nil: everything is stored
+	log      []core.RegistryEvent
 	changed  chan struct{}
-	stored   map[string]job.Message
+	stored   map[string]core.Message
 	storedAt map[string]time.Time
-	attempts []job.Message
+	attempts []core.Message
 
 	// Announcements: who listens, how many were made, and which are lost.
-	listeners map[*view]func(job.Announcement)
+	listeners map[*view]func(core.Announcement)
 	announced int
 	born      int
 	lost      func(from, to *view) bool
 
-	mark      job.Watermark
+	mark      core.Watermark
 	markErr   error // it cannot be read
 	markRev   uint64
 	markWrite []time.Time
-	check     func(job.Watermark) // called for every write of the watermark
+	check     func(core.Watermark) // called for every write of the watermark
 }
 
 // fault is what becomes of one publication.
@@ -61,35 +62,35 @@ var errAway = errors.New("no connection")
 
 func newBroker(t testing.TB) *broker {
 	return &broker{
-		t: t, changed: make(chan struct{}), stored: map[string]job.Message{}, storedAt: map[string]time.Time{},
-		listeners: map[*view]func(job.Announcement){},
+		t: t, changed: make(chan struct{}), stored: map[string]core.Message{}, storedAt: map[string]time.Time{},
+		listeners: map[*view]func(core.Announcement){},
 	}
 }
 
 // apply upserts a job as an operator would, and returns its entry.
-func (b *broker) apply(j job.Job) job.Entry {
-	return b.edit(j.Name, func(old *job.Entry) (job.Definition, bool) {
-		d, change, err := job.Upsert(old, j, "operator", "test", true)
+func (b *broker) apply(j job.Job) core.Entry {
+	return b.edit(j.Name, func(old *core.Entry) (core.Definition, bool) {
+		d, change, err := core.Upsert(old, j, "operator", "test", true)
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		return d, change == job.Changed
+		return d, change == core.Changed
 	})
 }
 
-func (b *broker) pause(name string) job.Entry {
-	return b.edit(name, func(old *job.Entry) (job.Definition, bool) { return job.Pause(*old, "test") })
+func (b *broker) pause(name string) core.Entry {
+	return b.edit(name, func(old *core.Entry) (core.Definition, bool) { return core.Pause(*old, "test") })
 }
 
-func (b *broker) resume(name string) job.Entry {
-	return b.edit(name, func(old *job.Entry) (job.Definition, bool) { return job.Resume(*old, "test") })
+func (b *broker) resume(name string) core.Entry {
+	return b.edit(name, func(old *core.Entry) (core.Definition, bool) { return core.Resume(*old, "test") })
 }
 
 // edit writes what becomes of the job's entry, nil if there is none.
-func (b *broker) edit(name string, f func(old *job.Entry) (job.Definition, bool)) job.Entry {
+func (b *broker) edit(name string, f func(old *core.Entry) (core.Definition, bool)) core.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var old *job.Entry
+	var old *core.Entry
 	for _, ev := range b.log {
 		if ev.Name == name {
 			old = &ev.Entry
@@ -107,27 +108,27 @@ func (b *broker) edit(name string, f func(old *job.Entry) (job.Definition, bool)
 		b.t.Fatal(err)
 	}
 	revision := uint64(len(b.log) + 1)
-	e, err := job.DecodeEntry(data, revision, time.Now())
+	e, err := core.DecodeEntry(data, revision, time.Now())
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.tell(job.RegistryEvent{Name: name, Revision: revision, Entry: e, Time: time.Now()})
+	b.tell(core.RegistryEvent{Name: name, Revision: revision, Entry: e, Time: time.Now()})
 	return e
 }
 
 func (b *broker) delete(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tell(job.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Deleted: true, Time: time.Now()})
+	b.tell(core.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Deleted: true, Time: time.Now()})
 }
 
 func (b *broker) garble(name string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tell(job.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Err: err, Time: time.Now()})
+	b.tell(core.RegistryEvent{Name: name, Revision: uint64(len(b.log) + 1), Err: err, Time: time.Now()})
 }
 
-func (b *broker) tell(ev job.RegistryEvent) {
+func (b *broker) tell(ev core.RegistryEvent) {
 	b.log = append(b.log, ev)
 	close(b.changed)
 	b.changed = make(chan struct{})
@@ -139,7 +140,7 @@ func (b *broker) setAway(away bool) {
 	b.away = away
 }
 
-func (b *broker) setAnswer(f func(job.Message) fault) {
+func (b *broker) setAnswer(f func(core.Message) fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answer = f
@@ -170,7 +171,7 @@ func (b *broker) has(name string) map[string]string {
 }
 
 // messages is a copy of what is stored, by slot ID.
-func (b *broker) messages() map[string]job.Message {
+func (b *broker) messages() map[string]core.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.stored)
@@ -178,7 +179,7 @@ func (b *broker) messages() map[string]job.Message {
 
 // take returns what producers have published, stored or not, since it was last
 // called.
-func (b *broker) take() []job.Message {
+func (b *broker) take() []core.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.attempts
@@ -186,7 +187,7 @@ func (b *broker) take() []job.Message {
 	return all
 }
 
-func (b *broker) watermark() job.Watermark {
+func (b *broker) watermark() core.Watermark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mark
@@ -211,15 +212,15 @@ type view struct {
 }
 
 // shown is what the producer makes of an event.
-func (v *view) shown(ev job.RegistryEvent) job.RegistryEvent {
+func (v *view) shown(ev core.RegistryEvent) core.RegistryEvent {
 	if ev.Name == v.blind && v.blind != "" && !ev.Deleted {
-		return job.RegistryEvent{Name: ev.Name, Revision: ev.Revision, Time: ev.Time, Err: job.ErrVersion}
+		return core.RegistryEvent{Name: ev.Name, Revision: ev.Revision, Time: ev.Time, Err: job.ErrVersion}
 	}
 	return ev
 }
 
 // Announce reaches the others a millisecond later.
-func (v *view) Announce(a job.Announcement) error {
+func (v *view) Announce(a core.Announcement) error {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,7 +234,7 @@ func (v *view) Announce(a job.Announcement) error {
 	return nil
 }
 
-func (v *view) Listen(f func(job.Announcement)) (stop func(), err error) {
+func (v *view) Listen(f func(core.Announcement)) (stop func(), err error) {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -365,21 +366,21 @@ func (v *view) Connected() bool {
 	return !v.broker.away
 }
 
-func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
+func (v *view) Watch(ctx context.Context, fn func(core.RegistryEvent)) error {
 	b := v.broker
 	b.mu.Lock()
-	current := map[string]job.RegistryEvent{}
+	current := map[string]core.RegistryEvent{}
 	for _, ev := range b.log {
 		current[ev.Name] = ev
 	}
 	last := len(b.log)
 	b.mu.Unlock()
-	for _, ev := range slices.SortedFunc(maps.Values(current), func(a, b job.RegistryEvent) int { return int(a.Revision) - int(b.Revision) }) {
+	for _, ev := range slices.SortedFunc(maps.Values(current), func(a, b core.RegistryEvent) int { return int(a.Revision) - int(b.Revision) }) {
 		if !ev.Deleted {
 			fn(v.shown(ev))
 		}
 	}
-	fn(job.RegistryEvent{Ready: true, Revision: uint64(last)})
+	fn(core.RegistryEvent{Ready: true, Revision: uint64(last)})
 	for {
 		b.mu.Lock()
 		changed, fresh := b.changed, slices.Clone(b.log[last:])
@@ -392,7 +393,7 @@ func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
 				fn(v.shown(ev))
 			}
 			if last += len(fresh); len(fresh) > 0 {
-				fn(job.RegistryEvent{Settled: true, Revision: uint64(last)})
+				fn(core.RegistryEvent{Settled: true, Revision: uint64(last)})
 			}
 		}
 		select {
@@ -403,7 +404,7 @@ func (v *view) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
 	}
 }
 
-func (v *view) Send(queue string, m job.Message, payload []byte, answered func(bool, error)) error {
+func (v *view) Send(queue string, m core.Message, payload []byte, answered func(bool, error)) error {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -438,23 +439,23 @@ func (v *view) Send(queue string, m job.Message, payload []byte, answered func(b
 	return nil
 }
 
-func (v *view) Read(ctx context.Context) (job.Watermark, uint64, error) {
+func (v *view) Read(ctx context.Context) (core.Watermark, uint64, error) {
 	b := v.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.nReads++
 	switch {
 	case b.away:
-		return job.Watermark{}, 0, errAway
+		return core.Watermark{}, 0, errAway
 	case b.markRev == 0:
-		return job.Watermark{}, 0, job.ErrNotFound
+		return core.Watermark{}, 0, job.ErrNotFound
 	case b.markErr != nil:
-		return job.Watermark{}, b.markRev, b.markErr
+		return core.Watermark{}, b.markRev, b.markErr
 	}
 	return b.mark, b.markRev, nil
 }
 
-func (v *view) Write(ctx context.Context, wm job.Watermark, revision uint64) (uint64, error) {
+func (v *view) Write(ctx context.Context, wm core.Watermark, revision uint64) (uint64, error) {
 	b := v.broker
 	for {
 		b.mu.Lock()
@@ -581,4 +582,4 @@ func (b *broker) want(name string, want map[string]string) {
 
 type brokenRegistry struct{ err error }
 
-func (r brokenRegistry) Watch(context.Context, func(job.RegistryEvent)) error { return r.err }
+func (r brokenRegistry) Watch(context.Context, func(core.RegistryEvent)) error { return r.err }

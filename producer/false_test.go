@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -35,9 +36,9 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 }
 
 // impostor is a login that announces, whenever a producer does, what it makes of that.
-func (b *broker) impostor(lie func(job.Announcement) []job.Announcement) (stop func()) {
+func (b *broker) impostor(lie func(core.Announcement) []core.Announcement) (stop func()) {
 	v := &view{broker: b}
-	stop, _ = v.Listen(func(a job.Announcement) {
+	stop, _ = v.Listen(func(a core.Announcement) {
 		for _, said := range lie(a) {
 			_ = v.Announce(said)
 		}
@@ -86,8 +87,8 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 					all = append(all, b.member(vouching("n001", "n002", "n003")))
 				}
 				advance(3*time.Second + 500*time.Millisecond)
-				stop := b.impostor(func(a job.Announcement) (lies []job.Announcement) {
-					if a.Kind != job.AnnounceHere || a.Time.After(time.Now()) || a.Node[0] == 'a' {
+				stop := b.impostor(func(a core.Announcement) (lies []core.Announcement) {
+					if a.Kind != core.AnnounceHere || a.Time.After(time.Now()) || a.Node[0] == 'a' {
 						return nil
 					}
 					for i := range handful {
@@ -110,7 +111,7 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 // they forge, they move the watermark too.
 func (b *broker) liars(forge bool, names []string, members []string, vouched func(string) (time.Time, bool)) (stop func()) {
 	v := &view{broker: b}
-	rules := job.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}
+	rules := core.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}
 	f := newFleet(Config{Node: "x"}, rules)
 	bd := testBoard(position{})
 	b.mu.Lock()
@@ -121,7 +122,7 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 	b.mu.Unlock()
 	for _, name := range members {
 		started, _ := vouched(name)
-		f.hear(job.Announcement{Kind: job.AnnounceHere, Node: name, Started: started}, time.Now())
+		f.hear(core.Announcement{Kind: core.AnnounceHere, Node: name, Started: started}, time.Now())
 	}
 	f.review(time.Now(), false, bd.digest)
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -130,13 +131,13 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 		defer close(done)
 		for sleep(ctx, 100*time.Millisecond) == nil {
 			for _, name := range names {
-				_ = v.Announce(job.Announcement{
-					Kind: job.AnnounceHere, Node: name, Time: time.Now(), Members: f.members, Registry: f.registry,
+				_ = v.Announce(core.Announcement{
+					Kind: core.AnnounceHere, Node: name, Time: time.Now(), Members: f.members, Registry: f.registry,
 				})
 			}
 			if forge {
 				_, at, _ := v.Read(ctx)
-				_, _ = v.Write(ctx, job.Watermark{Time: time.Now(), Revision: revision, RegistryTime: time.Now(), Node: "liar"}, at)
+				_, _ = v.Write(ctx, core.Watermark{Time: time.Now(), Revision: revision, RegistryTime: time.Now(), Node: "liar"}, at)
 			}
 		}
 	}()
@@ -282,7 +283,7 @@ func TestSlotsLeftToAFalseAnnouncementAreToldToTheSweep(t *testing.T) {
 		var mu sync.Mutex
 		handed := map[string]bool{}
 		note := func(c *Config, _ *view) {
-			c.Handed = func(_ string, m job.Message) {
+			c.Handed = func(_ string, m core.Message) {
 				mu.Lock()
 				defer mu.Unlock()
 				handed[m.Slot.ID()] = true
@@ -293,14 +294,14 @@ func TestSlotsLeftToAFalseAnnouncementAreToldToTheSweep(t *testing.T) {
 		}
 		one, two := b.member(note), b.member(note)
 		advance(3*time.Second + 500*time.Millisecond)
-		stop := b.impostor(func(a job.Announcement) []job.Announcement {
-			if a.Kind != job.AnnounceHere || a.Node != "n001" {
+		stop := b.impostor(func(a core.Announcement) []core.Announcement {
+			if a.Kind != core.AnnounceHere || a.Node != "n001" {
 				return nil
 			}
 			a.Node = "n002"
 			a.Started = start
 			a.Time = time.Now()
-			return []job.Announcement{a}
+			return []core.Announcement{a}
 		})
 		two.die()
 		advance(20 * time.Second)
@@ -340,12 +341,12 @@ func TestAnnouncementOfWhatIsNotDueYetIsNotBelieved(t *testing.T) {
 		logged := func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }
 		one, two := b.member(logged), b.member()
 		advance(3*time.Second + 500*time.Millisecond)
-		stop := b.impostor(func(a job.Announcement) []job.Announcement {
-			if a.Kind != job.AnnounceHere || a.Node != "n001" {
+		stop := b.impostor(func(a core.Announcement) []core.Announcement {
+			if a.Kind != core.AnnounceHere || a.Node != "n001" {
 				return nil
 			}
 			a.Node, a.Time = "n002", time.Now().Add(time.Hour)
-			return []job.Announcement{a}
+			return []core.Announcement{a}
 		})
 		two.die()
 		advance(20 * time.Second)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -107,7 +108,7 @@ func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				b.setAnswer(func(job.Message) fault { return refused })
+				b.setAnswer(func(core.Message) fault { return refused })
 				j := every("a", "*/20 * * * * *", tt.policy)
 				j.CatchUp.Max = tt.max
 				start := time.Now()
@@ -147,7 +148,7 @@ func TestOneJobThatCannotBePublishedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
-		b.setAnswer(func(m job.Message) fault {
+		b.setAnswer(func(m core.Message) fault {
 			if m.Slot.Job == "stuck" {
 				return refused
 			}
@@ -175,7 +176,7 @@ func TestUnansweredPublicationIsRepeatedUntilItIsStored(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
 				tries := map[string]int{}
-				b.setAnswer(func(m job.Message) fault {
+				b.setAnswer(func(m core.Message) fault {
 					if tries[m.Slot.ID()]++; tries[m.Slot.ID()] <= 2 {
 						return f
 					}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -58,7 +59,7 @@ type peer struct {
 	seed    uint64
 
 	heard time.Time
-	last  job.Announcement
+	last  core.Announcement
 
 	// silent peers did not show life when they should have, and count again when
 	// they do; distrusted ones at that time.
@@ -77,11 +78,11 @@ func newPeer(name string, started time.Time) *peer {
 	return &peer{name: name, started: started, seed: digest(name)}
 }
 
-func newFleet(cfg Config, rules job.Lateness) *fleet {
+func newFleet(cfg Config, rules core.Lateness) *fleet {
 	self := newPeer(cfg.Node, cfg.Started)
 	return &fleet{
 		self: self, vouched: cfg.Vouched, auditEvery: cmp.Or(cfg.auditEvery, auditEvery), peers: map[string]*peer{}, active: []*peer{self},
-		rules: fmt.Sprintf("%d %s %v %v", job.SlotAlgorithm, job.TzdataVersion(), rules.Late, rules.Horizon),
+		rules: fmt.Sprintf("%d %s %v %v", core.SlotAlgorithm, job.TzdataVersion(), rules.Late, rules.Horizon),
 	}
 }
 
@@ -133,13 +134,13 @@ const (
 
 // hear takes in what another producer announced, and returns that producer if it
 // takes part.
-func (f *fleet) hear(a job.Announcement, now time.Time) *peer {
+func (f *fleet) hear(a core.Announcement, now time.Time) *peer {
 	p := f.peers[a.Node]
 	switch a.Kind {
-	case job.AnnounceAsk:
+	case core.AnnounceAsk:
 		f.asked = true
 		return nil
-	case job.AnnounceLeave:
+	case core.AnnounceLeave:
 		if p != nil {
 			p.silent = true
 		}

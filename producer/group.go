@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -59,8 +60,8 @@ func (l *line) after() time.Time         { return time.Unix(l.from, 0).UTC() }
 func (l *line) covers(at time.Time) bool { return at.Unix() <= l.until }
 
 // stretch is what the line has left of the job's timeline.
-func (l *line) stretch() job.Stretch {
-	s := job.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Paused: l.paused}
+func (l *line) stretch() core.Stretch {
+	s := core.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Paused: l.paused}
 	if l.until != never {
 		s.Until = time.Unix(l.until, 0).UTC()
 	}
@@ -108,7 +109,7 @@ func (b *board) schedule(name string, p job.Plan) (*schedule, error) {
 	return shared, nil
 }
 
-func (s *schedule) newLine(t *task, part job.Stretch) *line {
+func (s *schedule) newLine(t *task, part core.Stretch) *line {
 	s.lines++
 	return &line{
 		task: t, schedule: s, from: bound(part.After), until: bound(part.Until), since: stampOf(part.Since), paused: part.Paused,
@@ -116,7 +117,7 @@ func (s *schedule) newLine(t *task, part job.Stretch) *line {
 }
 
 // is reports whether the line is that stretch, which may have got another end.
-func (l *line) is(s *schedule, part job.Stretch) bool {
+func (l *line) is(s *schedule, part core.Stretch) bool {
 	return l.schedule == s && l.from == bound(part.After) && l.paused == part.Paused && l.since == stampOf(part.Since)
 }
 

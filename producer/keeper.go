@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -112,7 +114,7 @@ func (k *keeper) run(ctx context.Context) error {
 // write stores p and reports whether another producer was faster. An error is
 // for good.
 func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
-	wm := job.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
+	wm := core.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
 	wait := newBackOff()
 	for {
 		revision, err := k.Watermark.Write(ctx, wm, k.revision)
@@ -193,7 +195,7 @@ const readTimeout = 3 * time.Second
 
 // readWatermark makes one attempt. No watermark is the zero one: nothing has been
 // published yet. One that cannot be read is errUnreadable, with its revision.
-func readWatermark(ctx context.Context, w Watermark) (job.Watermark, uint64, error) {
+func readWatermark(ctx context.Context, w Watermark) (core.Watermark, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	wm, revision, err := w.Read(ctx)
@@ -201,11 +203,11 @@ func readWatermark(ctx context.Context, w Watermark) (job.Watermark, uint64, err
 	case err == nil:
 		return wm, revision, nil
 	case errors.Is(err, job.ErrNotFound):
-		return job.Watermark{}, revision, nil
+		return core.Watermark{}, revision, nil
 	case errors.Is(err, job.ErrVersion), errors.Is(err, job.ErrInvalid):
-		return job.Watermark{}, revision, fmt.Errorf("%w: %w", errUnreadable, err)
+		return core.Watermark{}, revision, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	return job.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
+	return core.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
 }
 
 // newBackOff never gives up: what has to be published has to be published.

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -93,7 +94,7 @@ func TestACrashAroundAPauseOrItsEndLosesNoSlot(t *testing.T) {
 				if tt.atResume {
 					p = b.start()
 					advance(3 * time.Second)
-					b.setAnswer(func(job.Message) fault { return refused })
+					b.setAnswer(func(core.Message) fault { return refused })
 				}
 				resumed := b.resume("a").Time
 				if tt.atResume {
@@ -136,7 +137,7 @@ func TestWhatFellDueBeforeAPauseOrARemovalIsPublishedInTheEnd(t *testing.T) {
 				p := b.start()
 				defer p.stop()
 				advance(10*time.Second + 500*time.Millisecond)
-				b.setAnswer(func(job.Message) fault { return refused })
+				b.setAnswer(func(core.Message) fault { return refused })
 				advance(20 * time.Second)
 				at := gone(b)
 				advance(5 * time.Minute)

@@ -3,7 +3,7 @@ package producer
 import (
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // position is what a watermark says, without who wrote it: every slot due up to
@@ -15,7 +15,7 @@ type position struct {
 	registry time.Time
 }
 
-func positionOf(wm job.Watermark) position {
+func positionOf(wm core.Watermark) position {
 	return position{wm.Time, wm.Revision, wm.RegistryTime}
 }
 

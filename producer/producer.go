@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Registry is where the definitions come from.
@@ -18,19 +20,19 @@ type Registry interface {
 	// change, deletions included, one call at a time and in the broker's order.
 	// Of several changes of one job it may show the last only. It returns nil
 	// when ctx ends, else why it cannot go on.
-	Watch(ctx context.Context, fn func(job.RegistryEvent)) error
+	Watch(ctx context.Context, fn func(core.RegistryEvent)) error
 }
 
 // Watermark is the stored word about what has been published.
 type Watermark interface {
 	// Read asks the stream's leader. When there is no watermark the error wraps
 	// job.ErrNotFound, and the revision is the one to create it at.
-	Read(ctx context.Context) (job.Watermark, uint64, error)
+	Read(ctx context.Context) (core.Watermark, uint64, error)
 
 	// Write stores wm if revision is the last one and returns the new one. It
 	// repeats the write until it is answered or ctx ends: job.ErrConflict is a
 	// definite no, job.ErrUnknown may have happened.
-	Write(ctx context.Context, wm job.Watermark, revision uint64) (uint64, error)
+	Write(ctx context.Context, wm core.Watermark, revision uint64) (uint64, error)
 }
 
 // Slots is the stream that slots are published to.
@@ -39,7 +41,7 @@ type Slots interface {
 	// answered once, from any goroutine and within some seconds: duplicate
 	// says that a copy was there already, an error that there was no answer, or a
 	// refusal. After any error the same message may be sent again.
-	Send(queue string, m job.Message, payload []byte, answered func(duplicate bool, err error)) error
+	Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error
 
 	// Connected is false while it is of no use to try.
 	Connected() bool
@@ -63,11 +65,11 @@ type Clock interface {
 // Peers are the other producers of the fleet.
 type Peers interface {
 	// Announce tells all of them, at most once. It does not wait.
-	Announce(job.Announcement) error
+	Announce(core.Announcement) error
 
 	// Listen calls fn for what each announces from now on, one call at a time,
 	// until stop is called. What is told while there is no connection is lost.
-	Listen(fn func(job.Announcement)) (stop func(), err error)
+	Listen(fn func(core.Announcement)) (stop func(), err error)
 }
 
 // Config is what a Producer is made of. Node and the interfaces are required,
@@ -114,7 +116,7 @@ type Config struct {
 
 	// Handed is told of each slot that is known to be in the stream, whoever
 	// published it. It must not block. Nil: nobody is told.
-	Handed func(queue string, m job.Message)
+	Handed func(queue string, m core.Message)
 
 	// TakesPart is told whether this producer is one of those that take part,
 	// whenever that changes; at first it does not. It must not block. Nil: nobody
@@ -159,7 +161,7 @@ func (c Config) withDefaults() Config {
 		c.Nap = time.Sleep
 	}
 	if c.Handed == nil {
-		c.Handed = func(string, job.Message) {}
+		c.Handed = func(string, core.Message) {}
 	}
 	if c.StandbyDelay == 0 {
 		c.StandbyDelay = DefaultStandbyDelay
@@ -232,7 +234,7 @@ func (p *Producer) run(ctx context.Context) error {
 	if err := k.refresh(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	events := make(chan job.RegistryEvent, 64)
+	events := make(chan core.RegistryEvent, 64)
 	s := newShift(p, k)
 	stop, err := p.listen(s.said)
 	if err != nil {
@@ -256,8 +258,8 @@ func (p *Producer) start() (position, bool) {
 	return position{time: at, registry: at}, p.cfg.Clock.Plausible() == nil
 }
 
-func (p *Producer) watch(ctx context.Context, events chan<- job.RegistryEvent) error {
-	err := p.cfg.Registry.Watch(ctx, func(ev job.RegistryEvent) {
+func (p *Producer) watch(ctx context.Context, events chan<- core.RegistryEvent) error {
+	err := p.cfg.Registry.Watch(ctx, func(ev core.RegistryEvent) {
 		select {
 		case events <- ev:
 		case <-ctx.Done():
@@ -272,11 +274,11 @@ func (p *Producer) watch(ctx context.Context, events chan<- job.RegistryEvent) e
 // listen has what other producers announce sent to said: not what this one does, which
 // would wake the shift each time that it speaks. What the shift cannot take in is
 // dropped: there will be more of it.
-func (p *Producer) listen(said chan<- job.Announcement) (stop func(), err error) {
+func (p *Producer) listen(said chan<- core.Announcement) (stop func(), err error) {
 	if p.cfg.Peers == nil {
 		return func() {}, nil
 	}
-	stop, err = p.cfg.Peers.Listen(func(a job.Announcement) {
+	stop, err = p.cfg.Peers.Listen(func(a core.Announcement) {
 		if a.Node == p.cfg.Node {
 			return
 		}

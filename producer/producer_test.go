@@ -7,8 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"go.uber.org/goleak"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -131,7 +133,7 @@ func TestMessageCarriesTheDefinitionItWasComputedFrom(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := time.Date(2000, 1, 1, 0, 0, 10, 0, time.UTC)
-		want := job.Message{Slot: job.NewSlot("a", at), JobRevision: e.Revision, Node: "n", Due: at.Add(s.Delay())}
+		want := core.Message{Slot: job.NewSlot("a", at), JobRevision: e.Revision, Node: "n", Due: at.Add(s.Delay())}
 		if got := b.stored["a:2000-01-01T00:00:10Z"]; got != want || s.Delay() == 0 {
 			t.Errorf("message %+v, want %+v", got, want)
 		}

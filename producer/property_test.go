@@ -7,8 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // step is one event in the life of a fleet, after a pause.
@@ -109,8 +111,8 @@ func (f *scene) disturb(kind, name string) {
 }
 
 // entries is the registry as it was at an instant.
-func (f *scene) entries(at time.Time) map[string]job.Entry {
-	entries := map[string]job.Entry{}
+func (f *scene) entries(at time.Time) map[string]core.Entry {
+	entries := map[string]core.Entry{}
 	for _, ev := range f.log {
 		if ev.Time.After(at) {
 			break
@@ -204,17 +206,17 @@ func (f *scene) problems(end time.Time) (wrong []string) {
 }
 
 // wrong says what is wrong with a message that was stored at the given time.
-func (f *scene) wrong(m job.Message, at time.Time, slots int) string {
+func (f *scene) wrong(m core.Message, at time.Time, slots int) string {
 	age := at.Sub(m.Due)
 	if age < 0 {
 		return fmt.Sprintf("is stored %v early", -age)
 	}
 	e, there := f.entries(at)[m.Slot.Job]
-	v := job.View{Now: at, Self: "worker", Horizon: job.DefaultHorizon, Handles: true}
+	v := core.View{Now: at, Self: "worker", Horizon: job.DefaultHorizon, Handles: true}
 	if there {
 		v.Entry = &e
 	}
-	runs := job.Decide(job.Delivery{Message: m, Published: at, Count: 1}, v).Action == job.Start
+	runs := core.Decide(core.Delivery{Message: m, Published: at, Count: 1}, v).Action == core.Start
 	_, paused := e.PausedAt(m.Due)
 	policy := e.Job.CatchUp.Policy
 	switch {
@@ -234,7 +236,7 @@ func (f *scene) wrong(m job.Message, at time.Time, slots int) string {
 }
 
 // hasSlot reports whether the instant is a slot of the plan that was in force then.
-func hasSlot(e job.Entry, at time.Time) bool {
+func hasSlot(e core.Entry, at time.Time) bool {
 	for _, p := range e.Plans() {
 		if s, err := job.ParseSchedule("", p.Plan); at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
 			return err == nil && s.Includes(at)
@@ -252,7 +254,7 @@ func TestEverySlotIsPublishedWhateverHappens(t *testing.T) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
 			f := &scene{broker: newBroker(t)}
-			f.check = func(wm job.Watermark) {
+			f.check = func(wm core.Watermark) {
 				if id := f.unstored(wm); id != "" {
 					wrong = append(wrong, fmt.Sprintf("watermark %v at %d vouches for %s", wm.Time, wm.Revision, id))
 				}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // shareVectors are what docs/protocol.md says of how producers share the work, in
@@ -57,11 +57,11 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		}
 	}
 	fleetOf := func(rules string, nodes []string) *fleet {
-		f := newFleet(Config{Node: nodes[0], Started: epoch}, job.Lateness{})
+		f := newFleet(Config{Node: nodes[0], Started: epoch}, core.Lateness{})
 		f.rules = rules
 		now := time.Now()
 		for i, name := range nodes[1:] {
-			f.hear(job.Announcement{Node: name, Started: epoch.Add(time.Duration(i+1) * time.Second), Kind: job.AnnounceHere}, now)
+			f.hear(core.Announcement{Node: name, Started: epoch.Add(time.Duration(i+1) * time.Second), Kind: core.AnnounceHere}, now)
 		}
 		f.review(now, true, 1)
 		return f
@@ -73,7 +73,7 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		same(c.Nodes, fleetOf(c.Rules, c.Nodes).members, c.E)
 	}
 	for _, c := range v.Registries {
-		b := newBoard(job.Lateness{}, position{}, slog.New(slog.DiscardHandler))
+		b := newBoard(core.Lateness{}, position{}, slog.New(slog.DiscardHandler))
 		for _, j := range c.Jobs {
 			k := &task{def: &definition{name: j.Name, revision: j.Revision}}
 			b.count(k, j.Time, j.Broken)

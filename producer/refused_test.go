@@ -7,12 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // refuse has the broker take nothing of the jobs whose names begin so.
 func (b *broker) refuse(prefix string) {
-	b.setAnswer(func(m job.Message) fault {
+	b.setAnswer(func(m core.Message) fault {
 		if strings.HasPrefix(m.Slot.Job, prefix) {
 			return refused
 		}
@@ -82,9 +83,9 @@ func TestJobThatIsRefusedKeepsItsSlotsOnTheBoard(t *testing.T) {
 	d := newDesk(t)
 	d.fleet.peers = map[string]*peer{}
 	d.review()
-	e := job.Entry{Revision: 1, Time: epoch}
+	e := core.Entry{Revision: 1, Time: epoch}
 	e.Job = every("a", "* * * * * *", job.CatchUpAll)
-	d.board.apply(job.RegistryEvent{Name: "a", Revision: 1, Entry: e}, epoch)
+	d.board.apply(core.RegistryEvent{Name: "a", Revision: 1, Entry: e}, epoch)
 	hand := func(now time.Time) int {
 		slots, _ := d.board.due(nil, now, maxChunk)
 		d.add(divided(slots), now)

@@ -5,11 +5,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // resetTo stores a watermark as an operator does, who argues with nobody.
-func (b *broker) resetTo(mark job.Watermark) {
+func (b *broker) resetTo(mark core.Watermark) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mark.Nonce = "operator"
@@ -32,7 +33,7 @@ func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 			q.step(-30 * time.Minute)
 		},
 		"they found it so": func(b *broker) {
-			b.resetTo(job.Watermark{Time: time.Now().Add(10 * year), Revision: 1})
+			b.resetTo(core.Watermark{Time: time.Now().Add(10 * year), Revision: 1})
 			b.start()
 			b.start()
 		},
@@ -55,7 +56,7 @@ func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 					t.Fatalf("under a watermark ahead of the clock %d slots were published", len(got))
 				}
 				reset := time.Now()
-				b.resetTo(job.Watermark{Time: from, RegistryTime: from})
+				b.resetTo(core.Watermark{Time: from, RegistryTime: from})
 				advance(time.Minute)
 				got := map[string]bool{}
 				for _, m := range b.take() {
@@ -82,14 +83,14 @@ func TestProducersFollowARevisionThatIsReset(t *testing.T) {
 		b := newBroker(t)
 		b.apply(every("j", "*/10 * * * * *", job.CatchUpAll))
 		from := time.Now()
-		b.resetTo(job.Watermark{Time: from, Revision: 1000, RegistryTime: from})
+		b.resetTo(core.Watermark{Time: from, Revision: 1000, RegistryTime: from})
 		b.start()
 		b.start()
 		advance(time.Minute)
 		if wm := b.watermark(); wm.Revision != 1000 || !wm.Time.Equal(from) {
 			t.Fatalf("the watermark moved to %+v", wm)
 		}
-		b.resetTo(job.Watermark{Time: from, RegistryTime: from})
+		b.resetTo(core.Watermark{Time: from, RegistryTime: from})
 		advance(time.Minute)
 		if wm := b.watermark(); wm.Revision == 0 || wm.Revision >= 1000 || time.Since(wm.Time) > 5*time.Second {
 			t.Errorf("the watermark is %+v, a minute after its reset", wm)
@@ -110,7 +111,7 @@ func TestAProducerDoesNotOverwriteAReset(t *testing.T) {
 		b.start()
 		advance(5 * time.Minute)
 		until := time.Now()
-		b.resetTo(job.Watermark{Time: from, RegistryTime: from})
+		b.resetTo(core.Watermark{Time: from, RegistryTime: from})
 		b.take()
 		advance(time.Minute)
 		got := map[string]bool{}

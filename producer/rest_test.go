@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -18,11 +19,11 @@ func resting(t *testing.T, b *broker) (s *shift, turn func(time.Duration)) {
 		t.Fatal(err)
 	}
 	s = newShift(p, &keeper{Watermark: v, log: p.cfg.Logger})
-	s.board.apply(job.RegistryEvent{Ready: true}, time.Now())
+	s.board.apply(core.RegistryEvent{Ready: true}, time.Now())
 	return s, func(d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); advance(time.Second) {
 			for i := range handful {
-				s.hear(job.Announcement{Kind: job.AnnounceHere, Node: fmt.Sprint("old", i), Started: p.cfg.Started.Add(-time.Hour)})
+				s.hear(core.Announcement{Kind: core.AnnounceHere, Node: fmt.Sprint("old", i), Started: p.cfg.Started.Add(-time.Hour)})
 			}
 			if _, err := s.turn(t.Context()); err != nil {
 				t.Fatal(err)
@@ -51,11 +52,11 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		s, turn := resting(t, b)
 		for i := range 1000 {
 			e := b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-			s.board.apply(job.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e, Time: e.Time}, time.Now())
+			s.board.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e, Time: e.Time}, time.Now())
 		}
 		turn(5 * time.Second)
 		for i := range 1000 {
-			s.board.apply(job.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(1001 + i), Deleted: true, Time: time.Now()}, time.Now())
+			s.board.apply(core.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(1001 + i), Deleted: true, Time: time.Now()}, time.Now())
 		}
 		removed := time.Now()
 		left := func(want int, why string) {
@@ -66,10 +67,10 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		}
 		turn(time.Second)
 		left(1000, "nothing says that their slots are published")
-		b.resetTo(job.Watermark{Time: removed.Add(-time.Second), Revision: 2000})
+		b.resetTo(core.Watermark{Time: removed.Add(-time.Second), Revision: 2000})
 		turn(DefaultLate + 2*auditEvery)
 		left(1000, "the watermark does not cover their last slot")
-		b.resetTo(job.Watermark{Time: removed.Add(time.Second), Revision: 2000})
+		b.resetTo(core.Watermark{Time: removed.Add(time.Second), Revision: 2000})
 		turn(auditEvery + 2*time.Second)
 		left(0, "the watermark covers all")
 		if len(s.board.tasks) > 0 || len(s.board.heap) > 0 || len(s.board.schedules) > 0 {

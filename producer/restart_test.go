@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -107,7 +108,7 @@ func TestThousandsOfMissedSlotsEndInOneRange(t *testing.T) {
 		start := time.Now()
 		b.apply(j)
 		advance(time.Hour)
-		b.setAnswer(func(m job.Message) fault {
+		b.setAnswer(func(m core.Message) fault {
 			if m.Slot.Range && len(b.stored) != 1000+60+1 {
 				t.Errorf("the range is published when %d other slots are stored, want all 1061", len(b.stored))
 			}

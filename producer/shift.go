@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 const (
@@ -39,7 +39,7 @@ type shift struct {
 
 	// said is what other producers announce, spokenAt when we last did, by this
 	// machine's clock; here says that they count on us.
-	said     chan job.Announcement
+	said     chan core.Announcement
 	spokenAt time.Time
 	here     bool
 
@@ -62,17 +62,17 @@ type shift struct {
 }
 
 func newShift(p *Producer, k *keeper) *shift {
-	rules := job.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
+	rules := core.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
 	f, b := newFleet(p.cfg, rules), newBoard(rules, k.stored, p.cfg.Logger)
 	o := newOutbox(p, f, b)
 	o.wokeAt = p.cfg.Clock.Now()
 	return &shift{
-		Producer: p, keeper: k, fleet: f, outbox: o, asleep: true, said: make(chan job.Announcement, 256),
+		Producer: p, keeper: k, fleet: f, outbox: o, asleep: true, said: make(chan core.Announcement, 256),
 		board: b, seen: p.cfg.Clock.Now(),
 	}
 }
 
-func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error {
+func (s *shift) run(ctx context.Context, events <-chan core.RegistryEvent) error {
 	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
 	for {
@@ -99,7 +99,7 @@ func (s *shift) run(ctx context.Context, events <-chan job.RegistryEvent) error 
 }
 
 // drain takes in what else has come, so that a turn is not made for each.
-func (s *shift) drain(events <-chan job.RegistryEvent) {
+func (s *shift) drain(events <-chan core.RegistryEvent) {
 	for range 4 * maxChunk {
 		select {
 		case ev := <-events:

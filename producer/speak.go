@@ -3,7 +3,7 @@ package producer
 import (
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 
 // hear takes in what another producer announced. One that claims slots which are not due
 // yet does not count for a while: it would have all its slots left to it, whatever it does.
-func (s *shift) hear(a job.Announcement) {
+func (s *shift) hear(a core.Announcement) {
 	if ahead := a.Time.Sub(s.cfg.Clock.Now().Add(s.cfg.Clock.Error())); ahead > 0 {
 		a.Time = time.Time{}
 		if p := s.fleet.hear(a, time.Now()); p != nil {
@@ -74,8 +74,8 @@ func (s *shift) speak(now time.Time) (next time.Time) {
 	}
 	until, except, ok := s.outbox.share()
 	s.here = true
-	s.announce(job.Announcement{
-		Kind: job.AnnounceHere, Time: until, Except: except, Members: s.fleet.members, Registry: s.fleet.registry,
+	s.announce(core.Announcement{
+		Kind: core.AnnounceHere, Time: until, Except: except, Members: s.fleet.members, Registry: s.fleet.registry,
 	})
 	s.fleet.asked = false
 	s.outbox.owes = s.outbox.owes && (own > 0 || !ok)
@@ -83,19 +83,19 @@ func (s *shift) speak(now time.Time) (next time.Time) {
 }
 
 // ask has those that take part announce themselves.
-func (s *shift) ask() { s.announce(job.Announcement{Kind: job.AnnounceAsk}) }
+func (s *shift) ask() { s.announce(core.Announcement{Kind: core.AnnounceAsk}) }
 
 // leave says that this producer does not take part any more.
 func (s *shift) leave() {
 	s.takes(0)
 	if s.here {
 		s.here = false
-		s.announce(job.Announcement{Kind: job.AnnounceLeave})
+		s.announce(core.Announcement{Kind: core.AnnounceLeave})
 	}
 }
 
 // announce is best effort: who is not heard does not count.
-func (s *shift) announce(a job.Announcement) {
+func (s *shift) announce(a core.Announcement) {
 	if s.cfg.Peers == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -35,7 +36,7 @@ func stopAll(all []*running) {
 }
 
 // copies is how many publications there are for each slot.
-func copies(messages []job.Message) map[string]int {
+func copies(messages []core.Message) map[string]int {
 	n := map[string]int{}
 	for _, m := range messages {
 		n[m.Slot.ID()]++
@@ -259,7 +260,7 @@ func TestProducersThatDisagreeOnTheRegistryTrustNothing(t *testing.T) {
 		all := crowd(b, 3, 20)
 		all[0].deafen(true)
 		all[1].deafen(true)
-		var created []job.Entry
+		var created []core.Entry
 		for i := range 20 {
 			created = append(created, b.apply(every(fmt.Sprint("new", i), "* * * * * *", "")))
 		}
@@ -369,7 +370,7 @@ func TestAJobThatIsRefusedHoldsUpNoOther(t *testing.T) {
 		b := newBroker(t)
 		all := crowd(b, 3, 20)
 		b.apply(every("refused", "* * * * * *", job.CatchUpAll))
-		b.setAnswer(func(m job.Message) fault {
+		b.setAnswer(func(m core.Message) fault {
 			if m.Slot.Job == "refused" {
 				return refused
 			}
@@ -513,10 +514,10 @@ func TestChurn(t *testing.T) {
 
 func TestSharesAreEven(t *testing.T) {
 	t.Parallel()
-	f := newFleet(Config{Node: "n1", Started: epoch}, job.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}, core.Lateness{})
 	now := time.Now()
 	for i := range 4 {
-		f.hear(job.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: job.AnnounceHere}, now)
+		f.hear(core.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: core.AnnounceHere}, now)
 	}
 	f.review(now, true, 1)
 	shares := map[string]int{}
@@ -532,9 +533,9 @@ func TestSharesAreEven(t *testing.T) {
 
 // Whose share a job is, is asked for every slot.
 func BenchmarkFirst(b *testing.B) {
-	f := newFleet(Config{Node: "n1", Started: epoch}, job.Lateness{})
+	f := newFleet(Config{Node: "n1", Started: epoch}, core.Lateness{})
 	for i := range handful {
-		f.hear(job.Announcement{Node: fmt.Sprint("m", i), Kind: job.AnnounceHere}, time.Now())
+		f.hear(core.Announcement{Node: fmt.Sprint("m", i), Kind: core.AnnounceHere}, time.Now())
 	}
 	f.review(time.Now(), true, 1)
 	b.ReportAllocs()

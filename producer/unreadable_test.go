@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -63,7 +64,7 @@ func TestRunningProducerLeavesAWatermarkOfANewerFormatAlone(t *testing.T) {
 			t.Errorf("it was written over: revision %d, before %d", now, revision)
 		}
 		all[0].stop()
-		b.resetTo(job.Watermark{Time: time.Now().Add(-time.Hour).UTC(), Node: "operator"}) // as by "cronce doctor --reset-watermark --force"
+		b.resetTo(core.Watermark{Time: time.Now().Add(-time.Hour).UTC(), Node: "operator"}) // as by "cronce doctor --reset-watermark --force"
 		advance(20 * time.Second)
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
 			t.Errorf("it stands at %v after it was reset", wm.Time)

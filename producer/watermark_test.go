@@ -8,13 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // faulty answers at random, from a fixed seed.
-func faulty(seed uint64) func(job.Message) fault {
+func faulty(seed uint64) func(core.Message) fault {
 	r := rand.New(rand.NewPCG(seed, 1))
-	return func(job.Message) fault {
+	return func(core.Message) fault {
 		if r.IntN(3) > 0 {
 			return fine
 		}
@@ -26,8 +27,8 @@ func faulty(seed uint64) func(job.Message) fault {
 // stored; empty when there is none. What it vouches for are the slots, as the
 // registry of today has them, of the plans and pauses that it knows. Called with
 // the broker locked.
-func (b *broker) unstored(wm job.Watermark) string {
-	entries := map[string]job.RegistryEvent{}
+func (b *broker) unstored(wm core.Watermark) string {
+	entries := map[string]core.RegistryEvent{}
 	for _, ev := range b.log {
 		entries[ev.Name] = ev
 	}
@@ -67,7 +68,7 @@ func TestWatermarkMovesOnlyAfterEverySlotUpToItIsStored(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBroker(t)
-				b.check = func(wm job.Watermark) {
+				b.check = func(wm core.Watermark) {
 					if id := b.unstored(wm); id != "" {
 						t.Errorf("watermark %v at revision %d, but %s is not stored", wm.Time, wm.Revision, id)
 					}
@@ -103,7 +104,7 @@ func TestWatermarkNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		b.apply(every("a", "* * * * * *", ""))
-		b.check = func(wm job.Watermark) {
+		b.check = func(wm core.Watermark) {
 			if wm.Time.Before(b.mark.Time) || wm.Revision < b.mark.Revision || wm.RegistryTime.Before(b.mark.RegistryTime) {
 				t.Errorf("watermark went from %v at %d to %v at %d", b.mark.Time, b.mark.Revision, wm.Time, wm.Revision)
 			}

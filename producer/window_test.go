@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,9 +50,9 @@ func TestTheWindowFitsTheBroker(t *testing.T) {
 		d.peer.silent = true
 		d.review() // nobody shares
 		for i := range 80_000 {
-			e := job.Entry{Revision: uint64(i + 1), Time: epoch}
+			e := core.Entry{Revision: uint64(i + 1), Time: epoch}
 			e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: "* * * * * *"}
-			d.board.apply(job.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
+			d.board.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
 		}
 		const nearly = 2 * maxChunk // no more is handed out for less room than for a chunk
 		now := epoch

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -13,9 +14,9 @@ import (
 func TestAJobWithoutAScheduleShowsWhatStartsIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, job.Definition{Job: job.Job{Name: "extract", Schedule: "@hourly"}})
-	f.define(t, job.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
-	f.define(t, job.Definition{Job: job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}}})
+	f.define(t, core.Definition{Job: job.Job{Name: "extract", Schedule: "@hourly"}})
+	f.define(t, core.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
+	f.define(t, core.Definition{Job: job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}}})
 	for _, c := range []struct{ args, want string }{
 		{"job ls", "after extract, check"},
 		{"job ls", "on ORDERS orders.paid"},
@@ -37,9 +38,9 @@ func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, name := range []string{"extract", "check"} {
-		f.define(t, job.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}})
+		f.define(t, core.Definition{Job: job.Job{Name: name, Schedule: "@hourly"}})
 	}
-	f.define(t, job.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
+	f.define(t, core.Definition{Job: job.Job{Name: "load", After: []string{"extract", "check"}}})
 	at := time.Now().Truncate(time.Hour)
 	says := func(s job.Slot, want ...string) {
 		t.Helper()
@@ -55,7 +56,7 @@ func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	f.record(t, job.Record{Slot: extract, Queue: "default", Node: "w1", Finished: time.Now()}, job.Succeeded)
 	f.record(t, job.Record{Slot: check, Queue: "default", Node: "w1", Finished: time.Now(), Error: "boom"}, job.Failed)
 	says(load, extract.ID()+" succeeded", check.ID()+" failed, so this one has no turn: boom")
-	f.publish(t, "default", job.Message{Slot: load, Chained: true, Due: time.Now(), Node: "w1"})
+	f.publish(t, "default", core.Message{Slot: load, Chained: true, Due: time.Now(), Node: "w1"})
 	says(load, "due: extract, check had succeeded", "published by w1, since what it comes after has succeeded")
 	says(job.Slot{Job: "load", Token: "x"}, "There is no record of extract:@x")
 }
@@ -66,7 +67,7 @@ func TestVerifyOffersWhatShouldHaveFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	began := time.Now().Add(-time.Hour).UTC()
-	for _, d := range []job.Definition{
+	for _, d := range []core.Definition{
 		{Job: job.Job{Name: "extract", Schedule: "@at 2020-01-01T00:00:00Z"}, Since: began},
 		{Job: job.Job{Name: "load", After: []string{"extract"}, Payload: []byte(`{"n":1}`)}, Since: began},
 	} {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -80,17 +82,17 @@ func TestDoctorOfAHealthyFleet(t *testing.T) {
 func TestDoctorOfASickFleet(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
-	f.define(t, job.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
-	f.join(t, job.Node{
-		Name: "w1", State: job.NodeAlive, Lease: time.Hour, Worker: true, Producer: true, Queues: []string{"default"}, Tzdata: "2025c",
+	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	f.define(t, core.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
+	f.join(t, core.Node{
+		Name: "w1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Producer: true, Queues: []string{"default"}, Tzdata: "2025c",
 		Started: time.Now(), ClockOffset: 90 * time.Second,
 	})
-	f.join(t, job.Node{Name: "w2", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Tzdata: "2024a"})
+	f.join(t, core.Node{Name: "w2", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Tzdata: "2024a"})
 	if _, err := f.js(t).Publish(t.Context(), "$KV.cronce_jobs.bad", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	mark := job.Watermark{Time: at("2099-01-01T00:00:00Z"), Nonce: "n"}
+	mark := core.Watermark{Time: at("2099-01-01T00:00:00Z"), Nonce: "n"}
 	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -202,10 +204,10 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	f := newFixture(t)
 	stop := f.replica(t)
 	f.finds(t)
-	f.define(t, job.Definition{Job: job.Job{Name: "nobody", Schedule: "@hourly"}})
+	f.define(t, core.Definition{Job: job.Job{Name: "nobody", Schedule: "@hourly"}})
 	f.finds(t, "handler job nobody")
-	revision := f.define(t, job.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
-	f.publish(t, "mail", job.Message{Slot: job.NewSlot("mail", time.Now().Truncate(time.Hour)), JobRevision: revision, Node: "n"})
+	revision := f.define(t, core.Definition{Job: job.Job{Name: "mail", Schedule: "@hourly", Queue: "mail"}})
+	f.publish(t, "mail", core.Message{Slot: job.NewSlot("mail", time.Now().Truncate(time.Hour)), JobRevision: revision, Node: "n"})
 	f.finds(t, "worker queue mail", "handler job nobody")
 	stop()
 	f.finds(t, "producer ", "worker queue default", "worker queue mail")
@@ -214,7 +216,7 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	if _, err := f.store.Slots().Queue(t.Context(), "mail"); err != nil {
 		t.Fatal(err)
 	}
-	f.join(t, job.Node{Name: "idle", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
+	f.join(t, core.Node{Name: "idle", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"mail"}, Handlers: []string{"mail"}})
 	f.finds(t, "producer ", "worker queue default", "unasked queue mail", "settings node idle (lease 1h0m0s)")
 }
 
@@ -225,7 +227,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	f := newFixture(t)
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	charge := job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, OnFailure: &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}}
-	f.define(t, job.Definition{Job: charge, Owner: "file", Node: "web1"})
+	f.define(t, core.Definition{Job: charge, Owner: "file", Node: "web1"})
 	if r := f.run(t, "doctor"); r.code != base.ExitFound || !strings.Contains(r.stdout, "there is no stream ORDERS") {
 		t.Errorf("status %d:\n%s", r.code, r.stdout)
 	}
@@ -244,7 +246,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 		_, err = js.Publish(t.Context(), "orders.paid", nil)
 	}
 	if err == nil {
-		err = f.store.Alert(t.Context(), job.Event{V: job.Version, Kind: job.EventAlert, Alert: job.Failed, ID: "charge:@1", Job: "charge"}, "1")
+		err = f.store.Alert(t.Context(), job.Event{V: codec.Version, Kind: job.EventAlert, Alert: job.Failed, ID: "charge:@1", Job: "charge"}, "1")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -314,7 +316,7 @@ func TestDoctorResetsAWatermarkOfAnotherRegistry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	from := time.Now()
-	mark := job.Watermark{Time: from, Revision: 5000, RegistryTime: from, Nonce: "n"}
+	mark := core.Watermark{Time: from, Revision: 5000, RegistryTime: from, Nonce: "n"}
 	if _, err := f.store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -56,7 +58,7 @@ func (f *fixture) record(t *testing.T, r job.Record, states ...job.State) uint64
 	return revision
 }
 
-func (f *fixture) publish(t *testing.T, queue string, m job.Message) {
+func (f *fixture) publish(t *testing.T, queue string, m core.Message) {
 	t.Helper()
 	wait, err := f.store.Slots().Publish(queue, m, nil)
 	if err != nil {
@@ -67,7 +69,7 @@ func (f *fixture) publish(t *testing.T, queue string, m job.Message) {
 	}
 }
 
-func (f *fixture) define(t *testing.T, d job.Definition) uint64 {
+func (f *fixture) define(t *testing.T, d core.Definition) uint64 {
 	t.Helper()
 	d.Nonce = "nonce-" + d.Job.Name
 	revision, err := f.store.Jobs().Write(t.Context(), d, 0)
@@ -77,7 +79,7 @@ func (f *fixture) define(t *testing.T, d job.Definition) uint64 {
 	return revision
 }
 
-func (f *fixture) join(t *testing.T, n job.Node) {
+func (f *fixture) join(t *testing.T, n core.Node) {
 	t.Helper()
 	n.Nonce = "nonce-" + n.Name
 	if _, err := f.store.Nodes().Write(t.Context(), n, 0); err != nil {
@@ -119,8 +121,8 @@ func TestSlotLs(t *testing.T) {
 
 	// One waits in the stream; of two copies with a record the record counts.
 	eleven := at("2026-03-28T11:00:00Z")
-	f.publish(t, "default", job.Message{Slot: job.NewSlot("report", eleven), Due: eleven, Node: "web1-1-a-b"})
-	f.publish(t, "default", job.Message{Slot: job.NewSlot("report", ten), Due: ten, Node: "web1-1-a-b"})
+	f.publish(t, "default", core.Message{Slot: job.NewSlot("report", eleven), Due: eleven, Node: "web1-1-a-b"})
+	f.publish(t, "default", core.Message{Slot: job.NewSlot("report", ten), Due: ten, Node: "web1-1-a-b"})
 
 	published := func(id string) string { // the broker's timestamp of a message
 		for w, err := range f.store.Slots().Waiting(t.Context(), kv.WaitingFilter{}) {
@@ -162,23 +164,23 @@ func TestNodeLs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	started := at("2026-03-28T07:00:00Z")
-	base := job.Node{
-		State: job.NodeAlive, Started: started, Lease: time.Hour, Producer: true, Worker: true, Queues: []string{"default"},
+	base := core.Node{
+		State: core.NodeAlive, Started: started, Lease: time.Hour, Producer: true, Worker: true, Queues: []string{"default"},
 		Handlers: []string{"report"}, Running: 2, ClockOffset: -1500 * time.Microsecond, Tzdata: "2025c", Version: "v1.0.0",
 	}
-	node := func(name string, edit func(*job.Node)) {
+	node := func(name string, edit func(*core.Node)) {
 		n := base
 		n.Name = name
 		edit(&n)
 		f.join(t, n)
 	}
-	node("b-2", func(n *job.Node) { n.Started = started.Add(time.Minute) })
-	node("a-1", func(n *job.Node) { n.Lease = time.Nanosecond }) // silent as soon as it is asked about
-	node("c-3", func(n *job.Node) {
-		n.State, n.Started, n.Producer, n.Worker, n.Queues = job.NodeStopped, started.Add(2*time.Minute), true, false, nil
+	node("b-2", func(n *core.Node) { n.Started = started.Add(time.Minute) })
+	node("a-1", func(n *core.Node) { n.Lease = time.Nanosecond }) // silent as soon as it is asked about
+	node("c-3", func(n *core.Node) {
+		n.State, n.Started, n.Producer, n.Worker, n.Queues = core.NodeStopped, started.Add(2*time.Minute), true, false, nil
 	})
-	node("d-4", func(n *job.Node) {
-		n.State, n.Started, n.ClockOffset, n.Tzdata = job.NodeFenced, started.Add(3*time.Minute), 2*time.Hour, "2024a"
+	node("d-4", func(n *core.Node) {
+		n.State, n.Started, n.ClockOffset, n.Tzdata = core.NodeFenced, started.Add(3*time.Minute), 2*time.Hour, "2024a"
 		n.FencedBy, n.FencedAt = "b-2", started.Add(4*time.Minute)
 	})
 
@@ -209,10 +211,10 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	began := at("2026-03-28T07:00:00Z")
-	f.join(t, job.Node{Name: "a-1", State: job.NodeAlive, Started: began, Lease: time.Hour, Worker: true})
-	f.join(t, job.Node{Name: "b-2", State: job.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
+	f.join(t, core.Node{Name: "a-1", State: core.NodeAlive, Started: began, Lease: time.Hour, Worker: true})
+	f.join(t, core.Node{Name: "b-2", State: core.NodeFenced, Started: began, Lease: time.Hour, FencedBy: "a-1", FencedAt: began})
 	for i, dead := range []string{"b-2", "old-1", "old-2", "old-1"} { // told twice, at times
-		e := job.Event{V: job.Version, Kind: job.EventFenced, Time: began.Add(time.Duration(i) * time.Minute), Node: "a-1", Peer: dead}
+		e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: began.Add(time.Duration(i) * time.Minute), Node: "a-1", Peer: dead}
 		data, err := json.Marshal(e)
 		if err == nil {
 			err = f.store.Emit(string(e.Kind), job.NoJob, data)
@@ -261,7 +263,7 @@ func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for name, release := range map[string]string{"a-1": "2025c", "b-2": "2025c", "c-3": "2024a", "d-4": ""} {
-		f.join(t, job.Node{Name: name, State: job.NodeAlive, Lease: time.Hour, Tzdata: release})
+		f.join(t, core.Node{Name: name, State: core.NodeAlive, Lease: time.Hour, Tzdata: release})
 	}
 	r := f.run(t, "node", "ls")
 	for _, says := range []string{"different time zone data", "2025c", "2024a", "c-3"} {
@@ -277,16 +279,16 @@ func TestNodeLsWarnsOfNodesWithOtherTimeZoneData(t *testing.T) {
 func TestJobLs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
-	f.define(t, job.Definition{Job: job.Job{Name: "backup", Schedule: "@every 1h", Queue: "slow"}, Owner: "operator", Node: "web1", Paused: true})
-	f.define(t, job.Definition{Job: job.Job{Name: "once", Schedule: "@at 2026-01-01T00:00:00Z"}, Owner: "code", Node: "web1"})
+	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: "file", Node: "web1"})
+	f.define(t, core.Definition{Job: job.Job{Name: "backup", Schedule: "@every 1h", Queue: "slow"}, Owner: "operator", Node: "web1", Paused: true})
+	f.define(t, core.Definition{Job: job.Job{Name: "once", Schedule: "@at 2026-01-01T00:00:00Z"}, Owner: "code", Node: "web1"})
 	eight, nine := at("2026-03-28T08:00:00Z"), at("2026-03-28T09:00:00Z")
 	f.record(t, job.Record{Slot: job.NewSlot("report", nine), Node: "n"}, job.Succeeded)
 	f.record(t, job.Record{Slot: job.NewSlot("report", eight), Node: "n"}, job.Failed)
-	for _, n := range []job.Node{
-		{Name: "a", State: job.NodeAlive, Worker: true, Handlers: []string{"report", "once"}},
-		{Name: "b", State: job.NodeAlive, Worker: true, Handlers: []string{"report"}},
-		{Name: "c", State: job.NodeFenced, Worker: true, Handlers: []string{"report"}},
+	for _, n := range []core.Node{
+		{Name: "a", State: core.NodeAlive, Worker: true, Handlers: []string{"report", "once"}},
+		{Name: "b", State: core.NodeAlive, Worker: true, Handlers: []string{"report"}},
+		{Name: "c", State: core.NodeFenced, Worker: true, Handlers: []string{"report"}},
 	} {
 		n.Lease, n.Queues = time.Hour, []string{job.DefaultQueue}
 		f.join(t, n)

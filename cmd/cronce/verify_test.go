@@ -11,6 +11,8 @@ import (
 
 	"github.com/cronce-io/cronce"
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -28,9 +30,9 @@ func newArchive(t *testing.T) *fixture {
 	}
 	f := &fixture{cli: cli{env: map[string]string{"CRONCE_SERVER": s.ClientURL()}}, store: store, url: s.ClientURL()}
 	since := at("2026-03-01T00:00:00Z")
-	f.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: since})
-	f.define(t, job.Definition{Job: job.Job{Name: "backup", Schedule: "@hourly"}, Since: since, Paused: true, Pauses: []job.Window{{From: since}}})
-	mark := job.Watermark{Time: at("2026-03-28T12:00:00Z"), Revision: 100, Nonce: "n"}
+	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "0 * * * *"}, Since: since})
+	f.define(t, core.Definition{Job: job.Job{Name: "backup", Schedule: "@hourly"}, Since: since, Paused: true, Pauses: []core.Window{{From: since}}})
+	mark := core.Watermark{Time: at("2026-03-28T12:00:00Z"), Revision: 100, Nonce: "n"}
 	if _, err := store.Watermark().Write(t.Context(), mark, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +57,10 @@ func TestVerify(t *testing.T) {
 	f.succeed(t, hour(6), 20*time.Millisecond)
 	f.succeed(t, hour(7), 3*time.Second)
 	f.record(t, job.Record{Slot: hour(9), Queue: "default", Due: hour(9).At, Node: "w1", Attempt: 1}, job.Retrying)
-	f.publish(t, "default", job.Message{Slot: hour(10), Due: hour(10).At})
+	f.publish(t, "default", core.Message{Slot: hour(10), Due: hour(10).At})
 	// Of these the ledger has an outcome, and an event tells of another.
 	f.succeed(t, hour(11), 0)
-	told := job.Event{V: job.Version, Kind: job.EventFailed, Time: hour(11).At, Job: "report", ID: hour(11).ID()}
+	told := job.Event{V: codec.Version, Kind: job.EventFailed, Time: hour(11).At, Job: "report", ID: hour(11).ID()}
 	if err := f.store.Tell(t.Context(), told); err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +232,7 @@ func TestVerifyRepairsWhatCannotMove(t *testing.T) {
 		return job.NewSlot("report", at("2026-03-28T00:00:00Z").Add(time.Duration(h)*time.Hour))
 	}
 	f.record(t, job.Record{Slot: hour(6), Queue: "old", Due: hour(6).At, Node: "dead", Attempt: 1}, job.Running)
-	if err := f.store.Tell(t.Context(), job.Event{V: job.Version, Kind: job.EventFailed, Job: "report", ID: hour(7).ID()}); err != nil {
+	if err := f.store.Tell(t.Context(), job.Event{V: codec.Version, Kind: job.EventFailed, Job: "report", ID: hour(7).ID()}); err != nil {
 		t.Fatal(err)
 	}
 	run := job.Slot{Job: "report", Token: "k"}

@@ -11,6 +11,7 @@ import (
 	"github.com/cronce-io/cronce/internal/check/doctor"
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -22,11 +23,11 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // is an error.
 type broker struct {
 	record     job.Record
-	lock       job.Lock
-	entry      job.Entry
-	node       job.Node
+	lock       core.Lock
+	entry      core.Entry
+	node       core.Node
 	event      job.Event
-	message    job.Message
+	message    core.Message
 	at         time.Time // of all
 	sent       int
 	unreadable map[string]error
@@ -42,15 +43,15 @@ func newBroker(record, lock, definition, node, event, slot []byte, at time.Time)
 	var err error
 	b.record, err = job.DecodeRecord(record)
 	note("record", err)
-	b.lock, err = job.DecodeLock(lock)
+	b.lock, err = core.DecodeLock(lock)
 	note("lock", err)
-	b.entry, err = job.DecodeEntry(definition, 5, at)
+	b.entry, err = core.DecodeEntry(definition, 5, at)
 	note("definition", err)
-	b.node, err = job.DecodeNode(node)
+	b.node, err = core.DecodeNode(node)
 	note("node", err)
 	b.event, err = job.DecodeEvent(event)
 	note("event", err)
-	b.message, err = job.ParseMessage(map[string][]string{job.HeaderSlot: {string(slot)}})
+	b.message, err = core.ParseMessage(map[string][]string{core.HeaderSlot: {string(slot)}})
 	note("message", err)
 	return b
 }
@@ -85,7 +86,7 @@ func (l ledger) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.Change, error]
 
 type locks struct{ *broker }
 
-func (l locks) Read(context.Context, string) (job.Lock, uint64, error) {
+func (l locks) Read(context.Context, string) (core.Lock, uint64, error) {
 	return l.lock, 7, l.unreadable["lock"]
 }
 
@@ -95,27 +96,27 @@ func (l locks) Changes(context.Context, *kv.Cursor) iter.Seq2[kv.LockChange, err
 
 type jobs struct{ *broker }
 
-func (j jobs) Read(context.Context, string) (job.Entry, uint64, error) {
+func (j jobs) Read(context.Context, string) (core.Entry, uint64, error) {
 	return j.entry, 5, j.unreadable["definition"]
 }
 
-func (j jobs) Write(context.Context, job.Definition, uint64) (uint64, error) {
+func (j jobs) Write(context.Context, core.Definition, uint64) (uint64, error) {
 	return 0, errors.New("nothing is written here")
 }
 
 func (j jobs) Delete(context.Context, string, uint64) error { return nil }
 
-func (j jobs) List(context.Context) ([]job.Entry, error) {
+func (j jobs) List(context.Context) ([]core.Entry, error) {
 	if j.unreadable["definition"] != nil {
 		return nil, nil
 	}
-	return []job.Entry{j.entry}, nil
+	return []core.Entry{j.entry}, nil
 }
 
 type nodes struct{ *broker }
 
-func (n nodes) List(context.Context) ([]job.NodeEvent, error) {
-	return []job.NodeEvent{{Name: "a", Revision: 3, Time: n.at, Node: n.node, Err: n.unreadable["node"]}}, nil
+func (n nodes) List(context.Context) ([]core.NodeEvent, error) {
+	return []core.NodeEvent{{Name: "a", Revision: 3, Time: n.at, Node: n.node, Err: n.unreadable["node"]}}, nil
 }
 
 type slots struct{ *broker }
@@ -124,7 +125,7 @@ func (s slots) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSl
 	return one(kv.WaitingSlot{Message: s.message, Queue: "default", Sequence: 3, Published: s.at}, s.unreadable["message"])
 }
 
-func (s slots) Publish(string, job.Message, []byte) (func(context.Context) (bool, error), error) {
+func (s slots) Publish(string, core.Message, []byte) (func(context.Context) (bool, error), error) {
 	s.sent++
 	return func(context.Context) (bool, error) { return false, nil }, nil
 }
@@ -144,8 +145,8 @@ func (none) Cancel(context.Context, job.Slot) error                { return nil 
 
 type mark struct{}
 
-func (mark) Read(context.Context) (job.Watermark, uint64, error) {
-	return job.Watermark{Time: now, Revision: 5}, 9, nil
+func (mark) Read(context.Context) (core.Watermark, uint64, error) {
+	return core.Watermark{Time: now, Revision: 5}, 9, nil
 }
 
 type fleet struct{ slots }
@@ -157,8 +158,8 @@ func (f fleet) Events(context.Context, kv.EventFilter) iter.Seq2[job.Event, erro
 func (fleet) Tell(context.Context, job.Event) error { return nil }
 func (fleet) Emit(string, string, []byte) error     { return nil }
 
-func (fleet) AskCancel(context.Context, string, job.CancelRequest) (job.CancelAnswer, error) {
-	return job.CancelAnswer{}, job.ErrUnknown
+func (fleet) AskCancel(context.Context, string, core.CancelRequest) (core.CancelAnswer, error) {
+	return core.CancelAnswer{}, job.ErrUnknown
 }
 
 // What stands on the broker ends no reader of it, keeps none busy, is never published
@@ -189,10 +190,10 @@ func FuzzReaders(f *testing.F) {
 
 		s := sweep.New(sweep.Config{
 			Node: "me", Ledger: ledger{b}, Locks: locks{b}, Slots: slots{b}, Timers: none{}, Nodes: nodes{b}, Registry: jobs{b},
-			After: func(string) []job.Entry { return nil }, Now: func() time.Time { return now }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
+			After: func(string) []core.Entry { return nil }, Now: func() time.Time { return now }, Lease: 20 * time.Second, Horizon: 24 * time.Hour,
 		})
 		_ = s.Pass(ctx, map[string]bool{"a": true})
-		const most = job.MaxShards * (job.MaxLockWaiting + 2) // a pass looks at each slot in a lock, and its parts
+		const most = job.MaxShards * (core.MaxLockWaiting + 2) // a pass looks at each slot in a lock, and its parts
 		if b.sent > most {
 			t.Errorf("the sweep publishes %d messages", b.sent)
 		}
@@ -222,7 +223,7 @@ func FuzzReaders(f *testing.F) {
 		entries, _ := jobs{b}.List(ctx)
 		events, _ := nodes{b}.List(ctx)
 		check := verify.New(verify.Config{
-			From: now.Add(-time.Hour), To: now, Now: now, Settings: job.Settings{}.WithDefaults(), Watermark: job.Watermark{Time: now, Revision: 9}, Nodes: events,
+			From: now.Add(-time.Hour), To: now, Now: now, Settings: job.Settings{}.WithDefaults(), Watermark: core.Watermark{Time: now, Revision: 9}, Nodes: events,
 		}, entries)
 		if b.unreadable["event"] == nil {
 			check.Told(b.event)
@@ -243,13 +244,13 @@ func FuzzReaders(f *testing.F) {
 
 		facts := doctor.Facts{
 			Namespace: "cronce", Survey: kv.Survey{Settings: job.Settings{}.WithDefaults()}, Now: now, Local: now, Nodes: events, Jobs: entries,
-			Watermark: job.Watermark{Time: now, Revision: 5}, RegistryRevision: 5, Ended: map[job.Slot]time.Time{},
+			Watermark: core.Watermark{Time: now, Revision: 5}, RegistryRevision: 5, Ended: map[job.Slot]time.Time{},
 		}
 		if b.unreadable["record"] == nil {
 			facts.Open = []kv.LedgerEntry{{Record: b.record, Revision: 7, Time: b.at}}
 		}
 		if b.unreadable["lock"] == nil {
-			facts.Locks = []job.Lock{b.lock}
+			facts.Locks = []core.Lock{b.lock}
 		}
 		printable(t, doctor.Check(facts), nil)
 	})

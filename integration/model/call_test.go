@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -22,9 +23,9 @@ func (c *client) writeSlot(ctx context.Context, what string, r job.Record, at ui
 	}, func(ctx context.Context) (uint64, error) { return c.slots.Write(ctx, r, at) })
 }
 
-func (c *client) writeNode(ctx context.Context, what string, n job.Node, at uint64) (uint64, outcome) {
+func (c *client) writeNode(ctx context.Context, what string, n core.Node, at uint64) (uint64, outcome) {
 	return c.write(ctx, call{
-		key: "node/" + n.Name, what: what, nonce: n.Nonce, at: at, final: n.State != job.NodeAlive, value: string(n.State),
+		key: "node/" + n.Name, what: what, nonce: n.Nonce, at: at, final: n.State != core.NodeAlive, value: string(n.State),
 	}, func(ctx context.Context) (uint64, error) { return c.nodes.Write(ctx, n, at) })
 }
 
@@ -67,7 +68,7 @@ func (c *client) patience(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, d)
 }
 
-func (c *client) look(ctx context.Context, slot job.Slot, v *job.View) bool {
+func (c *client) look(ctx context.Context, slot job.Slot, v *core.View) bool {
 	r := call{client: c.id, key: slot.Key(), what: "read", began: c.h.now()}
 	trying, cancel := c.patience(ctx)
 	defer cancel()
@@ -82,7 +83,7 @@ func (c *client) look(ctx context.Context, slot job.Slot, v *job.View) bool {
 	return true
 }
 
-func (c *client) lookNode(ctx context.Context, name string) (job.Node, uint64, bool) {
+func (c *client) lookNode(ctx context.Context, name string) (core.Node, uint64, bool) {
 	r := call{client: c.id, key: "node/" + name, what: "read", began: c.h.now()}
 	trying, cancel := c.patience(ctx)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -21,8 +22,8 @@ type slotLedger interface {
 }
 
 type nodeKeys interface {
-	Read(context.Context, string) (job.Node, uint64, error)
-	Write(context.Context, job.Node, uint64) (uint64, error)
+	Read(context.Context, string) (core.Node, uint64, error)
+	Write(context.Context, core.Node, uint64) (uint64, error)
 }
 
 // fleet is the clients, and what they have in common.
@@ -173,7 +174,7 @@ func (c *client) begin(ctx context.Context) {
 }
 
 func (c *client) beat(ctx context.Context) {
-	n := job.Node{Name: c.name, State: job.NodeAlive, Started: epoch, Lease: job.DefaultLease, Nonce: c.nonce()}
+	n := core.Node{Name: c.name, State: core.NodeAlive, Started: epoch, Lease: job.DefaultLease, Nonce: c.nonce()}
 	revision, out := c.writeNode(ctx, "beat", n, c.beatAt)
 	if out == won {
 		c.beatAt = revision
@@ -187,38 +188,38 @@ func (c *client) serve(ctx context.Context, slot job.Slot) {
 	if slices.ContainsFunc(c.open, func(o claimed) bool { return o.record.Slot == slot }) {
 		return // owed already
 	}
-	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}, Overlap: job.OverlapAllow}}}
-	v := job.View{Now: slot.At.Add(time.Hour), Self: c.name, Horizon: job.DefaultHorizon, Entry: entry, Handles: true}
-	d := job.Delivery{Message: job.Message{Slot: slot, Due: slot.At}, Queue: "default", Published: slot.At, Count: 1}
+	entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: slot.Job, Retry: job.Retry{Attempts: 50}, Overlap: job.OverlapAllow}}}
+	v := core.View{Now: slot.At.Add(time.Hour), Self: c.name, Horizon: job.DefaultHorizon, Entry: entry, Handles: true}
+	d := core.Delivery{Message: core.Message{Slot: slot, Due: slot.At}, Queue: "default", Published: slot.At, Count: 1}
 	if !c.chance(3) && !c.look(ctx, slot, &v) {
 		return
 	}
-	step, what := job.Decide(d, v), "claim"
-	if step.Action == job.Prove {
+	step, what := core.Decide(d, v), "claim"
+	if step.Action == core.Prove {
 		if !c.dead(ctx, v.Record.Node) {
 			return
 		}
 		v.OwnerDead = true
-		step, what = job.Decide(d, v), "takeover"
+		step, what = core.Decide(d, v), "takeover"
 	}
 	switch step.Action {
-	case job.Start, job.End:
+	case core.Start, core.End:
 		c.claim(ctx, what, step, v.Revision)
-	case job.Ack:
+	case core.Ack:
 		if i := int64(slot.At.Sub(epoch) / time.Minute); i == c.first.Load() {
 			c.first.CompareAndSwap(i, i+1)
 		}
 	}
 }
 
-func (c *client) claim(ctx context.Context, what string, step job.Step, at uint64) {
+func (c *client) claim(ctx context.Context, what string, step core.Step, at uint64) {
 	rec := step.Record
 	rec.Nonce = c.nonce()
 	fence, out := c.writeSlot(ctx, what, rec, at)
 	switch {
 	case out == unanswered:
 		c.name = ""
-	case out == won && step.Action == job.Start:
+	case out == won && step.Action == core.Start:
 		c.open = append(c.open, claimed{rec, fence})
 	}
 }
@@ -233,11 +234,11 @@ func (c *client) complete(ctx context.Context) {
 		return
 	}
 	c.open = slices.Delete(c.open, i, i+1)
-	res := job.Result{Err: errors.New("again")}
+	res := core.Result{Err: errors.New("again")}
 	if c.chance(10) {
 		res.Err = nil
 	}
-	rec := job.Complete(o.record, o.fence, o.record.Slot.At.Add(time.Minute), job.DefaultHorizon, res)
+	rec := core.Complete(o.record, o.fence, o.record.Slot.At.Add(time.Minute), job.DefaultHorizon, res)
 	rec.Nonce = c.nonce()
 	if _, out := c.writeSlot(ctx, "complete", rec, o.fence); out == unanswered {
 		c.name = ""
@@ -251,12 +252,12 @@ func (c *client) dead(ctx context.Context, name string) bool {
 	switch {
 	case !ok:
 		return false
-	case n.State == job.NodeFenced:
+	case n.State == core.NodeFenced:
 		return true
 	case c.chance(2):
 		return false
 	}
-	n.Name, n.State, n.FencedBy, n.Nonce = name, job.NodeFenced, c.name, c.nonce()
+	n.Name, n.State, n.FencedBy, n.Nonce = name, core.NodeFenced, c.name, c.nonce()
 	_, out := c.writeNode(ctx, "fence", n, revision)
 	return out == won
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -177,7 +178,7 @@ func (m *locking) work(q queue, i, n int) {
 	case claims, completes:
 		m.answer(q, i, n)
 	case handles:
-		for _, res := range []job.Result{{}, {Err: errAgain}} {
+		for _, res := range []core.Result{{}, {Err: errAgain}} {
 			m.then("the handler ends", q, true, func(q *queue) {
 				d := &q.w[i].duty[n]
 				d.step, d.write = completes, m.complete(n, q.slot[n], res)
@@ -213,7 +214,7 @@ func (m *locking) decide(q queue, i, n int) {
 	d := q.w[i].duty[n]
 	ask := decision{n: n, seen: d.seen, place: d.place, self: uint8(i)}
 	a := m.decision(ask)
-	if a.action == job.Prove {
+	if a.action == core.Prove {
 		if d.seen.node != gone {
 			m.then("its owner lives", q, true, func(q *queue) { q.w[i].duty[n] = duty{} })
 			return
@@ -222,15 +223,15 @@ func (m *locking) decide(q queue, i, n int) {
 		a = m.decision(ask)
 	}
 	switch a.action {
-	case job.Ack:
+	case core.Ack:
 		m.then("acknowledged", q, true, func(q *queue) { q.msg[n] = false; q.w[i].duty[n] = duty{} })
-	case job.Wait:
+	case core.Wait:
 		m.then("parked", q, true, func(q *queue) { q.w[i].duty[n] = duty{step: parked} })
-	case job.Enter:
+	case core.Enter:
 		if !q.w[i].turn.under {
 			m.then("asks for a place", q, true, func(q *queue) { m.enter(q, i, n) })
 		}
-	case job.Start, job.End:
+	case core.Start, core.End:
 		m.then("claims", q, true, func(q *queue) {
 			d := &q.w[i].duty[n]
 			if !d.last {
@@ -330,17 +331,17 @@ func (m *locking) answer(q queue, i, n int) {
 
 // The rules of package job, in the words of this world. Its clock stands still.
 
-func (m *locking) job() *job.Entry {
-	return &job.Entry{Definition: job.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: m.attempts}, Overlap: m.policy}}}
+func (m *locking) job() *core.Entry {
+	return &core.Entry{Definition: core.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: m.attempts}, Overlap: m.policy}}}
 }
 
-func (m *locking) delivery(n int) job.Delivery {
+func (m *locking) delivery(n int) core.Delivery {
 	s := slotAt(int64(n))
-	return job.Delivery{Message: job.Message{Slot: s, Due: s.At}, Queue: "default", Published: s.At, Count: 1}
+	return core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Queue: "default", Published: s.At, Count: 1}
 }
 
-func (m *locking) view(n int, seen slot, self uint8) job.View {
-	v := job.View{Now: epoch.Add(time.Hour), Self: nodeName(self), Horizon: job.DefaultHorizon, Entry: m.job(), Handles: true, Revision: 1}
+func (m *locking) view(n int, seen slot, self uint8) core.View {
+	v := core.View{Now: epoch.Add(time.Hour), Self: nodeName(self), Horizon: job.DefaultHorizon, Entry: m.job(), Handles: true, Revision: 1}
 	if seen.state != nothing {
 		rec := m.record(n, seen)
 		v.Record = &rec
@@ -355,12 +356,12 @@ func (m *locking) record(n int, s slot) job.Record {
 	return rec
 }
 
-func (m *locking) complete(n int, s slot, res job.Result) slot {
+func (m *locking) complete(n int, s slot, res core.Result) slot {
 	s.state = running
-	return abstract(job.Complete(m.record(n, s), 1, epoch.Add(time.Hour), job.DefaultHorizon, res))
+	return abstract(core.Complete(m.record(n, s), 1, epoch.Add(time.Hour), job.DefaultHorizon, res))
 }
 
-var placeOf = map[placed]job.PlaceKind{unasked: job.PlaceUnasked, held: job.PlaceHeld, waits: job.PlaceWaits, barred: job.PlaceBarred}
+var placeOf = map[placed]core.PlaceKind{unasked: core.PlaceUnasked, held: core.PlaceHeld, waits: core.PlaceWaits, barred: core.PlaceBarred}
 
 func (m *locking) decision(q decision) answer {
 	if a, known := m.decisions[q]; known {
@@ -369,11 +370,11 @@ func (m *locking) decision(q decision) answer {
 	v := m.view(q.n, q.seen, q.self)
 	v.OwnerDead, v.Place.Kind = q.dead, placeOf[q.place]
 	if m.claimFirst {
-		v.Place.Kind = job.PlaceHeld
+		v.Place.Kind = core.PlaceHeld
 	}
-	s := job.Decide(m.delivery(q.n), v)
+	s := core.Decide(m.delivery(q.n), v)
 	a := answer{action: s.Action}
-	if s.Action == job.Start || s.Action == job.End {
+	if s.Action == core.Start || s.Action == core.End {
 		if s.Record.State == job.Skipped {
 			s.Record.State = job.Failed // an outcome, and no run
 		}
@@ -389,7 +390,7 @@ func (m *locking) entry(q entrant) entry {
 	}
 	e, ended := entry{}, map[job.Slot]bool{}
 	for {
-		next, place, ask := m.lock(q.lock).Enter(job.NewEntrant(m.delivery(q.n), m.view(q.n, q.seen, 0)), ended)
+		next, place, ask := m.lock(q.lock).Enter(core.NewEntrant(m.delivery(q.n), m.view(q.n, q.seen, 0)), ended)
 		if len(ask) == 0 {
 			e.next = m.unlock(next)
 			for p, kind := range placeOf {
@@ -415,10 +416,10 @@ func (m *locking) left(l lock, n int) lock {
 
 func index(s job.Slot) int { return int(s.At.Sub(epoch) / time.Minute) }
 
-func (m *locking) lock(l lock) job.Lock {
-	var full job.Lock
+func (m *locking) lock(l lock) core.Lock {
+	var full core.Lock
 	for n := range maxSlots {
-		one := job.NewEntrant(m.delivery(n), m.view(n, slot{}, 0)).LockSlot
+		one := core.NewEntrant(m.delivery(n), m.view(n, slot{}, 0)).LockSlot
 		if l.holds(n) {
 			full.Holders = append(full.Holders, one)
 		}
@@ -432,7 +433,7 @@ func (m *locking) lock(l lock) job.Lock {
 	return full
 }
 
-func (m *locking) unlock(full job.Lock) (l lock) {
+func (m *locking) unlock(full core.Lock) (l lock) {
 	for _, h := range full.Holders {
 		l.holders |= 1 << index(h.Slot)
 	}
@@ -442,7 +443,7 @@ func (m *locking) unlock(full job.Lock) (l lock) {
 	if !full.Newest.IsZero() {
 		l.newest = uint8(index(job.Slot{At: full.Newest})) + 1
 	}
-	if !slices.IsSortedFunc(full.Waiting, func(a, b job.LockSlot) int { return a.At.Compare(b.At) }) {
+	if !slices.IsSortedFunc(full.Waiting, func(a, b core.LockSlot) int { return a.At.Compare(b.At) }) {
 		panic(fmt.Sprintf("those that wait are not in order: %+v", full))
 	}
 	return l

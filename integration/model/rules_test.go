@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,7 +23,7 @@ type question struct {
 }
 
 type answer struct {
-	action job.Action
+	action core.Action
 	slot   slot
 }
 
@@ -45,9 +46,9 @@ func (r *rules) decide(q question) answer {
 	if a, known := r.memo[q]; known {
 		return a
 	}
-	entry := &job.Entry{Definition: job.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: r.attempts}, Overlap: job.OverlapAllow}}}
-	d := job.Delivery{Message: job.Message{Slot: theSlot, Due: theSlot.At}, Queue: "default", Published: theSlot.At, Count: 1}
-	v := job.View{
+	entry := &core.Entry{Definition: core.Definition{Job: job.Job{Name: "report", Retry: job.Retry{Attempts: r.attempts}, Overlap: job.OverlapAllow}}}
+	d := core.Delivery{Message: core.Message{Slot: theSlot, Due: theSlot.At}, Queue: "default", Published: theSlot.At, Count: 1}
+	v := core.View{
 		Now: theTime, Self: nodeName(q.self), Horizon: job.DefaultHorizon, OwnerDead: q.dead,
 		Entry: entry, Handles: true, Revision: 1,
 	}
@@ -55,9 +56,9 @@ func (r *rules) decide(q question) answer {
 		rec := r.record(q.slot)
 		v.Record = &rec
 	}
-	step := job.Decide(d, v)
+	step := core.Decide(d, v)
 	a := answer{action: step.Action}
-	if step.Action == job.Start || step.Action == job.End {
+	if step.Action == core.Start || step.Action == core.End {
 		a.slot = abstract(step.Record)
 	}
 	r.memo[q] = a
@@ -66,12 +67,12 @@ func (r *rules) decide(q question) answer {
 
 // complete is job.Complete, of an attempt that ended well, badly, or because its
 // worker stops.
-func (r *rules) complete(s slot, res job.Result) slot {
-	return abstract(job.Complete(r.record(s), 1, theTime, job.DefaultHorizon, res))
+func (r *rules) complete(s slot, res core.Result) slot {
+	return abstract(core.Complete(r.record(s), 1, theTime, job.DefaultHorizon, res))
 }
 
 // release is job.Release.
-func (r *rules) release(s slot) slot { return abstract(job.Release(r.record(s), theTime)) }
+func (r *rules) release(s slot) slot { return abstract(core.Release(r.record(s), theTime)) }
 
 // record is a record that says what s says.
 func (r *rules) record(s slot) job.Record {

@@ -3,7 +3,7 @@ package model
 import (
 	"errors"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 var errStopped = errors.New("stopped")
@@ -32,7 +32,7 @@ func (m *machine) work(s state, i uint8) {
 // and at the owner's key.
 func (m *machine) deliver(s state, i uint8) {
 	q := question{slot: s.slot, self: s.w[i].name()}
-	if m.decide(q).action == job.Prove {
+	if m.decide(q).action == core.Prove {
 		if !s.keys[s.slot.node].dead() && !m.takeOverUnfenced {
 			return
 		}
@@ -45,11 +45,11 @@ func (m *machine) deliver(s state, i uint8) {
 func (m *machine) follow(s *state, i uint8, q question) {
 	w, a := &s.w[i], m.decide(q)
 	switch a.action {
-	case job.Ack:
+	case core.Ack:
 		s.msg = false
-	case job.Start, job.End:
+	case core.Start, core.End:
 		w.task, w.write, w.last = claiming, a.slot, true
-		if a.action == job.Start && m.startOnRead {
+		if a.action == core.Start && m.startOnRead {
 			m.begin(s, i)
 		}
 	}
@@ -111,14 +111,14 @@ func (m *machine) begin(s *state, i uint8) {
 // That a worker which stops takes no further slots is left out: one that does can
 // do more.
 func (m *machine) handlerEnds(s state, i uint8) {
-	m.then("the handler succeeds", s, true, func(s *state) { m.finish(s, i, m.complete(m.mine(s, i), job.Result{})) })
-	m.then("the handler fails", s, true, func(s *state) { m.finish(s, i, m.complete(m.mine(s, i), job.Result{Err: errAgain})) })
+	m.then("the handler succeeds", s, true, func(s *state) { m.finish(s, i, m.complete(m.mine(s, i), core.Result{})) })
+	m.then("the handler fails", s, true, func(s *state) { m.finish(s, i, m.complete(m.mine(s, i), core.Result{Err: errAgain})) })
 	m.then("the handler is stopped", s, false, func(s *state) {
 		if m.releaseStarted {
 			m.finish(s, i, m.release(m.mine(s, i)))
 			return
 		}
-		m.finish(s, i, m.complete(m.mine(s, i), job.Result{Err: errStopped, Stopped: true}))
+		m.finish(s, i, m.complete(m.mine(s, i), core.Result{Err: errStopped, Stopped: true}))
 	})
 }
 

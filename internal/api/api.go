@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/tracing"
-	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
@@ -22,11 +22,11 @@ import (
 // a clock, log may be nil. What is returned starts to answer for the incarnation of
 // that name; its stop waits for what is under way, and status, which is what the node
 // says of itself, must not block.
-func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() job.Node) (stop func(), err error) {
+func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() core.Node) (stop func(), err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return func(ctx context.Context, name string, status func() job.Node) (func(), error) {
+	return func(ctx context.Context, name string, status func() core.Node) (func(), error) {
 		s := &server{conn: nc, store: store, now: now, log: log, name: name, status: status, places: make(chan struct{}, atOnce)}
 		s.ctx, s.cancel = context.WithCancel(ctx)
 		stop, err := s.start()
@@ -52,7 +52,7 @@ type server struct {
 	now    func() time.Time
 	log    *slog.Logger
 	name   string
-	status func() job.Node
+	status func() core.Node
 
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -30,8 +31,8 @@ func serve(t *testing.T, nc *nats.Conn, name string) *kv.Store {
 		t.Fatal(err)
 	}
 	var running atomic.Int64
-	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), name, func() job.Node {
-		return job.Node{Producer: true, Worker: true, Queues: []string{"default"}, Running: int(running.Add(1)), Version: "v1.2.3"}
+	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), name, func() core.Node {
+		return core.Node{Producer: true, Worker: true, Queues: []string{"default"}, Running: int(running.Add(1)), Version: "v1.2.3"}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,7 @@ func TestOrdersOverNATS(t *testing.T) {
 		t.Errorf("applied %+v", applied)
 	}
 	entry, _, err := store.Jobs().Read(t.Context(), "report")
-	if err != nil || entry.Node != "alice" || entry.Owner != job.OwnerOperator {
+	if err != nil || entry.Node != "alice" || entry.Owner != core.OwnerOperator {
 		t.Errorf("stored %+v, %v", entry, err)
 	}
 	var details api.Details
@@ -305,7 +306,7 @@ func TestANodeThatStoppedAnswersNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), "n", func() job.Node { return job.Node{Version: "(devel)"} })
+	stop, err := api.For(nc, store, time.Now, nil)(t.Context(), "n", func() core.Node { return core.Node{Version: "(devel)"} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/job"
@@ -17,7 +18,7 @@ func Control(store *kv.Store, who string, now func() time.Time, log *slog.Logger
 	peers := node.NewPeers(node.PeersConfig{
 		Store: store.Nodes(), Lease: store.Settings().Lease, Now: now, Logger: log,
 		Fenced: func(dead, by string) {
-			e := job.Event{V: job.Version, Kind: job.EventFenced, Time: now().UTC(), Node: by, Peer: dead}
+			e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: now().UTC(), Node: by, Peer: dead}
 			if data, err := json.Marshal(e); err == nil {
 				_ = store.Emit(string(e.Kind), job.NoJob, data)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/api"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -49,11 +50,11 @@ func TestListsOverNATS(t *testing.T) {
 	nc := s.Conn()
 	var names, ids, nodes []string
 	for i := range 7 {
-		d := job.Definition{Job: job.Job{Name: fmt.Sprint("job", 7-i), Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: job.OwnerOperator, Nonce: "n"}
+		d := core.Definition{Job: job.Job{Name: fmt.Sprint("job", 7-i), Schedule: "0 7 * * *", Timezone: "Europe/Berlin"}, Owner: core.OwnerOperator, Nonce: "n"}
 		if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
 			t.Fatal(err)
 		}
-		n := job.Node{Name: fmt.Sprint("node", i), State: job.NodeAlive, Started: time.Unix(int64(i), 0), Lease: time.Hour, Worker: true, Queues: []string{job.DefaultQueue}, Handlers: []string{"job1"}, Nonce: "n"}
+		n := core.Node{Name: fmt.Sprint("node", i), State: core.NodeAlive, Started: time.Unix(int64(i), 0), Lease: time.Hour, Worker: true, Queues: []string{job.DefaultQueue}, Handlers: []string{"job1"}, Nonce: "n"}
 		if _, err := store.Nodes().Write(t.Context(), n, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +65,7 @@ func TestListsOverNATS(t *testing.T) {
 		slot := job.NewSlot("job1", first.Add(time.Duration(i)*time.Hour))
 		ids = append(ids, slot.ID())
 		if i%3 == 2 { // waits
-			wait, err := store.Slots().Publish(job.DefaultQueue, job.Message{Slot: slot, Due: slot.At, Node: "n"}, nil)
+			wait, err := store.Slots().Publish(job.DefaultQueue, core.Message{Slot: slot, Due: slot.At, Node: "n"}, nil)
 			if err == nil {
 				_, err = wait(t.Context())
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
@@ -154,7 +155,7 @@ type Backfilled struct {
 }
 
 func orders() []order {
-	revised := func(e job.Entry, changed bool, err error) (Revised, error) {
+	revised := func(e core.Entry, changed bool, err error) (Revised, error) {
 		return Revised{Job: e.Job.Name, Changed: changed, Revision: e.Revision}, err
 	}
 	return slices.Concat([]order{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/suggest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -101,7 +102,7 @@ func (t *teller) unplanned(ctx context.Context) error {
 	return t.unpublished(ctx, due)
 }
 
-func (t *teller) notIncluded(p job.PastPlan) string {
+func (t *teller) notIncluded(p core.PastPlan) string {
 	name, at := t.entry.Job.Name, t.story.Slot.At
 	why := fmt.Sprintf("It is not in the job's plan: schedule %q, timezone %s", p.Plan.Schedule, p.Plan.Timezone)
 	if !p.To.IsZero() {
@@ -177,7 +178,7 @@ func (t *teller) pausedAt(due time.Time) bool {
 }
 
 // producers says what keeps slots from being published.
-func (t *teller) producers(mark job.Watermark) string {
+func (t *teller) producers(mark core.Watermark) string {
 	producers := 0
 	for _, ev := range t.nodes {
 		if ev.Err == nil && ev.Node.Producer && t.alive(ev) {

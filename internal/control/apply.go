@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -62,7 +63,7 @@ type Applied struct {
 	Paused            bool
 
 	// Definition is what stands there when all is done. Not set with Delete.
-	Definition job.Definition
+	Definition core.Definition
 
 	// Missing are the jobs that it comes after and that nobody has brought: it cannot
 	// start before they are there.
@@ -197,11 +198,11 @@ func (c *Control) circle(ctx context.Context, jobs []job.Job) (all []job.Job, er
 			all = append(all, e.Job)
 		}
 	}
-	return all, job.CheckCycle(all)
+	return all, core.CheckCycle(all)
 }
 
 // prunable reports whether a prune may remove the job.
-func prunable(e job.Entry) bool { return e.Owner == job.OwnerOperator && e.Applied }
+func prunable(e core.Entry) bool { return e.Owner == core.OwnerOperator && e.Applied }
 
 // prunable are the names of the jobs that may be pruned and are not among these, as the
 // list has them; each is read again before anything is decided.
@@ -256,8 +257,8 @@ func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) 
 	return p.upsert(e, old, *wanted)
 }
 
-func (p *plan) upsert(e *edit, old *job.Entry, wanted job.Job) error {
-	next, change, err := job.Upsert(old, wanted, job.OwnerOperator, p.cfg.Who, true)
+func (p *plan) upsert(e *edit, old *core.Entry, wanted job.Job) error {
+	next, change, err := core.Upsert(old, wanted, core.OwnerOperator, p.cfg.Who, true)
 	if err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (p *plan) upsert(e *edit, old *job.Entry, wanted job.Job) error {
 	e.Definition, e.Handlers = next, len(p.nodes.Of(next.Job))
 	after := next.Job.Plan()
 	switch {
-	case change == job.Unchanged:
+	case change == core.Unchanged:
 		e.Action = Keep
 		return nil
 	case old == nil:
@@ -287,7 +288,7 @@ func (p *plan) upsert(e *edit, old *job.Entry, wanted job.Job) error {
 	return err
 }
 
-func (p *plan) prune(e *edit, old *job.Entry) error {
+func (p *plan) prune(e *edit, old *core.Entry) error {
 	if old == nil || !prunable(*old) {
 		return nil // not ours to remove
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -315,12 +316,12 @@ func TestHandlersAreLiveWorkersOfTheJobsQueue(t *testing.T) {
 		Jobs: p.store.Jobs(), Nodes: p.store.Nodes(), Settings: job.Settings{}.WithDefaults(),
 		Now: func(context.Context) (time.Time, error) { return time.Now(), nil },
 	})
-	for name, n := range map[string]job.Node{
-		"good":         {State: job.NodeAlive, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
-		"other-queue":  {State: job.NodeAlive, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}},
-		"no-handler":   {State: job.NodeAlive, Worker: true, Queues: []string{"default"}},
-		"fenced":       {State: job.NodeFenced, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
-		"for-produces": {State: job.NodeAlive, Producer: true, Handlers: []string{"report"}},
+	for name, n := range map[string]core.Node{
+		"good":         {State: core.NodeAlive, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
+		"other-queue":  {State: core.NodeAlive, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}},
+		"no-handler":   {State: core.NodeAlive, Worker: true, Queues: []string{"default"}},
+		"fenced":       {State: core.NodeFenced, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}},
+		"for-produces": {State: core.NodeAlive, Producer: true, Handlers: []string{"report"}},
 	} {
 		n.Name, n.Lease, n.Nonce = name, job.MaxLease, name
 		if _, err := p.store.Nodes().Write(t.Context(), n, 0); err != nil {

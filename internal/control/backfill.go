@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -39,7 +41,7 @@ const (
 // Validate refuses, with an error that wraps job.ErrInvalid, what can be known to
 // be wrong without a broker.
 func (b Backfill) Validate() error {
-	if err := job.ValidateName("job", b.Job); err != nil {
+	if err := codec.ValidateName("job", b.Job); err != nil {
 		return err
 	}
 	switch {
@@ -122,7 +124,7 @@ func (c *Control) Backfill(ctx context.Context, b Backfill, progress func(Backfi
 // filler is one backfill under way.
 type filler struct {
 	*Control
-	entry      job.Entry
+	entry      core.Entry
 	stretches  []stretch // what is in the range and within the horizon
 	now, began time.Time // the broker's, and ours at that time
 	skip       map[time.Time]bool
@@ -134,7 +136,7 @@ type filler struct {
 
 // stretch is a part of the job's timeline, and how many messages each slot in it has.
 type stretch struct {
-	job.Stretch
+	core.Stretch
 	shards int // zero: one for the whole
 }
 
@@ -177,7 +179,7 @@ func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
 		edge = later(after, edge)
 		f.sum.TooOld += s.Count(after, edge)
 		f.sum.Slots += s.Count(after, until)
-		f.stretches = append(f.stretches, stretch{job.Stretch{Schedule: s, After: edge, Until: until}, p.Plan.Shards})
+		f.stretches = append(f.stretches, stretch{core.Stretch{Schedule: s, After: edge, Until: until}, p.Plan.Shards})
 	}
 	if f.sum.Slots == 0 && f.entry.Job.Schedule == "" {
 		return fmt.Errorf("job %s has no schedule whose slots could be filled in: it starts %s", b.Job, f.entry.Job.Plan().Start())
@@ -270,7 +272,7 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 				if !ticked(going, tick.C) {
 					break
 				}
-				m := job.Message{
+				m := core.Message{
 					Slot: part, JobRevision: f.entry.Revision, Node: f.cfg.Who,
 					Due: at.Add(s.Schedule.Delay()), Backfill: true,
 				}
@@ -312,7 +314,7 @@ type sending struct {
 	fresh bool // one of them was not folded
 }
 
-func (f *filler) send(ctx context.Context, m job.Message, s *sending) error {
+func (f *filler) send(ctx context.Context, m core.Message, s *sending) error {
 	folded, err := f.publish(ctx, f.entry.Job.WithDefaults().Queue, m, f.entry.Job.Payload)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -21,9 +22,9 @@ import (
 func (s *site) twoPlans(t *testing.T) (noon time.Time, revision uint64) {
 	t.Helper()
 	noon = time.Now().UTC().Truncate(time.Hour).Add(-4 * time.Hour)
-	revision = s.define(t, job.Definition{
+	revision = s.define(t, core.Definition{
 		Job: job.Job{Name: "report", Schedule: "*/30 * * * *", Queue: "slow", Payload: []byte(`{"n":1}`)}, Since: noon,
-		Past: []job.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *"}, From: noon.Add(-100 * time.Hour)}},
+		Past: []core.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *"}, From: noon.Add(-100 * time.Hour)}},
 	})
 	return noon, revision
 }
@@ -46,7 +47,7 @@ func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
 	s.record(t, job.NewSlot("report", noon.Add(-time.Hour)), job.Missed)
 	s.record(t, job.NewSlot("report", noon.Add(-30*time.Minute)), job.Cancelled) // of no plan
 	s.record(t, job.Slot{Job: "report", At: noon.Add(-2 * time.Hour), Range: true}, job.Missed)
-	if wait, err := s.store.Slots().Publish("slow", job.Message{Slot: job.NewSlot("report", noon)}, nil); err != nil {
+	if wait, err := s.store.Slots().Publish("slow", core.Message{Slot: job.NewSlot("report", noon)}, nil); err != nil {
 		t.Fatal(err)
 	} else if _, err := wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
 	slices.SortFunc(all, func(a, b kv.WaitingSlot) int { return a.Slot.At.Compare(b.Slot.At) }) // several are published at once
 	for i, minutes := range []time.Duration{-120, 30, 60, 90} {
 		at := noon.Add(minutes * time.Minute)
-		m := job.Message{Slot: job.NewSlot("report", at), JobRevision: revision, Node: "alice@laptop", Due: at, Backfill: true}
+		m := core.Message{Slot: job.NewSlot("report", at), JobRevision: revision, Node: "alice@laptop", Due: at, Backfill: true}
 		if i >= len(all) || all[i].Message != m || all[i].Queue != "slow" {
 			t.Fatalf("published %+v, want %+v as number %d", all, m, i)
 		}
@@ -117,7 +118,7 @@ func TestABackfillThatWasStoppedGoesOnWhereItWas(t *testing.T) {
 	s := newSite(t)
 	end := time.Now().UTC().Truncate(time.Second)
 	from := end.Add(-200 * time.Second)
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}, Since: from.Add(-time.Hour)})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}, Since: from.Add(-time.Hour)})
 	order := control.Backfill{Job: "report", From: from, To: end, Rate: 1000}
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -171,7 +172,7 @@ func TestBackfillKeepsItsRate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	end := time.Now().UTC().Truncate(time.Second)
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}, Since: end.Add(-time.Hour)})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}, Since: end.Add(-time.Hour)})
 	began := time.Now()
 	got, err := s.Backfill(t.Context(), control.Backfill{Job: "report", From: end.Add(-30 * time.Second), To: end, Rate: 50}, nil)
 	// The first comes after a tick, the last after 30.
@@ -215,12 +216,12 @@ func TestSlotsThatAreSplitAreBackfilledInAllTheirParts(t *testing.T) {
 	s := newSite(t)
 	noon := time.Now().UTC().Truncate(time.Hour).Add(-4 * time.Hour)
 	at := func(hours int) job.Slot { return job.NewSlot("report", noon.Add(time.Duration(hours)*time.Hour)) }
-	s.define(t, job.Definition{
+	s.define(t, core.Definition{
 		Job: job.Job{Name: "report", Schedule: "0 * * * *", Shards: 3}, Since: noon,
-		Past: []job.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *", Shards: 2}, From: noon.Add(-100 * time.Hour)}},
+		Past: []core.PastPlan{{Plan: job.Plan{Schedule: "0 * * * *", Shards: 2}, From: noon.Add(-100 * time.Hour)}},
 	})
 	for _, part := range []job.Slot{at(1).Part(1, 3), at(2).Part(1, 3), at(2).Part(2, 3), at(2).Part(3, 3)} {
-		wait, err := s.store.Slots().Publish("default", job.Message{Slot: part}, nil)
+		wait, err := s.store.Slots().Publish("default", core.Message{Slot: part}, nil)
 		if err == nil {
 			_, err = wait(t.Context())
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -73,7 +74,7 @@ func (c *Control) Cancel(ctx context.Context, s job.Slot, waiting func(Asked)) (
 // node is proved dead. If not, it is time to look at the record again.
 func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, waiting func(Asked)) (dead bool, err error) {
 	asked := Asked{Node: r.Node, Fence: fence}
-	answer, err := c.cfg.Fleet.AskCancel(ctx, r.Node, job.CancelRequest{ID: r.Slot.ID(), Fence: fence, By: c.cfg.Who})
+	answer, err := c.cfg.Fleet.AskCancel(ctx, r.Node, core.CancelRequest{ID: r.Slot.ID(), Fence: fence, By: c.cfg.Who})
 	switch {
 	case err == nil:
 		asked.Ending = answer.Ending
@@ -90,7 +91,7 @@ func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, wait
 	return false, pause(ctx, askAgain)
 }
 
-func (c *Control) cause() error { return job.CancelRequest{By: c.cfg.Who}.Cause() }
+func (c *Control) cause() error { return core.CancelRequest{By: c.cfg.Who}.Cause() }
 
 // end writes the outcome of a slot that nobody runs.
 func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (job.Record, error) {
@@ -98,9 +99,9 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 	if err != nil {
 		return job.Record{}, err
 	}
-	v := job.View{Now: now, Self: c.cfg.Who, Horizon: c.cfg.Settings.Horizon, Record: r, Revision: revision}
-	cancel := job.Cancel
-	var d job.Delivery
+	v := core.View{Now: now, Self: c.cfg.Who, Horizon: c.cfg.Settings.Horizon, Record: r, Revision: revision}
+	cancel := core.Cancel
+	var d core.Delivery
 	if r == nil {
 		w, err := c.message(ctx, s)
 		if err != nil {
@@ -112,12 +113,12 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 				return job.Record{}, err
 			}
 		} else {
-			d = job.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
+			d = core.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
 			if w.Timer {
 				d.Published = now // its age begins when it leaves the timers
 			}
 			if w.Slot != s {
-				cancel = job.CancelWhole
+				cancel = core.CancelWhole
 			}
 		}
 	}
@@ -134,21 +135,21 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 
 // inLock is what is known of a slot that has lost its message while it stood in its
 // job's lock: that it is there. A worker may still have it in hand.
-func (c *Control) inLock(ctx context.Context, s job.Slot) (job.Delivery, error) {
+func (c *Control) inLock(ctx context.Context, s job.Slot) (core.Delivery, error) {
 	l, _, err := c.cfg.Locks.Read(ctx, s.Job)
 	c.cfg.Alive()
 	stay, in := l.Stay(s)
 	switch {
 	case err != nil && !errors.Is(err, job.ErrNotFound):
-		return job.Delivery{}, err
+		return core.Delivery{}, err
 	case !in:
-		return job.Delivery{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
+		return core.Delivery{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
 	}
-	d := job.Delivery{Message: job.Message{Slot: s, Due: s.At}, Published: stay.Since}
+	d := core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Published: stay.Since}
 	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
 	c.cfg.Alive()
 	if err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
-		return job.Delivery{}, err
+		return core.Delivery{}, err
 	}
 	d.Queue = e.Job.WithDefaults().Queue
 	return d, nil

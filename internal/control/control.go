@@ -11,21 +11,23 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
 // Jobs is the registry; *kv.Jobs is one.
 type Jobs interface {
-	Read(ctx context.Context, name string) (job.Entry, uint64, error)
-	Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error)
+	Read(ctx context.Context, name string) (core.Entry, uint64, error)
+	Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error)
 	Delete(ctx context.Context, name string, revision uint64) error
-	List(ctx context.Context) ([]job.Entry, error)
+	List(ctx context.Context) ([]core.Entry, error)
 }
 
 // Nodes is who is alive; *kv.Nodes is one.
 type Nodes interface {
-	List(ctx context.Context) ([]job.NodeEvent, error)
+	List(ctx context.Context) ([]core.NodeEvent, error)
 }
 
 // Ledger is what became of each slot; *kv.Ledger is one.
@@ -106,9 +108,9 @@ func (e *ConflictError) Is(target error) bool { return target == job.ErrConflict
 
 // read reads a job's entry at the registry's leader. *job.EntryError: what stands
 // there is broken.
-func (c *Control) read(ctx context.Context, name string) (job.Entry, error) {
-	if err := job.ValidateName("job", name); err != nil {
-		return job.Entry{}, err
+func (c *Control) read(ctx context.Context, name string) (core.Entry, error) {
+	if err := codec.ValidateName("job", name); err != nil {
+		return core.Entry{}, err
 	}
 	e, _, err := c.cfg.Jobs.Read(ctx, name)
 	c.cfg.Alive()
@@ -116,7 +118,7 @@ func (c *Control) read(ctx context.Context, name string) (job.Entry, error) {
 }
 
 // write stores d at revision, and says who was faster.
-func (c *Control) write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+func (c *Control) write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
 	d.Nonce = rand.Text()
 	won, err := c.cfg.Jobs.Write(ctx, d, revision)
 	return won, c.explain(ctx, d.Job.Name, err)
@@ -155,13 +157,13 @@ func (c *Control) each(ctx context.Context, n int, f func(ctx context.Context, i
 
 // Broken takes apart what a list of jobs could not read. rest is what else went
 // wrong.
-func Broken(err error) (entries []*job.EntryError, rest error) {
+func Broken(err error) (entries []*core.EntryError, rest error) {
 	parts := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts = joined.Unwrap()
 	}
 	for _, part := range parts {
-		var broken *job.EntryError
+		var broken *core.EntryError
 		if errors.As(part, &broken) {
 			entries = append(entries, broken)
 		} else {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -61,7 +62,7 @@ func (m meddled) meddle() {
 	}
 }
 
-func (m meddled) Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+func (m meddled) Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
 	m.meddle()
 	return m.Jobs.Write(ctx, d, revision)
 }
@@ -78,7 +79,7 @@ func (p *place) define(t *testing.T, j job.Job, owner, node string) {
 	if err != nil && !errors.Is(err, job.ErrNotFound) {
 		t.Fatal(err)
 	}
-	d := job.Definition{Job: j, Owner: owner, Node: node, Nonce: node + time.Now().String()}
+	d := core.Definition{Job: j, Owner: owner, Node: node, Nonce: node + time.Now().String()}
 	if _, err := p.store.Jobs().Write(t.Context(), d, revision); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -100,7 +101,7 @@ func (c *Control) ListJobs(ctx context.Context, place Place, now time.Time) (Job
 	return list, c.addLast(ctx, &list)
 }
 
-func listedJob(e job.Entry, now time.Time) (ListedJob, error) {
+func listedJob(e core.Entry, now time.Time) (ListedJob, error) {
 	j := e.Job.WithDefaults()
 	row := ListedJob{
 		Job: j.Name, Schedule: j.Schedule, After: j.After, On: j.On, Timezone: j.Timezone, Queue: j.Queue,
@@ -145,7 +146,7 @@ func (c *Control) addLast(ctx context.Context, list *JobList) error {
 
 // Coming is what comes of a job.
 type Coming struct {
-	job.Entry
+	core.Entry
 	*job.Schedule
 
 	// Now is the broker's time.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/memstore"
 	"github.com/cronce-io/cronce/job"
 )
@@ -17,7 +18,7 @@ func TestListJobsIsNoSilenceOfTheBrokerWhileItComputes(t *testing.T) {
 	t.Parallel()
 	store, jobs, alive := memstore.New(), 50, 0
 	for i := range jobs {
-		d := job.Definition{Job: job.Job{Name: fmt.Sprint("job", i), Schedule: "0 7 * * *"}, Nonce: "n"}
+		d := core.Definition{Job: job.Job{Name: fmt.Sprint("job", i), Schedule: "0 7 * * *"}, Nonce: "n"}
 		if _, err := store.Jobs().Write(t.Context(), d, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -8,31 +8,32 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
 // NodeSilent is what a node is that has not been heard of for a lease. It is
 // nobody's record, only what an observer sees.
-const NodeSilent job.NodeState = "silent"
+const NodeSilent core.NodeState = "silent"
 
 // ListedNode is a row of the listing of nodes.
 type ListedNode struct {
-	Node        string        `json:"node"`
-	State       job.NodeState `json:"state"`
-	Started     time.Time     `json:"started,omitzero"`
-	Heartbeat   time.Time     `json:"heartbeat,omitzero"`
-	Lease       string        `json:"lease,omitempty"`
-	Producer    bool          `json:"producer"`
-	Worker      bool          `json:"worker"`
-	Queues      []string      `json:"queues,omitempty"`
-	Priority    int           `json:"priority,omitempty"`
-	Running     int           `json:"running"`
-	ClockOffset float64       `json:"clock_offset_ms"`
-	Tzdata      string        `json:"tzdata,omitempty"`
-	Version     string        `json:"version,omitempty"`
-	FencedBy    string        `json:"fenced_by,omitempty"`
-	FencedAt    time.Time     `json:"fenced_at,omitzero"`
+	Node        string         `json:"node"`
+	State       core.NodeState `json:"state"`
+	Started     time.Time      `json:"started,omitzero"`
+	Heartbeat   time.Time      `json:"heartbeat,omitzero"`
+	Lease       string         `json:"lease,omitempty"`
+	Producer    bool           `json:"producer"`
+	Worker      bool           `json:"worker"`
+	Queues      []string       `json:"queues,omitempty"`
+	Priority    int            `json:"priority,omitempty"`
+	Running     int            `json:"running"`
+	ClockOffset float64        `json:"clock_offset_ms"`
+	Tzdata      string         `json:"tzdata,omitempty"`
+	Version     string         `json:"version,omitempty"`
+	FencedBy    string         `json:"fenced_by,omitempty"`
+	FencedAt    time.Time      `json:"fenced_at,omitzero"`
 
 	former bool // only its end is known: see FormerNodes
 }
@@ -44,10 +45,10 @@ func (n ListedNode) Place() Place { return placeOf(n.Started, n.Node) }
 func (n ListedNode) MarshalJSON() ([]byte, error) {
 	if n.former {
 		return json.Marshal(struct {
-			Node     string        `json:"node"`
-			State    job.NodeState `json:"state"`
-			FencedBy string        `json:"fenced_by"`
-			FencedAt time.Time     `json:"fenced_at"`
+			Node     string         `json:"node"`
+			State    core.NodeState `json:"state"`
+			FencedBy string         `json:"fenced_by"`
+			FencedAt time.Time      `json:"fenced_at"`
 		}{n.Node, n.State, n.FencedBy, n.FencedAt})
 	}
 	type plain ListedNode
@@ -112,15 +113,15 @@ func (c *Control) FormerNodes(ctx context.Context, listed NodeList) ([]ListedNod
 		}
 		if err == nil && e.Kind == job.EventFenced && e.Peer != "" && !known[e.Peer] {
 			known[e.Peer] = true
-			former = append(former, ListedNode{Node: e.Peer, State: job.NodeFenced, FencedBy: e.Node, FencedAt: e.Time.UTC(), former: true})
+			former = append(former, ListedNode{Node: e.Peer, State: core.NodeFenced, FencedBy: e.Node, FencedAt: e.Time.UTC(), former: true})
 		}
 	}
 	return former, nil
 }
 
-func listedNode(n job.Node, heartbeat, now time.Time) ListedNode {
+func listedNode(n core.Node, heartbeat, now time.Time) ListedNode {
 	state := n.State
-	if state == job.NodeAlive && now.Sub(heartbeat) > n.Lease {
+	if state == core.NodeAlive && now.Sub(heartbeat) > n.Lease {
 		state = NodeSilent
 	}
 	return ListedNode{

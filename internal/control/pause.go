@@ -4,23 +4,23 @@ import (
 	"context"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // Pause has what falls due of the job not be published, until it is resumed. What
 // was published already still runs. It is false, and nothing is written, when the
 // job is paused already.
-func (c *Control) Pause(ctx context.Context, name string) (job.Entry, bool, error) {
+func (c *Control) Pause(ctx context.Context, name string) (core.Entry, bool, error) {
 	e, err := c.read(ctx, name)
 	if err != nil {
 		return e, false, err
 	}
-	next, running := job.Pause(e, c.cfg.Who)
+	next, running := core.Pause(e, c.cfg.Who)
 	return c.revise(ctx, e, next, running)
 }
 
 // revise writes next over e, if there is something to write.
-func (c *Control) revise(ctx context.Context, e job.Entry, next job.Definition, changed bool) (job.Entry, bool, error) {
+func (c *Control) revise(ctx context.Context, e core.Entry, next core.Definition, changed bool) (core.Entry, bool, error) {
 	if !changed {
 		return e, false, nil
 	}
@@ -35,7 +35,7 @@ func (c *Control) revise(ctx context.Context, e job.Entry, next job.Definition, 
 // Resumption is what the end of a pause would mean.
 type Resumption struct {
 	// Entry is the job's, as it was read.
-	job.Entry
+	core.Entry
 
 	// Since is when the pause began. Zero: the job is not paused.
 	Since time.Time
@@ -67,7 +67,7 @@ func (c *Control) IfResumed(ctx context.Context, name string) (Resumption, error
 // Resume ends the pause that r tells of. An edit since then is a conflict: what r
 // tells may hold no more. It is false, and nothing is written, when the job is not
 // paused.
-func (c *Control) Resume(ctx context.Context, r Resumption) (job.Entry, bool, error) {
-	next, paused := job.Resume(r.Entry, c.cfg.Who)
+func (c *Control) Resume(ctx context.Context, r Resumption) (core.Entry, bool, error) {
+	next, paused := core.Resume(r.Entry, c.cfg.Who)
 	return c.revise(ctx, r.Entry, next, paused)
 }

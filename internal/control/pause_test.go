@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -39,9 +40,9 @@ func TestPauseAndResumeAreOneWriteEach(t *testing.T) {
 // paused stores a job that has been paused for 412 of its slots.
 func (p *place) paused(t *testing.T, c job.CatchUp) {
 	t.Helper()
-	_, err := p.store.Jobs().Write(t.Context(), job.Definition{
+	_, err := p.store.Jobs().Write(t.Context(), core.Definition{
 		Job:   job.Job{Name: "report", Schedule: "* * * * *", CatchUp: c},
-		Since: now.AddDate(0, -1, 0), Paused: true, Pauses: []job.Window{{From: now.Add(-412 * time.Minute)}},
+		Since: now.AddDate(0, -1, 0), Paused: true, Pauses: []core.Window{{From: now.Add(-412 * time.Minute)}},
 		Owner: "file", Node: "web1", Nonce: "n",
 	}, 0)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -55,7 +57,7 @@ func (c *Control) Reopen(ctx context.Context, s job.Slot) (Reopened, error) {
 type opened struct {
 	record   job.Record
 	revision uint64
-	entry    job.Entry
+	entry    core.Entry
 }
 
 func (o opened) left() int { return o.record.MaxAttempts - o.record.Attempt }
@@ -133,14 +135,14 @@ func (c *Control) tooOld(s job.Slot, r job.Record, now time.Time) string {
 func (c *Control) tellReopened(ctx context.Context, r job.Record, now time.Time) error {
 	defer c.cfg.Alive()
 	return c.cfg.Fleet.Tell(ctx, job.Event{
-		V: job.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Who, ID: r.Slot.ID(), Job: r.Slot.Job,
+		V: codec.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Who, ID: r.Slot.ID(), Job: r.Slot.Job,
 		Attempt: r.Attempt, Error: fmt.Sprintf("given a new start by %s; it was %s%s", c.cfg.Who, r.State, because(r.Error)), Reopened: true,
 	})
 }
 
 // reopen wins the record for a new start.
 func (c *Control) reopen(ctx context.Context, r *job.Record, revision uint64, j job.Job, now time.Time) (uint64, error) {
-	reopened := job.Reopen(*r, c.cfg.Who, j.Retry.Attempts, now)
+	reopened := core.Reopen(*r, c.cfg.Who, j.Retry.Attempts, now)
 	if err := c.tellReopened(ctx, *r, now); err != nil {
 		return 0, err
 	}
@@ -162,7 +164,7 @@ const (
 // answered.
 func (c *Control) offer(ctx context.Context, o opened) error {
 	r, revision, e := o.record, o.revision, o.entry
-	m := job.Message{
+	m := core.Message{
 		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Who, Due: r.Due, Backfill: true,
 		Offer: firstOffer + int(revision%offers),
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -22,7 +23,7 @@ const partsAtOnce = 64
 // that parts that nobody has seen yet end by themselves.
 func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64, waiting func(Asked)) error {
 	if r.Error == "" {
-		_, err := c.store(ctx, job.MarkWhole(r, c.cause()), revision)
+		_, err := c.store(ctx, core.MarkWhole(r, c.cause()), revision)
 		if err != nil && !errors.Is(err, job.ErrConflict) {
 			return fmt.Errorf("cancel slot %q: %w", r.Slot.ID(), err)
 		}
@@ -76,7 +77,7 @@ func (c *Control) conclude(ctx context.Context, whole job.Slot) (final bool, err
 	if err != nil {
 		return false, err
 	}
-	end := job.Conclude(*r, parts, c.cfg.Who, now)
+	end := core.Conclude(*r, parts, c.cfg.Who, now)
 	won, err := c.store(ctx, end, revision)
 	if err != nil {
 		return false, err
@@ -109,7 +110,7 @@ func (c *Control) reopenWhole(ctx context.Context, r job.Record, revision uint64
 	if err != nil {
 		return done, fmt.Errorf("the slot's job: %w", err)
 	}
-	done.Record = job.ReopenWhole(r)
+	done.Record = core.ReopenWhole(r)
 	var parts []opened
 	for i := range r.Shards {
 		part := r.Slot.Part(i+1, r.Shards)
@@ -173,7 +174,7 @@ func (c *Control) openWhole(ctx context.Context, whole job.Slot) error {
 	if err := c.tellReopened(ctx, *r, now); err != nil {
 		return err
 	}
-	if _, err := c.store(ctx, job.ReopenWhole(*r), revision); !errors.Is(err, job.ErrConflict) {
+	if _, err := c.store(ctx, core.ReopenWhole(*r), revision); !errors.Is(err, job.ErrConflict) {
 		return err
 	}
 	return c.slotConflict(ctx, whole)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -41,7 +42,7 @@ const (
 func (c *Control) Show(ctx context.Context, name string) (Details, error) {
 	var d Details
 	r, err := c.IfResumed(ctx, name)
-	var broken *job.EntryError
+	var broken *core.EntryError
 	switch {
 	case errors.As(err, &broken):
 		d.Broken, d.Job.Name, d.Revision, d.Time = broken.Err, name, broken.Revision, broken.Time
@@ -68,7 +69,7 @@ func (c *Control) Show(ctx context.Context, name string) (Details, error) {
 	return d, err
 }
 
-func next(e job.Entry, now time.Time) ([]time.Time, error) {
+func next(e core.Entry, now time.Time) ([]time.Time, error) {
 	if e.Paused {
 		return nil, nil
 	}

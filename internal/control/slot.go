@@ -9,6 +9,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -16,7 +18,7 @@ import (
 // Slots is the stream of slots to run; *kv.Slots is one.
 type Slots interface {
 	Waiting(ctx context.Context, f kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error]
-	Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
 }
 
 // Fleet is who is told and asked beside the buckets; *kv.Store is one.
@@ -25,17 +27,17 @@ type Fleet interface {
 	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
 	Tell(ctx context.Context, e job.Event) error
 	Emit(kind, job string, data []byte) error
-	AskCancel(ctx context.Context, node string, req job.CancelRequest) (job.CancelAnswer, error)
+	AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error)
 }
 
 // Watermark is up to when every slot was published; *kv.Watermark is one.
 type Watermark interface {
-	Read(ctx context.Context) (job.Watermark, uint64, error)
+	Read(ctx context.Context) (core.Watermark, uint64, error)
 }
 
 // Locks are the jobs' guards against overlap; *kv.Locks is one.
 type Locks interface {
-	Read(ctx context.Context, name string) (job.Lock, uint64, error)
+	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 }
 
 // Peers proves nodes dead; *node.Peers is one.
@@ -177,7 +179,7 @@ func (c *Control) store(ctx context.Context, r job.Record, revision uint64) (uin
 // tell says what became of a slot to whoever listens. As workers do it, once: a
 // second copy would read as a second outcome.
 func (c *Control) tell(e job.Event) {
-	e.V, e.Node = job.Version, c.cfg.Who
+	e.V, e.Node = codec.Version, c.cfg.Who
 	if data, err := json.Marshal(e); err == nil {
 		_ = c.cfg.Fleet.Emit(string(e.Kind), e.Job, data)
 	}

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // shop is a namespace on a real server with the job report, and its operators.
@@ -35,7 +37,7 @@ func newShop(t *testing.T) *shop {
 		t.Fatal(err)
 	}
 	s := &shop{T: t, store: store, js: js, at: time.Now().Add(-10 * time.Minute).UTC().Truncate(time.Second)}
-	_, err = store.Jobs().Write(t.Context(), job.Definition{
+	_, err = store.Jobs().Write(t.Context(), core.Definition{
 		Job:   job.Job{Name: "report", Schedule: "@every 1s", Payload: []byte(`{"n":1}`), Retry: job.Retry{Attempts: 2}},
 		Since: s.at.Add(-time.Hour), Owner: "file", Node: "web1", Nonce: "n",
 	}, 0)
@@ -82,7 +84,7 @@ func (s *shop) record(slot job.Slot, state job.State, edit func(*job.Record)) ui
 	return revision
 }
 
-func (s *shop) publish(m job.Message, payload string) {
+func (s *shop) publish(m core.Message, payload string) {
 	s.Helper()
 	wait, err := s.store.Slots().Publish("default", m, []byte(payload))
 	if err == nil {
@@ -130,7 +132,7 @@ const strange = `a*b.c>"d'$(e)`
 func TestASlotThatWaitsIsCancelled(t *testing.T) {
 	s := newShop(t)
 	slot := job.Slot{Job: "report", Token: strange}
-	s.publish(job.Message{Slot: slot, Node: "web2-1"}, "payload")
+	s.publish(core.Message{Slot: slot, Node: "web2-1"}, "payload")
 	for range 2 { // the same again finds it done
 		r, err := s.as("alice@a").Cancel(t.Context(), slot, quiet)
 		if err != nil || r.State != job.Cancelled || r.Error != "cancelled by alice@a" || string(r.Payload) != "payload" || r.Publisher != "web2-1" {
@@ -153,7 +155,7 @@ func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
 	s := newShop(t)
 	slot := job.Slot{Job: "report", Token: strange}
 	due := time.Now().Add(time.Hour)
-	timer := kv.Timer{Message: job.Message{Slot: slot, Due: due, Node: "bob@b"}, Queue: "default", Payload: []byte("p")}
+	timer := kv.Timer{Message: core.Message{Slot: slot, Due: due, Node: "bob@b"}, Queue: "default", Payload: []byte("p")}
 	if _, err := s.store.Timers().Set(t.Context(), timer, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -210,8 +212,8 @@ func TestWhatHasItsOutcomeIsNotCancelled(t *testing.T) {
 func TestARunningSlotIsItsOwners(t *testing.T) {
 	s := newShop(t)
 	fence := s.record(s.slot(), job.Running, nil)
-	_, err := s.store.Nodes().Write(t.Context(), job.Node{
-		Name: "web1-1", State: job.NodeAlive, Lease: time.Second, Nonce: "beat",
+	_, err := s.store.Nodes().Write(t.Context(), core.Node{
+		Name: "web1-1", State: core.NodeAlive, Lease: time.Second, Nonce: "beat",
 	}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +250,7 @@ func TestARunningSlotIsItsOwners(t *testing.T) {
 	if err != nil || !silent || r.State != job.Cancelled || r.Attempts[0].Error != "worker web1-1 died" || r.Attempts[0].Fence != fence {
 		t.Errorf("after the owner's silence: %+v, %v", r, err)
 	}
-	if n, _, err := s.store.Nodes().Read(t.Context(), "web1-1"); err != nil || n.State != job.NodeFenced || n.FencedBy != "alice@a" {
+	if n, _, err := s.store.Nodes().Read(t.Context(), "web1-1"); err != nil || n.State != core.NodeFenced || n.FencedBy != "alice@a" {
 		t.Errorf("the owner was not fenced: %+v, %v", n, err)
 	}
 }
@@ -271,11 +273,11 @@ func TestASlotThatEndedIsReopened(t *testing.T) {
 			t.Errorf("%s: offered %+v", state, m)
 		}
 		// A worker takes it as one more attempt.
-		d := job.Delivery{Message: m.Message, Queue: "default", Published: m.Published}
+		d := core.Delivery{Message: m.Message, Queue: "default", Published: m.Published}
 		_, revision, err := s.store.Ledger().Read(t.Context(), slot)
-		v := job.View{Now: time.Now(), Self: "web3-1", Horizon: time.Hour, Record: &r, Revision: revision, Handles: true, Place: job.Place{Kind: job.PlaceHeld}}
-		step := job.Decide(d, v)
-		if err != nil || step.Action != job.Start || step.Record.Attempt != 3 {
+		v := core.View{Now: time.Now(), Self: "web3-1", Horizon: time.Hour, Record: &r, Revision: revision, Handles: true, Place: core.Place{Kind: core.PlaceHeld}}
+		step := core.Decide(d, v)
+		if err != nil || step.Action != core.Start || step.Record.Attempt != 3 {
 			t.Errorf("%s: a worker would %+v, %v", state, step, err)
 		}
 	}
@@ -290,8 +292,8 @@ func TestASlotWhoseMessageIsGivenToNobodyAnyMoreIsReopened(t *testing.T) {
 	other := s.slot()
 	other.At = other.At.Add(time.Second)
 	s.record(s.slot(), job.Retrying, func(r *job.Record) { r.Attempt, r.MaxAttempts = 1, 2 })
-	s.publish(job.Message{Slot: s.slot()}, "{}")
-	s.publish(job.Message{Slot: other}, "{}")
+	s.publish(core.Message{Slot: s.slot()}, "{}")
+	s.publish(core.Message{Slot: other}, "{}")
 	if _, err := s.as("alice@a").Reopen(t.Context(), s.slot()); err == nil || !strings.Contains(err.Error(), "retried already") {
 		t.Fatalf("with its message: %v", err)
 	}
@@ -320,9 +322,9 @@ func TestWhatIsNotReopened(t *testing.T) {
 	s.record(runs, job.Running, nil)
 	retrying := next()
 	s.record(retrying, job.Retrying, nil)
-	s.publish(job.Message{Slot: retrying}, "")
+	s.publish(core.Message{Slot: retrying}, "")
 	waits := next()
-	s.publish(job.Message{Slot: waits}, "")
+	s.publish(core.Message{Slot: waits}, "")
 	missed := job.Slot{Job: "report", At: s.at, Range: true}
 	s.record(missed, job.Missed, nil)
 	foreign := job.NewSlot("gone", s.at)
@@ -375,7 +377,7 @@ func TestOfTwoWhoReopenOneIsToldWhoWasFaster(t *testing.T) {
 // the message.
 func TestAReopeningThatWasCutShortIsFinishedByTheSameAgain(t *testing.T) {
 	s := newShop(t)
-	r := job.Reopen(job.Record{Slot: s.slot(), State: job.Failed, Attempt: 2, MaxAttempts: 2}, "alice@a", 2, time.Now())
+	r := core.Reopen(job.Record{Slot: s.slot(), State: job.Failed, Attempt: 2, MaxAttempts: 2}, "alice@a", 2, time.Now())
 	s.record(s.slot(), job.Retrying, func(was *job.Record) { r.Nonce, r.Queue, r.Published = was.Nonce, "default", was.Published; *was = r })
 	for range 2 {
 		done, err := s.as("alice@a").Reopen(t.Context(), s.slot())
@@ -404,7 +406,7 @@ func (s *shop) split(state job.State, second job.State) job.Slot {
 func TestASplitSlotIsCancelledInAllItsParts(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Running, job.Retrying)
-	s.publish(job.Message{Slot: whole.Part(3, 3)}, "")
+	s.publish(core.Message{Slot: whole.Part(3, 3)}, "")
 	r, err := s.as("alice@a").Cancel(t.Context(), whole, quiet)
 	if err != nil || r.State != job.Cancelled || r.Error != "cancelled by alice@a" {
 		t.Errorf("got %+v, %v", r, err)
@@ -424,7 +426,7 @@ func TestASplitSlotThatHasNotBegunIsCancelledAsAWhole(t *testing.T) {
 	s := newShop(t)
 	whole := s.slot()
 	for i := range 3 {
-		s.publish(job.Message{Slot: whole.Part(i+1, 3), JobRevision: 1}, "")
+		s.publish(core.Message{Slot: whole.Part(i+1, 3), JobRevision: 1}, "")
 	}
 	r, err := s.as("alice@a").Cancel(t.Context(), whole, quiet)
 	if err != nil || r.State != job.Cancelled || r.Slot != whole || r.Shards != 3 {
@@ -470,7 +472,7 @@ type watched struct {
 	published func()
 }
 
-func (w watched) Publish(queue string, m job.Message, payload []byte) (func(context.Context) (bool, error), error) {
+func (w watched) Publish(queue string, m core.Message, payload []byte) (func(context.Context) (bool, error), error) {
 	w.published()
 	return w.Slots.Publish(queue, m, payload)
 }
@@ -498,12 +500,12 @@ func TestNoPartOfAReopenedSlotIsOfferedWhileAnotherHasItsOldOutcome(t *testing.T
 func TestASlotThatWaitsForAnotherIsExplainedByIt(t *testing.T) {
 	s := newShop(t)
 	slot, holder := s.slot(), job.NewSlot("report", s.at.Add(-time.Second))
-	s.publish(job.Message{Slot: slot}, "")
-	lock := job.Lock{Job: "report", Holders: []job.LockSlot{{Slot: holder, At: holder.At}}, Waiting: []job.LockSlot{{Slot: slot, At: slot.At}}, Nonce: "n"}
+	s.publish(core.Message{Slot: slot}, "")
+	lock := core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: holder, At: holder.At}}, Waiting: []core.LockSlot{{Slot: slot, At: slot.At}}, Nonce: "n"}
 	if _, err := s.store.Locks().Write(t.Context(), lock, 0); err != nil {
 		t.Fatal(err)
 	}
-	n := job.Node{Name: "web1-1", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Nonce: "n"}
+	n := core.Node{Name: "web1-1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Nonce: "n"}
 	if _, err := s.store.Nodes().Write(t.Context(), n, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -518,7 +520,7 @@ func TestASlotThatWaitsForAnotherIsExplainedByIt(t *testing.T) {
 func TestASlotWithoutAMessageThatStandsInItsJobsLockIsCancelled(t *testing.T) {
 	s := newShop(t)
 	run := job.Slot{Job: "report", Token: strange}
-	lock := job.Lock{Job: "report", Holders: []job.LockSlot{{Slot: run, At: s.at, Since: s.at}}, Nonce: "n"}
+	lock := core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: run, At: s.at, Since: s.at}}, Nonce: "n"}
 	if _, err := s.store.Locks().Write(t.Context(), lock, 0); err != nil {
 		t.Fatal(err)
 	}

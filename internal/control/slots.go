@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -42,7 +43,7 @@ type SlotFilter struct {
 
 func (f SlotFilter) check() error {
 	if f.Job != "" {
-		if err := job.ValidateName("job", f.Job); err != nil {
+		if err := codec.ValidateName("job", f.Job); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -24,7 +25,7 @@ func TestPagesOfSlotsAreTheWholeListing(t *testing.T) {
 			slot = job.Slot{Job: "report", Token: fmt.Sprint("token", i)}
 		}
 		if random.IntN(2) == 0 {
-			s.publish(job.Message{Slot: slot, Due: s.at, Node: "web1-1"}, "")
+			s.publish(core.Message{Slot: slot, Due: s.at, Node: "web1-1"}, "")
 		}
 		if random.IntN(2) == 0 {
 			s.record(slot, []job.State{job.Running, job.Succeeded, job.Failed}[random.IntN(3)], nil)

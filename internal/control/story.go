@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -95,11 +96,11 @@ type teller struct {
 	record   *job.Record
 	revision uint64 // of the record
 	waits    *kv.WaitingSlot
-	entry    *job.Entry // nil: no such job, or it cannot be read
-	broken   error      // why it cannot be read
-	lock     job.Lock   // the job's; nothing in it if it has none
-	noLock   error      // why it cannot be read
-	nodes    []job.NodeEvent
+	entry    *core.Entry // nil: no such job, or it cannot be read
+	broken   error       // why it cannot be read
+	lock     core.Lock   // the job's; nothing in it if it has none
+	noLock   error       // why it cannot be read
+	nodes    []core.NodeEvent
 	events   []job.Event
 }
 
@@ -383,8 +384,8 @@ func (t *teller) inWay() string {
 	return ""
 }
 
-func (t *teller) alive(ev job.NodeEvent) bool {
-	return ev.Node.State == job.NodeAlive && t.now.Sub(ev.Time) <= ev.Node.Lease
+func (t *teller) alive(ev core.NodeEvent) bool {
+	return ev.Node.State == core.NodeAlive && t.now.Sub(ev.Time) <= ev.Node.Lease
 }
 
 // health says how a node is.
@@ -394,9 +395,9 @@ func (t *teller) health(name string) string {
 		case ev.Name != name:
 		case ev.Err != nil:
 			return "whose record cannot be read"
-		case ev.Node.State == job.NodeFenced:
+		case ev.Node.State == core.NodeFenced:
 			return fmt.Sprintf("which %s declared dead at %s: another worker takes it over", ev.Node.FencedBy, ev.Node.FencedAt.UTC().Format(time.RFC3339))
-		case ev.Node.State == job.NodeStopped:
+		case ev.Node.State == core.NodeStopped:
 			return "which has stopped: another worker takes it over"
 		case !t.alive(ev):
 			return fmt.Sprintf("which has been silent for %v: another worker may take it over", t.now.Sub(ev.Time).Round(time.Second))

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -48,7 +50,7 @@ type Order struct {
 // Validate refuses, with an error that wraps job.ErrInvalid, what can be known to
 // be wrong without a broker.
 func (o Order) Validate() error {
-	if err := job.ValidateName("job", o.Job); err != nil {
+	if err := codec.ValidateName("job", o.Job); err != nil {
 		return err
 	}
 	if o.Key != "" {
@@ -120,7 +122,7 @@ func (c *Control) Trigger(ctx context.Context, o Order) (Triggered, error) {
 
 // sight is what the broker's leaders know of a triggered run.
 type sight struct {
-	entry  job.Entry
+	entry  core.Entry
 	record *job.Record
 	now    time.Time
 }
@@ -192,7 +194,7 @@ func (c *Control) trigger(ctx context.Context, slot job.Slot, o Order, s sight) 
 	}
 	t := Triggered{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	for _, part := range all {
-		m := job.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Who, Due: o.At, Traceparent: o.Traceparent}
+		m := core.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Who, Due: o.At, Traceparent: o.Traceparent}
 		if o.At.After(s.now) {
 			_, err = c.cfg.Timers.Set(ctx, kv.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
 			if errors.Is(err, job.ErrConflict) && part != all[len(all)-1] {
@@ -232,7 +234,7 @@ func (c *Control) move(ctx context.Context, parts []job.Slot, queue string) erro
 
 // publish stores a slot's message: the same again until that is answered, or ctx
 // ends. folded says that the stream has had it before.
-func (c *Control) publish(ctx context.Context, queue string, m job.Message, payload []byte) (folded bool, err error) {
+func (c *Control) publish(ctx context.Context, queue string, m core.Message, payload []byte) (folded bool, err error) {
 	for {
 		wait, err := c.cfg.Slots.Publish(queue, m, payload)
 		if err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -47,7 +48,7 @@ func siteAt(t *testing.T, server *natstest.Server, url string) *site {
 }
 
 // define stores a definition over whatever stands there.
-func (s *site) define(t *testing.T, d job.Definition) uint64 {
+func (s *site) define(t *testing.T, d core.Definition) uint64 {
 	t.Helper()
 	d.Job, d.Nonce = d.Job.WithDefaults(), fmt.Sprint("nonce", time.Now().UnixNano())
 	_, revision, err := s.store.Jobs().Read(t.Context(), d.Job.Name)
@@ -92,7 +93,7 @@ func (s *site) trigger(t *testing.T, o control.Order) control.Triggered {
 func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	revision := s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "slow", Payload: json.RawMessage(`{"own":1}`)}, Paused: true})
+	revision := s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "slow", Payload: json.RawMessage(`{"own":1}`)}, Paused: true})
 	slot := job.Slot{Job: "report", Token: "k"}
 	want := control.Triggered{Slot: slot, New: true, State: job.Pending, Queue: "slow"}
 	if got := s.trigger(t, control.Order{Job: "report", Key: "k"}); got != want {
@@ -103,7 +104,7 @@ func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
 		t.Errorf("second: %+v, want %+v", got, want)
 	}
 	all := s.waiting(t)
-	m := job.Message{Slot: slot, JobRevision: revision, Node: "alice@laptop"}
+	m := core.Message{Slot: slot, JobRevision: revision, Node: "alice@laptop"}
 	if len(all) != 1 || all[0].Message != m || all[0].Queue != "slow" {
 		t.Fatalf("waiting: %+v, want one of %+v", all, m)
 	}
@@ -129,7 +130,7 @@ func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
 func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
 	slot, due := job.Slot{Job: "report", Token: "k"}, time.Now().Add(time.Hour).UTC()
 	order := control.Order{Job: "report", Key: "k", At: due, Payload: json.RawMessage(`{"n":1}`)}
 	want := control.Triggered{Slot: slot, New: true, State: job.Pending, Queue: "default", Due: due}
@@ -147,7 +148,7 @@ func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 	}
 
 	// The job gets another queue: the same order moves what waits.
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "other"}})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "other"}})
 	want.Queue, want.MovedFrom = "other", "default"
 	if got := s.trigger(t, order); got != want {
 		t.Errorf("after an edit of the queue: %+v, want %+v", got, want)
@@ -177,14 +178,14 @@ func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 func TestATriggerThatFiredOnADeadQueueIsMovedByTheSameOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "dead"}})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "dead"}})
 	order := control.Order{Job: "report", Key: "k", At: time.Now().Add(300 * time.Millisecond)}
 	s.trigger(t, order)
 	natstest.Eventually(t, 10*time.Second, "the timer to fire", func() bool {
 		all := s.waiting(t)
 		return len(all) == 1 && !all[0].Timer && all[0].Queue == "dead"
 	})
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "alive"}})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "alive"}})
 	s.trigger(t, order)
 	all := s.waiting(t)
 	if len(all) != 2 || all[0].Queue != "dead" || all[1].Queue != "alive" || all[0].Slot != all[1].Slot {
@@ -195,7 +196,7 @@ func TestATriggerThatFiredOnADeadQueueIsMovedByTheSameOrder(t *testing.T) {
 func TestOfRacingTriggersOneIsNew(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
 	for _, o := range []control.Order{{Job: "report", Key: "now"}, {Job: "report", Key: "later", At: time.Now().Add(time.Hour)}} {
 		var group sync.WaitGroup
 		var fresh atomic.Int32
@@ -224,7 +225,7 @@ func TestATriggerThatWasNotAnsweredIsSettledByTheSameOrder(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
 	s := siteAt(t, server, server.ClientURL())
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
 	proxy := natstest.NewProxy(t, server.ClientURL())
 	far := siteAt(t, server, proxy.URL())
 	orders := []control.Order{{Job: "report", Key: "now"}, {Job: "report", Key: "later", At: time.Now().Add(time.Hour)}}
@@ -279,7 +280,7 @@ func TestOrdersThatAreNoneAreRefused(t *testing.T) {
 func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.define(t, job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
+	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
 	queue, err := s.store.Slots().Queue(t.Context(), "default")
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +307,7 @@ func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = m.Ack()
-		got, err := job.ParseMessage(m.Headers())
+		got, err := core.ParseMessage(m.Headers())
 		if err != nil || got.Slot != (job.Slot{Job: "report", Token: key}) || string(m.Data()) != string(o.Payload) {
 			t.Fatalf("triggered %q with %q, got %+v with %q, %v", key, o.Payload, got, m.Data(), err)
 		}
@@ -319,10 +320,10 @@ func TestARunThatIsSplitIsTriggeredInAllItsParts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	j := job.Job{Name: "report", Schedule: "@hourly", Shards: 3}
-	revision := s.define(t, job.Definition{Job: j})
+	revision := s.define(t, core.Definition{Job: j})
 	due := time.Now().Add(time.Hour).UTC()
 	whole := job.Slot{Job: "report", Token: "later"}
-	half := kv.Timer{Message: job.Message{Slot: whole.Part(3, 3), JobRevision: revision, Due: due}, Queue: "default"}
+	half := kv.Timer{Message: core.Message{Slot: whole.Part(3, 3), JobRevision: revision, Due: due}, Queue: "default"}
 	if _, err := s.store.Timers().Set(t.Context(), half, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +346,7 @@ func TestARunThatIsSplitIsTriggeredInAllItsParts(t *testing.T) {
 	}
 
 	j.Queue = "other"
-	s.define(t, job.Definition{Job: j})
+	s.define(t, core.Definition{Job: j})
 	if got := s.trigger(t, control.Order{Job: "report", Key: "later"}); got.MovedFrom != "default" {
 		t.Errorf("moved: %+v", got)
 	}

@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 func TestSlotThatIdleWorkersLeaveIsNotExplainedByWantOfAPlace(t *testing.T) {
 	s := newShop(t)
 	slot := s.slot()
-	s.publish(job.Message{Slot: slot}, "")
+	s.publish(core.Message{Slot: slot}, "")
 	explain := func(running int, after time.Duration) string {
 		t.Helper()
 		_, revision, _ := s.store.Nodes().Read(t.Context(), "web1-1")
-		n := job.Node{Name: "web1-1", State: job.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
+		n := core.Node{Name: "web1-1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
 		if _, err := s.store.Nodes().Write(t.Context(), n, revision); err != nil {
 			t.Fatal(err)
 		}

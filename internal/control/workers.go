@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -13,7 +14,7 @@ type Workers []worker
 
 // worker is one of them. A node may have handlers for many thousands of jobs.
 type worker struct {
-	job.Node
+	core.Node
 	handlers map[string]bool
 }
 
@@ -24,7 +25,7 @@ func (c *Control) Workers(ctx context.Context, now time.Time) (Workers, error) {
 	c.cfg.Alive()
 	var live Workers
 	for _, e := range events {
-		if e.Err == nil && e.Node.Worker && e.Node.State == job.NodeAlive && now.Sub(e.Time) <= e.Node.Lease {
+		if e.Err == nil && e.Node.Worker && e.Node.State == core.NodeAlive && now.Sub(e.Time) <= e.Node.Lease {
 			handlers := make(map[string]bool, len(e.Node.Handlers))
 			for _, name := range e.Node.Handlers {
 				handlers[name] = true

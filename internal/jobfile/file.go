@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -138,7 +139,7 @@ func (d *decoder) jobs(v value) []Entry {
 	for i, e := range entries {
 		jobs[i] = e.Job
 	}
-	if circle := job.Cycle(jobs); circle != nil {
+	if circle := core.Cycle(jobs); circle != nil {
 		d.fail(places[circle[0]], "after: these jobs wait for each other in a circle, so that none can start: %s", strings.Join(circle, " after "))
 	}
 	return entries

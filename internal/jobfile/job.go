@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -48,7 +49,7 @@ func (j *jobDecoder) decodeName(v value) {
 	if !ok {
 		return
 	}
-	if err := job.ValidateName("job", s); err != nil {
+	if err := codec.ValidateName("job", s); err != nil {
 		j.fail(v.at, "%s", complaints(err)[0])
 		return
 	}

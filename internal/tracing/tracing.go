@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -34,7 +35,7 @@ func New(provider trace.TracerProvider, namespace, version string) *Tracer {
 // Publish begins the publication of a message, in the trace that it names or in its
 // slot's, and enters in it where that goes on. ended, which may be nil, is to be told
 // how it ended.
-func (t *Tracer) Publish(queue string, m *job.Message) (ended func(duplicate bool, err error)) {
+func (t *Tracer) Publish(queue string, m *core.Message) (ended func(duplicate bool, err error)) {
 	if t == nil || m.Missed > 0 {
 		return nil
 	}
@@ -49,7 +50,7 @@ func (t *Tracer) Publish(queue string, m *job.Message) (ended func(duplicate boo
 
 // Step begins a step of an attempt ("claim", "run", "complete") at a delivered slot,
 // whose record is as given or about to be. ended is to be told how it ended.
-func (t *Tracer) Step(ctx context.Context, step string, d job.Delivery, rec job.Record) (_ context.Context, ended func(error)) {
+func (t *Tracer) Step(ctx context.Context, step string, d core.Delivery, rec job.Record) (_ context.Context, ended func(error)) {
 	if t == nil || d.Missed > 0 {
 		return ctx, func(error) {}
 	}
@@ -67,7 +68,7 @@ func (t *Tracer) Step(ctx context.Context, step string, d job.Delivery, rec job.
 
 // parent is ctx in the trace of the message; a span that begins in its slot's own has
 // no parent.
-func (t *Tracer) parent(ctx context.Context, m job.Message) context.Context {
+func (t *Tracer) parent(ctx context.Context, m core.Message) context.Context {
 	if ctx, ok := within(ctx, m.Traceparent); ok {
 		return ctx
 	}
@@ -80,7 +81,7 @@ func within(ctx context.Context, traceparent string) (_ context.Context, ok bool
 	if traceparent == "" {
 		return ctx, false
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{job.HeaderTraceparent: traceparent})
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{core.HeaderTraceparent: traceparent})
 	return ctx, trace.SpanContextFromContext(ctx).IsRemote()
 }
 
@@ -88,7 +89,7 @@ func within(ctx context.Context, traceparent string) (_ context.Context, ok bool
 // name, if they do. Their names may be written in any case.
 func Continue(ctx context.Context, headers map[string][]string) context.Context {
 	for name, values := range headers {
-		if len(values) == 1 && strings.EqualFold(name, job.HeaderTraceparent) {
+		if len(values) == 1 && strings.EqualFold(name, core.HeaderTraceparent) {
 			if ctx, ok := within(ctx, values[0]); ok {
 				return ctx
 			}
@@ -98,7 +99,7 @@ func Continue(ctx context.Context, headers map[string][]string) context.Context 
 }
 
 // Traceparent is the one by which the trace of ctx goes on; empty without a trace.
-func Traceparent(ctx context.Context) string { return Headers(ctx)[job.HeaderTraceparent] }
+func Traceparent(ctx context.Context) string { return Headers(ctx)[core.HeaderTraceparent] }
 
 func about(queue string, s job.Slot) []attribute.KeyValue {
 	return []attribute.KeyValue{

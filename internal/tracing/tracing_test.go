@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
@@ -34,13 +35,13 @@ func id(s job.Slot) string {
 func TestAllSpansOfASlotAreOfTheTraceThatItsNameSays(t *testing.T) {
 	t.Parallel()
 	tracer, spans := traced(sdktrace.ParentBased(sdktrace.AlwaysSample()))
-	ours, other := job.Message{Slot: slot, Node: "a"}, job.Message{Slot: slot.Part(2, 3), Node: "b"}
+	ours, other := core.Message{Slot: slot, Node: "a"}, core.Message{Slot: slot.Part(2, 3), Node: "b"}
 	tracer.Publish("default", &ours)(false, nil)
 	tracer.Publish("default", &other)(true, nil)
-	untraced := job.Message{Slot: slot} // of a producer that does not trace
-	for _, m := range []job.Message{ours, untraced} {
+	untraced := core.Message{Slot: slot} // of a producer that does not trace
+	for _, m := range []core.Message{ours, untraced} {
 		for _, step := range []string{"claim", "run", "complete"} {
-			ctx, ended := tracer.Step(t.Context(), step, job.Delivery{Message: m}, job.Record{Slot: slot})
+			ctx, ended := tracer.Step(t.Context(), step, core.Delivery{Message: m}, job.Record{Slot: slot})
 			if got := tracing.Headers(ctx)["traceparent"]; len(got) != 55 || got[3:35] != id(slot) || got[53:] != "01" {
 				t.Errorf("%s goes on with traceparent %q", step, got)
 			}
@@ -71,7 +72,7 @@ func TestTheSamplerDecidesByTheSlot(t *testing.T) {
 	t.Parallel()
 	sampled := func(s job.Slot) bool {
 		tracer, spans := traced(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(.5)))
-		m := job.Message{Slot: s}
+		m := core.Message{Slot: s}
 		tracer.Publish("default", &m)(false, nil)
 		if want := fmt.Sprintf("%02d", len(spans.Ended())); m.Traceparent[53:] != want {
 			t.Errorf("%s: traceparent %s, and %d spans", s, m.Traceparent, len(spans.Ended()))
@@ -102,7 +103,7 @@ func TestATraceOfSomebodyElsesIsContinued(t *testing.T) {
 		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01": "4bf92f3577b34da6a3ce929d0e0e4736",
 		"garbage": id(slot), "": id(slot),
 	} {
-		_, ended := tracer.Step(t.Context(), "run", job.Delivery{Message: job.Message{Slot: slot, Traceparent: parent}}, job.Record{})
+		_, ended := tracer.Step(t.Context(), "run", core.Delivery{Message: core.Message{Slot: slot, Traceparent: parent}}, job.Record{})
 		ended(nil)
 		all := spans.Ended()
 		if got := all[len(all)-1].SpanContext().TraceID().String(); got != want {
@@ -118,7 +119,7 @@ func TestAFailureIsAnErrorAndALostClaimIsNone(t *testing.T) {
 		err  error
 		want codes.Code
 	}{{nil, codes.Unset}, {errors.New("no paper"), codes.Error}, {fmt.Errorf("write: %w", job.ErrConflict), codes.Unset}} {
-		_, ended := tracer.Step(t.Context(), "claim", job.Delivery{Message: job.Message{Slot: slot}}, job.Record{})
+		_, ended := tracer.Step(t.Context(), "claim", core.Delivery{Message: core.Message{Slot: slot}}, job.Record{})
 		ended(c.err)
 		if got := spans.Ended()[i].Status(); got.Code != c.want {
 			t.Errorf("%v is %+v", c.err, got)
@@ -129,11 +130,11 @@ func TestAFailureIsAnErrorAndALostClaimIsNone(t *testing.T) {
 func TestWhatIsOnlyRecordedAsMissedIsNotTraced(t *testing.T) {
 	t.Parallel()
 	tracer, spans := traced(sdktrace.AlwaysSample())
-	m := job.Message{Slot: slot, Missed: 1}
+	m := core.Message{Slot: slot, Missed: 1}
 	if tracer.Publish("default", &m) != nil || m.Traceparent != "" {
 		t.Errorf("traceparent %q", m.Traceparent)
 	}
-	_, ended := tracer.Step(t.Context(), "complete", job.Delivery{Message: m}, job.Record{})
+	_, ended := tracer.Step(t.Context(), "complete", core.Delivery{Message: m}, job.Record{})
 	ended(nil)
 	if n := len(spans.Ended()); n > 0 {
 		t.Errorf("%d spans", n)

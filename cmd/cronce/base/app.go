@@ -15,9 +15,9 @@ import (
 	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/natsconn/connect"
 	"github.com/cronce-io/cronce/internal/printable"
-	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
@@ -104,7 +104,7 @@ func (a *App) SetUp() error {
 	fill(&a.Domain, "CRONCE_JS_DOMAIN", "")
 	fill(&a.Namespace, "CRONCE_NAMESPACE", kv.DefaultNamespace)
 	fill(&a.Store, "CRONCE_STORE", "")
-	if err := job.ValidateName("namespace", a.Namespace); err != nil {
+	if err := codec.ValidateName("namespace", a.Namespace); err != nil {
 		return Usage(err)
 	}
 	fill(&a.Inbox, "CRONCE_INBOX_PREFIX", kv.InboxPrefix(a.Namespace))

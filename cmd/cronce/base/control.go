@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/suggest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -55,7 +57,7 @@ func (a *App) Who() string {
 // OnJob hands f the namespace and a job's name that may be one: a name that cannot
 // be is refused before anything is asked.
 func (a *App) OnJob(ctx context.Context, as, name string, f func(context.Context, Reader, string) error) error {
-	if err := job.ValidateName("job", name); err != nil {
+	if err := codec.ValidateName("job", name); err != nil {
 		return Usage(err)
 	}
 	return a.Read(ctx, as, func(ctx context.Context, r Reader) error {
@@ -66,7 +68,7 @@ func (a *App) OnJob(ctx context.Context, as, name string, f func(context.Context
 // OfJob adds to an error of an operation on one job what to do next.
 func (r Reader) OfJob(ctx context.Context, name string, err error) error {
 	var conflict *control.ConflictError
-	var broken *job.EntryError
+	var broken *core.EntryError
 	switch {
 	case errors.As(err, &broken):
 		return Try(OneLine(err), "cronce job apply, or cronce job rm "+name)

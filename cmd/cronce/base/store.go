@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -48,7 +49,7 @@ func (a *App) Publish(ctx context.Context, as string, f func(ctx context.Context
 	}
 	defer flush()
 	if provider != nil {
-		ctx = tracing.Continue(ctx, map[string][]string{job.HeaderTraceparent: {a.Getenv("TRACEPARENT")}})
+		ctx = tracing.Continue(ctx, map[string][]string{core.HeaderTraceparent: {a.Getenv("TRACEPARENT")}})
 	}
 	return a.open(ctx, as, tracing.New(provider, a.Namespace, Version()), f)
 }

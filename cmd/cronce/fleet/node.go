@@ -13,7 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 func NewNodeCommand(a *base.App) *cobra.Command {
@@ -82,7 +82,7 @@ if only --all shows it:
 func warnOfZones(a *base.App, nodes []control.ListedNode) {
 	first := map[string]string{}
 	for _, n := range nodes {
-		if _, known := first[n.Tzdata]; !known && n.State == job.NodeAlive && n.Tzdata != "" {
+		if _, known := first[n.Tzdata]; !known && n.State == core.NodeAlive && n.Tzdata != "" {
 			first[n.Tzdata] = n.Node
 		}
 	}

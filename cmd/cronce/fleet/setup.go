@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -45,7 +46,7 @@ With -o json it prints a line for each change:
 				return base.Usage(err)
 			}
 			for _, q := range queues {
-				if err := job.ValidateName("queue", q); err != nil {
+				if err := codec.ValidateName("queue", q); err != nil {
 					return base.Usage(err)
 				}
 			}

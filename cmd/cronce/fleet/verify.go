@@ -12,6 +12,8 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/check/verify"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -105,7 +107,7 @@ If the ledger went back, the sum has "rewound":{"time":...,"lost":{"slot":...,"r
 
 func (f *verifyFlags) check() (err error) {
 	for _, name := range f.jobs {
-		if err := job.ValidateName("job", name); err != nil {
+		if err := codec.ValidateName("job", name); err != nil {
 			return err
 		}
 	}
@@ -133,7 +135,7 @@ type verifier struct {
 	check *verify.Check
 	from  time.Time
 
-	rewound job.Rewound // since from
+	rewound core.Rewound // since from
 
 	read          int // values so far
 	began, spoken time.Time
@@ -165,7 +167,7 @@ func (v *verifier) begin(ctx context.Context) error {
 	}
 	v.Alive()
 	for _, name := range v.flags.jobs {
-		if !slices.ContainsFunc(entries, func(e job.Entry) bool { return e.Job.Name == name }) {
+		if !slices.ContainsFunc(entries, func(e core.Entry) bool { return e.Job.Name == name }) {
 			return base.Try(fmt.Errorf("job %q: %w in the registry", name, job.ErrNotFound), "cronce job ls")
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/internal/check/verify"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -85,7 +87,7 @@ func (v *verifier) each(ctx context.Context, n int, f func(ctx context.Context, 
 func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, err error) {
 	if p.Told {
 		e := job.Event{
-			V: job.Version, Kind: job.EventAlert, Time: time.Now().UTC(), Node: v.node,
+			V: codec.Version, Kind: job.EventAlert, Time: time.Now().UTC(), Node: v.node,
 			ID: p.Slot.ID(), Job: p.Slot.Job, Error: "offered again: its record is missing", Reopened: true,
 		}
 		if err := v.Tell(ctx, e); err != nil {
@@ -112,7 +114,7 @@ func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, e
 }
 
 // publish sends a message until the broker has answered.
-func (v *verifier) publish(ctx context.Context, queue string, m job.Message, payload []byte) (already bool, err error) {
+func (v *verifier) publish(ctx context.Context, queue string, m core.Message, payload []byte) (already bool, err error) {
 	for {
 		wait, err := v.Slots().Publish(queue, m, payload)
 		if err == nil {

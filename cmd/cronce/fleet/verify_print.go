@@ -9,6 +9,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/check/verify"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
@@ -54,7 +55,7 @@ type verifySum struct {
 	BeyondRepair int               `json:"beyond_repair"`
 	Late         lateness          `json:"late_ms"`
 	NotJudged    []notJudged       `json:"not_judged"`
-	Rewound      *job.Rewound      `json:"rewound,omitempty"`
+	Rewound      *core.Rewound     `json:"rewound,omitempty"`
 }
 
 type lateness struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -27,7 +28,7 @@ func (v *verifier) lookForRewind(ctx context.Context) error {
 }
 
 // wentBack says what was found.
-func wentBack(r job.Rewound) string {
+func wentBack(r core.Rewound) string {
 	return fmt.Sprintf("at %s nodes found that the ledger had lost writes (%s stood at revision %d, then at %d): it was purged or restored; slots up to then may have run more often than it knows",
 		r.Time.UTC().Format(time.RFC3339), r.Lost.Slot, r.Lost.Revision, r.Found)
 }

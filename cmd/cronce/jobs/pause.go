@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -47,7 +48,7 @@ func pause(ctx context.Context, r base.Reader, name string) error {
 	return err
 }
 
-func pausedSince(e job.Entry) time.Time { return e.Pauses[len(e.Pauses)-1].From.UTC() }
+func pausedSince(e core.Entry) time.Time { return e.Pauses[len(e.Pauses)-1].From.UTC() }
 
 func newJobResumeCommand(a *base.App) *cobra.Command {
 	var dryRun bool

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 func newJobRemoveCommand(a *base.App) *cobra.Command {
@@ -28,7 +28,7 @@ With -o json, a line for each that was removed:
 		Args:    base.Arguments(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			for _, name := range names {
-				if err := job.ValidateName("job", name); err != nil {
+				if err := codec.ValidateName("job", name); err != nil {
 					return base.Usage(err)
 				}
 			}

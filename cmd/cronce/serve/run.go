@@ -20,6 +20,8 @@ import (
 	"github.com/cronce-io/cronce/internal/action/httpaction"
 	"github.com/cronce-io/cronce/internal/action/ready"
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/tracing"
@@ -103,7 +105,7 @@ func NewRunCommand(a *base.App) *cobra.Command {
 // check finds what is wrong without a file or a server.
 func (f runFlags) check() error {
 	for _, q := range f.queues {
-		if err := job.ValidateName("queue", q); err != nil {
+		if err := codec.ValidateName("queue", q); err != nil {
 			return err
 		}
 	}
@@ -114,15 +116,15 @@ func (f runFlags) check() error {
 		return errors.New("--queue needs -f FILE: only a job that is in a file can be run")
 	case f.concurrency < 1:
 		return fmt.Errorf("invalid --concurrency %d: at least 1", f.concurrency)
-	case f.priority < 0 || f.priority > job.MaxPriority:
-		return fmt.Errorf("invalid --priority %d: 0 (first) to %d", f.priority, job.MaxPriority)
+	case f.priority < 0 || f.priority > core.MaxPriority:
+		return fmt.Errorf("invalid --priority %d: 0 (first) to %d", f.priority, core.MaxPriority)
 	case f.maxClockOffset <= 0:
 		return fmt.Errorf("invalid --max-clock-offset %v: must be positive", f.maxClockOffset)
 	case f.grace < 0:
 		return fmt.Errorf("invalid --grace %v: must not be negative", f.grace)
 	}
 	if f.node != "" {
-		if err := job.ValidateName("node", f.node); err != nil {
+		if err := codec.ValidateName("node", f.node); err != nil {
 			return err
 		}
 	}

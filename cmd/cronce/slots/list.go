@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/job"
 )
@@ -79,7 +80,7 @@ that began:
 
 func (f slotFlags) check() error {
 	if f.job != "" {
-		if err := job.ValidateName("job", f.job); err != nil {
+		if err := codec.ValidateName("job", f.job); err != nil {
 			return base.Usage(err)
 		}
 	}

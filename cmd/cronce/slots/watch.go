@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
@@ -70,7 +71,7 @@ func eventKinds() []string {
 
 func (f watchFlags) check() error {
 	if f.job != "" {
-		if err := job.ValidateName("job", f.job); err != nil {
+		if err := codec.ValidateName("job", f.job); err != nil {
 			return base.Usage(err)
 		}
 	}

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -39,27 +41,27 @@ func healthy() Facts {
 			}},
 			Account: &jetstream.AccountInfo{Tier: jetstream.Tier{Store: 1 << 40, Limits: jetstream.AccountLimits{MaxStore: -1}}},
 		},
-		Watermark: job.Watermark{Time: now.Add(-time.Second), Revision: 7}, RegistryRevision: 7,
-		Jobs: []job.Entry{{
-			Definition: job.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Timeout: time.Minute}},
+		Watermark: core.Watermark{Time: now.Add(-time.Second), Revision: 7}, RegistryRevision: 7,
+		Jobs: []core.Entry{{
+			Definition: core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Timeout: time.Minute}},
 			Revision:   7, Time: now.Add(-time.Hour),
 		}},
 		Ended: map[job.Slot]time.Time{},
-		Sweep: kv.SweepEnd{SweepEnd: job.SweepEnd{Node: "w1"}, Time: now.Add(-20 * time.Second)},
+		Sweep: kv.SweepEnd{SweepEnd: core.SweepEnd{Node: "w1"}, Time: now.Add(-20 * time.Second)},
 	}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		f.Monitors = append(f.Monitors, Monitor{Name: name, Version: "2.15.2", JetStream: true, SyncAlways: true})
 	}
 	for _, name := range []string{"w1", "w2"} {
-		f.Nodes = append(f.Nodes, job.NodeEvent{Name: name, Time: now.Add(-time.Second), Node: job.Node{
-			Name: name, State: job.NodeAlive, Started: now.Add(-time.Hour), Lease: 20 * time.Second, Producer: true, Worker: true,
+		f.Nodes = append(f.Nodes, core.NodeEvent{Name: name, Time: now.Add(-time.Second), Node: core.Node{
+			Name: name, State: core.NodeAlive, Started: now.Add(-time.Hour), Lease: 20 * time.Second, Producer: true, Worker: true,
 			Queues: []string{"default"}, Handlers: []string{"report"}, ClockOffset: 3 * time.Millisecond, ClockError: time.Millisecond, Tzdata: "2025c",
 		}})
 	}
 	return f
 }
 
-func (f *Facts) eachNode(edit func(i int, n *job.NodeEvent)) {
+func (f *Facts) eachNode(edit func(i int, n *core.NodeEvent)) {
 	for i := range f.Nodes {
 		edit(i, &f.Nodes[i])
 	}
@@ -67,7 +69,7 @@ func (f *Facts) eachNode(edit func(i int, n *job.NodeEvent)) {
 
 func (f *Facts) stream(name string) *jetstream.StreamInfo { return f.Survey.Streams[name] }
 
-func (f *Facts) job(name string, edit func(*job.Entry)) {
+func (f *Facts) job(name string, edit func(*core.Entry)) {
 	e := f.Jobs[0]
 	e.Job.Name = name
 	edit(&e)
@@ -85,7 +87,7 @@ func (f *Facts) taker(name string, info *jetstream.ConsumerInfo) {
 // lease is what all go by.
 func (f *Facts) lease(d time.Duration) {
 	f.Survey.Settings.Lease = d
-	f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Lease = d })
+	f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Lease = d })
 }
 
 func slotAt(text string) job.Slot {
@@ -115,7 +117,7 @@ func TestFullStorageIsFoundInPlaceOfDeadNodes(t *testing.T) {
 	t.Parallel()
 	f := healthy()
 	f.Full = "/data: 9 bytes are stored, of 8"
-	f.eachNode(func(_ int, n *job.NodeEvent) { n.Time = f.Now.Add(-time.Hour) })
+	f.eachNode(func(_ int, n *core.NodeEvent) { n.Time = f.Now.Add(-time.Hour) })
 	found := Check(f)
 	if len(found) != 1 || found[0].Check != "full" || found[0].Level != Error || !strings.Contains(found[0].What, f.Full) || found[0].Mend == "" {
 		t.Errorf("%+v", found)
@@ -127,11 +129,11 @@ func TestFullStorageIsFoundInPlaceOfDeadNodes(t *testing.T) {
 func TestEachFinding(t *testing.T) {
 	t.Parallel()
 	lock := func(f *Facts, waiting int) {
-		l := job.Lock{Job: "report", Holders: []job.LockSlot{{Slot: slotAt("2026-11-21T07:00:00Z"), Since: now.Add(-5 * time.Hour)}}}
+		l := core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: slotAt("2026-11-21T07:00:00Z"), Since: now.Add(-5 * time.Hour)}}}
 		for i := range waiting {
-			l.Waiting = append(l.Waiting, job.LockSlot{Slot: slotAt(fmt.Sprintf("2026-11-21T08:00:%02dZ", i))})
+			l.Waiting = append(l.Waiting, core.LockSlot{Slot: slotAt(fmt.Sprintf("2026-11-21T08:00:%02dZ", i))})
 		}
-		f.Locks = []job.Lock{l}
+		f.Locks = []core.Lock{l}
 	}
 	for name, test := range map[string]struct {
 		edit func(f *Facts)
@@ -156,15 +158,15 @@ func TestEachFinding(t *testing.T) {
 		"no sweep":                  {func(f *Facts) { f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound }, "sweep warning sweep", "no sweep for lost slots"},
 		"no sweep yet": {func(f *Facts) {
 			f.Sweep, f.SweepErr = kv.SweepEnd{}, job.ErrNotFound
-			f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Started = now.Add(-time.Minute) })
+			f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Started = now.Add(-time.Minute) })
 		}, "", ""},
 		"a sweep that passes over things": {func(f *Facts) {
 			f.Sweep.Skip("record of report:@k", job.ErrInvalid)
 		}, "sweep warning sweep", "record of report:@k"},
 		"a ledger that went back": {func(f *Facts) {
-			f.Sweep.Rewound = job.Rewound{Time: now.Add(-time.Hour), Lost: job.LedgerMark{Slot: "report:@k", Revision: 70}, Found: 3}
+			f.Sweep.Rewound = core.Rewound{Time: now.Add(-time.Hour), Lost: core.LedgerMark{Slot: "report:@k", Revision: 70}, Found: 3}
 		}, "rewound warning bucket cronce_ledger", "revision 70, stood at revision 3"},
-		"a ledger that went back long ago":   {func(f *Facts) { f.Sweep.Rewound = job.Rewound{Time: now.Add(-25 * time.Hour)} }, "", ""},
+		"a ledger that went back long ago":   {func(f *Facts) { f.Sweep.Rewound = core.Rewound{Time: now.Add(-25 * time.Hour)} }, "", ""},
 		"a message that no program can read": {func(f *Facts) { f.Unread = Unread{1, []string{"message 7 on cronce.slot.q.j: invalid"}} }, "unread warning stream cronce_slots", "message 7"},
 		"a bucket that allows roll-up": {func(f *Facts) {
 			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "roll-up and purge", Found: "allowed", Want: "denied", Setup: true, Tolerated: true}}
@@ -235,9 +237,9 @@ func TestEachFinding(t *testing.T) {
 			f.Nodes[1].Node.ClockOffset, f.Nodes[1].Time = 2*time.Hour, now.Add(-time.Minute)
 		}, "", ""},
 		"other time zone data":                   {func(f *Facts) { f.Nodes[1].Node.Tzdata = "2024a" }, "tzdata warning ", "2024a on w2; 2025c on w1"},
-		"other time zone data of a stopped node": {func(f *Facts) { f.Nodes[1].Node.Tzdata, f.Nodes[1].Node.State = "2024a", job.NodeStopped }, "", ""},
+		"other time zone data of a stopped node": {func(f *Facts) { f.Nodes[1].Node.Tzdata, f.Nodes[1].Node.State = "2024a", core.NodeStopped }, "", ""},
 		"a node's record that cannot be read": {func(f *Facts) {
-			f.Nodes = append(f.Nodes, job.NodeEvent{Name: "w3", Err: job.ErrInvalid})
+			f.Nodes = append(f.Nodes, core.NodeEvent{Name: "w3", Err: job.ErrInvalid})
 		}, "node warning node w3", "doctor --remove-unreadable"},
 		"a lock that cannot be read": {func(f *Facts) {
 			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_state", Key: "lock.report", Revision: 17, Err: job.ErrInvalid})
@@ -253,17 +255,17 @@ func TestEachFinding(t *testing.T) {
 		"a record of no slot": {func(f *Facts) {
 			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_ledger", Key: "no=slot", Revision: 17, Err: job.ErrInvalid})
 		}, "unreadable error bucket cronce_ledger", "no=slot"},
-		"no producer": {func(f *Facts) { f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Producer = false }) }, "producer error ", "cronce run"},
+		"no producer": {func(f *Facts) { f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Producer = false }) }, "producer error ", "cronce run"},
 		"no producer, and no job": {func(f *Facts) {
-			f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Producer = false })
+			f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Producer = false })
 			f.Jobs = nil
 		}, "", ""},
 
 		"a queue of jobs without workers": {func(f *Facts) {
-			f.job("mail", func(e *job.Entry) { e.Job.Queue = "mail" })
+			f.job("mail", func(e *core.Entry) { e.Job.Queue = "mail" })
 		}, "worker warning queue mail", "its jobs: mail"},
 		"a queue of a paused job without workers": {func(f *Facts) {
-			f.job("mail", func(e *job.Entry) { e.Job.Queue, e.Paused = "mail", true })
+			f.job("mail", func(e *core.Entry) { e.Job.Queue, e.Paused = "mail", true })
 		}, "", ""},
 		"a queue with slots and without workers": {func(f *Facts) {
 			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Waiting: 3})
@@ -283,24 +285,24 @@ func TestEachFinding(t *testing.T) {
 		"fewer messages that hold their places": {func(f *Facts) { f.Survey.Queues[0].Slots.NumAckPending = 799 }, "", ""},
 
 		"a broken definition": {func(f *Facts) {
-			f.Broken = []*job.EntryError{{Name: "bad", Err: job.ErrInvalid}}
+			f.Broken = []*core.EntryError{{Name: "bad", Err: job.ErrInvalid}}
 		}, "broken error job bad", "job rm bad"},
 		"a plan that cannot be computed": {func(f *Facts) {
-			f.job("bad", func(e *job.Entry) { e.Job.Schedule = "61 * * * *" })
+			f.job("bad", func(e *core.Entry) { e.Job.Schedule = "61 * * * *" })
 		}, "broken error job bad", "job rm bad"},
 		"a plan of the future":  {func(f *Facts) { f.Jobs[0].Time = now.Add(2 * time.Hour) }, "future warning job report", "apply it again"},
-		"a job without handler": {func(f *Facts) { f.job("mail", func(*job.Entry) {}) }, "handler warning job mail", "job pause mail"},
+		"a job without handler": {func(f *Facts) { f.job("mail", func(*core.Entry) {}) }, "handler warning job mail", "job pause mail"},
 		"a job after others, without handler": {func(f *Facts) {
-			f.job("mail", func(e *job.Entry) { e.Job.Schedule, e.Job.After = "", []string{"report"} })
+			f.job("mail", func(e *core.Entry) { e.Job.Schedule, e.Job.After = "", []string{"report"} })
 		}, "handler warning job mail", "job pause mail"},
 		"a job that is over, without handler": {func(f *Facts) {
-			f.job("mail", func(e *job.Entry) { e.Job.Schedule = "@at 2026-01-01T00:00:00Z" })
+			f.job("mail", func(e *core.Entry) { e.Job.Schedule = "@at 2026-01-01T00:00:00Z" })
 		}, "", ""},
 
 		"no watermark": {func(f *Facts) { f.WatermarkErr = job.ErrNotFound }, "watermark error watermark", "there is none"},
 		"no watermark yet": {func(f *Facts) {
 			f.WatermarkErr = job.ErrNotFound
-			f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.Started = now.Add(-50 * time.Second) })
+			f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.Started = now.Add(-50 * time.Second) })
 		}, "", ""},
 		"a watermark that cannot be read": {func(f *Facts) { f.WatermarkErr = job.ErrInvalid }, "watermark error watermark", "--reset-watermark"},
 		"a watermark of a newer version":  {func(f *Facts) { f.WatermarkErr = job.ErrVersion }, "watermark error watermark", "one version"},
@@ -316,7 +318,7 @@ func TestEachFinding(t *testing.T) {
 		"a slot on a node that has just died": {func(f *Facts) { f.open(job.Running, "gone", 159*time.Second) }, "", ""},
 		"a slot on a node that was fenced long ago": {func(f *Facts) {
 			f.open(job.Running, "w2", time.Hour)
-			f.Nodes[1].Node.State, f.Nodes[1].Time = job.NodeFenced, now.Add(-10*time.Minute)
+			f.Nodes[1].Node.State, f.Nodes[1].Time = core.NodeFenced, now.Add(-10*time.Minute)
 		}, "stuck warning slot report:2026-11-21T07:00:00Z", "dead"},
 		"a slot that runs too long":     {func(f *Facts) { f.open(job.Running, "w1", 181*time.Second) }, "stuck warning slot report:2026-11-21T07:00:00Z", "timeout"},
 		"a slot that runs":              {func(f *Facts) { f.open(job.Running, "w1", 179*time.Second) }, "", ""},
@@ -445,7 +447,7 @@ func TestFewNamesTheFirst(t *testing.T) {
 func TestBrokerClockThatNoNodeBelievesIsAnError(t *testing.T) {
 	t.Parallel()
 	f := healthy()
-	f.eachNode(func(_ int, n *job.NodeEvent) { n.Node.ClockOffset = 48 * time.Hour })
+	f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.ClockOffset = 48 * time.Hour })
 	for _, found := range Check(f) {
 		if found.Check == "clock" && found.About == "broker" {
 			if found.Level != Error || !strings.Contains(found.Why, "no slot ends by its age") || !strings.Contains(found.What, "2 of 2 nodes") {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 const (
@@ -38,7 +38,7 @@ func (c *check) clocks() {
 }
 
 // clock is about one node's.
-func (c *check) clock(n job.Node) {
+func (c *check) clock(n core.Node) {
 	offset, about := n.ClockOffset.Abs().Round(time.Millisecond), "node "+n.Name
 	mend := "set the clock that is wrong: of the two, look at the broker's too"
 	switch {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -26,14 +27,14 @@ type Facts struct {
 	// cannot be known.
 	Full string
 
-	Nodes  []job.NodeEvent
-	Jobs   []job.Entry
-	Broken []*job.EntryError
+	Nodes  []core.NodeEvent
+	Jobs   []core.Entry
+	Broken []*core.EntryError
 
 	// Watermark, or why there is none: WatermarkErr wraps job.ErrNotFound,
 	// job.ErrInvalid or job.ErrVersion. WatermarkRevision is that of its key,
 	// RegistryRevision the registry's last one.
-	Watermark                           job.Watermark
+	Watermark                           core.Watermark
 	WatermarkErr                        error
 	WatermarkRevision, RegistryRevision uint64
 
@@ -49,7 +50,7 @@ type Facts struct {
 	Unreadable []*kv.UnreadableError
 
 	// Locks are those in which somebody waits, or that have seen the future.
-	Locks []job.Lock
+	Locks []core.Lock
 
 	// Ended says of slots in locks since when they have an outcome; zero: they have
 	// no record.
@@ -74,10 +75,10 @@ type Facts struct {
 }
 
 // live are the nodes that were heard of within their lease.
-func (f Facts) live() []job.Node {
-	var live []job.Node
+func (f Facts) live() []core.Node {
+	var live []core.Node
 	for _, e := range f.Nodes {
-		if e.Err == nil && e.Node.State == job.NodeAlive && f.Now.Sub(e.Time) <= e.Node.Lease {
+		if e.Err == nil && e.Node.State == core.NodeAlive && f.Now.Sub(e.Time) <= e.Node.Lease {
 			live = append(live, e.Node)
 		}
 	}
@@ -85,8 +86,8 @@ func (f Facts) live() []job.Node {
 }
 
 // workers are the live nodes that work on a queue.
-func (f Facts) workers(queue string) []job.Node {
-	return slices.DeleteFunc(f.live(), func(n job.Node) bool { return !n.Worker || !slices.Contains(n.Queues, queue) })
+func (f Facts) workers(queue string) []core.Node {
+	return slices.DeleteFunc(f.live(), func(n core.Node) bool { return !n.Worker || !slices.Contains(n.Queues, queue) })
 }
 
 // idle reports whether the queue has messages to give and workers that run nothing,
@@ -96,7 +97,7 @@ func (f Facts) idle(q kv.Queue) bool {
 		return false
 	}
 	workers := f.workers(q.Name)
-	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n job.Node) bool { return n.Running > 0 })
+	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n core.Node) bool { return n.Running > 0 })
 }
 
 // unattended reports whether the consumer has messages to give, and nobody asks.
@@ -115,7 +116,7 @@ func delivered(q kv.Queue) (n uint64) {
 }
 
 // active reports whether slots of the job are still to come.
-func (f Facts) active(e job.Entry) bool {
+func (f Facts) active(e core.Entry) bool {
 	if e.Paused {
 		return false
 	}

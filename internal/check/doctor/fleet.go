@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -162,7 +163,7 @@ func (c *check) jobs() {
 				"none of its slots is published until then", c.cronce("job rm "+name)+", and apply it again")
 		}
 		workers := c.workers(e.Job.WithDefaults().Queue)
-		handled := slices.ContainsFunc(workers, func(n job.Node) bool { return slices.Contains(n.Handlers, name) })
+		handled := slices.ContainsFunc(workers, func(n core.Node) bool { return slices.Contains(n.Handlers, name) })
 		if len(workers) > 0 && !handled && c.active(e) {
 			lonely = append(lonely, name)
 		}
@@ -174,7 +175,7 @@ func (c *check) jobs() {
 	}
 }
 
-func names(nodes []job.Node) (all []string) {
+func names(nodes []core.Node) (all []string) {
 	for _, n := range nodes {
 		all = append(all, n.Name)
 	}

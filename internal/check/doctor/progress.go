@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 type (
@@ -76,7 +78,7 @@ func (c *check) watermark() {
 
 // slots is about records that should have an outcome, or another attempt, by now.
 func (c *check) slots() {
-	nodes := map[string]job.NodeEvent{}
+	nodes := map[string]core.NodeEvent{}
 	for _, e := range c.Nodes {
 		nodes[e.Name] = e
 	}
@@ -103,7 +105,7 @@ func (c *check) slots() {
 }
 
 // stuck says why a slot is; empty: it is not.
-func (c *check) stuck(o kv.LedgerEntry, nodes map[string]job.NodeEvent, timeout time.Duration) string {
+func (c *check) stuck(o kv.LedgerEntry, nodes map[string]core.NodeEvent, timeout time.Duration) string {
 	switch o.State {
 	case job.Retrying:
 		if c.Now.Sub(o.RetryAt) > patience && c.Now.Sub(o.Time) > patience {
@@ -113,7 +115,7 @@ func (c *check) stuck(o kv.LedgerEntry, nodes map[string]job.NodeEvent, timeout 
 		n, known := nodes[o.Node]
 		lease := max(n.Node.Lease, c.Survey.Settings.Lease)
 		silent := c.Now.Sub(n.Time) > 2*lease
-		dead := !known || silent || n.Err == nil && n.Node.State != job.NodeAlive
+		dead := !known || silent || n.Err == nil && n.Node.State != core.NodeAlive
 		since := o.Time
 		if n.Time.After(since) {
 			since = n.Time

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
 
 // Reset is what ResetWatermark did.
-type Reset struct{ From, To job.Watermark }
+type Reset struct{ From, To core.Watermark }
 
 // ErrRight says that the watermark needs no reset.
 var ErrRight = errors.New("the watermark is neither ahead of the broker's clock nor of the registry: it is not reset")
@@ -35,7 +36,7 @@ func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, who, nonce st
 	if what == "" || f.WatermarkErr != nil || to.Sub(f.Now) > ahead {
 		to = f.Now.Add(-f.Survey.Settings.Horizon)
 	}
-	next := job.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: who, Nonce: nonce, Extra: f.Watermark.Extra}
+	next := core.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: who, Nonce: nonce, Extra: f.Watermark.Extra}
 	if _, err := store.Watermark().Write(ctx, next, f.WatermarkRevision); err != nil {
 		return Reset{}, fmt.Errorf("reset the watermark: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -30,13 +31,13 @@ func (c *check) takers() {
 
 // alerts is about those that jobs want.
 func (c *check) alerts(t kv.Taker, still bool) {
-	wanted := slices.ContainsFunc(c.Jobs, func(e job.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil })
+	wanted := slices.ContainsFunc(c.Jobs, func(e core.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil })
 	const why = "nobody is told of what fails or is missed"
 	switch {
 	case !wanted:
 	case t.Err != nil:
 		c.add(Note, "alerts", "alerts", "nothing can be said of them with this login: "+t.Err.Error(), "", "")
-	case t.Info == nil && slices.ContainsFunc(c.live(), func(n job.Node) bool { return n.Worker }):
+	case t.Info == nil && slices.ContainsFunc(c.live(), func(n core.Node) bool { return n.Worker }):
 		c.add(Warning, "alerts", "alerts", "there is no consumer for them, though there are workers", why, "look at the workers' logs; "+c.cronce("setup")+" creates it")
 	case still:
 		c.add(Warning, "alerts", "alerts", fmt.Sprintf("%d wait, and no worker asks for them", t.Info.NumPending), why, "start a worker, whose login may deliver alerts: see cronce auth --help")
@@ -47,9 +48,9 @@ func (c *check) alerts(t kv.Taker, still bool) {
 
 // intake is about the messages that start one job.
 func (c *check) intake(t kv.Taker, still bool) {
-	i := slices.IndexFunc(c.Jobs, func(e job.Entry) bool { return e.Job.Name == t.Job })
+	i := slices.IndexFunc(c.Jobs, func(e core.Entry) bool { return e.Job.Name == t.Job })
 	about, why := "job "+t.Job, "it is not started for them"
-	producers := slices.ContainsFunc(c.live(), func(n job.Node) bool { return n.Producer })
+	producers := slices.ContainsFunc(c.live(), func(n core.Node) bool { return n.Producer })
 	switch {
 	case i < 0 || c.Jobs[i].Paused:
 	case errors.Is(t.Err, job.ErrNotFound):

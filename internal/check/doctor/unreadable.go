@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -51,7 +52,7 @@ func (c *check) removal(all ...*kv.UnreadableError) string {
 }
 
 // nodeRemoval is how to be rid of a node's record.
-func (c *check) nodeRemoval(n job.NodeEvent) string {
+func (c *check) nodeRemoval(n core.NodeEvent) string {
 	var e *kv.UnreadableError
 	if errors.As(n.Err, &e) {
 		return c.removal(e)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/check/verify"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -15,7 +16,7 @@ import (
 func chained() facts {
 	load := entry("load", "")
 	load.Job.After = []string{"extract", "check"}
-	f := facts{cfg: hours(), entries: []job.Entry{entry("extract", "0 * * * *"), entry("check", "0 * * * *"), load}}
+	f := facts{cfg: hours(), entries: []core.Entry{entry("extract", "0 * * * *"), entry("check", "0 * * * *"), load}}
 	for hour := 7; hour <= 12; hour++ {
 		for _, name := range []string{"extract", "check", "load"} {
 			if name != "load" || hour < 12 {
@@ -55,7 +56,7 @@ func TestASlotIsMissingThatShouldHaveFollowedFromOthers(t *testing.T) {
 		"neither a record nor a message": {func(*facts) {}, []string{lost}},
 		"alone":                          {func(f *facts) { f.cfg.Jobs = []string{"load"} }, []string{lost}},
 		"it waits": {func(f *facts) {
-			f.waiting = []job.Message{{Slot: job.NewSlot("load", noon), Due: noon.Add(4 * time.Minute)}}
+			f.waiting = []core.Message{{Slot: job.NewSlot("load", noon), Due: noon.Add(4 * time.Minute)}}
 		}, nil},
 		"it has failed":   {func(f *facts) { r := ended("load", 12); r.State = job.Failed; f.records = append(f.records, r) }, nil},
 		"its record came": {func(f *facts) { f.records = slices.Insert(f.records, 0, ended("load", 12)) }, nil},

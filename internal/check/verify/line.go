@@ -5,13 +5,14 @@ import (
 	"math"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // line is one job: its plans, and what was seen of its slots.
 type line struct {
 	name  string
-	entry *job.Entry // nil: not in the registry
+	entry *core.Entry // nil: not in the registry
 
 	// stretches are the parts of its plans that are judged, oldest first. The
 	// walk stands at the current one, at the slot next.
@@ -78,7 +79,7 @@ type unsettled struct {
 
 const never = math.MaxInt64
 
-func newLine(name string, entry *job.Entry) *line {
+func newLine(name string, entry *core.Entry) *line {
 	return &line{
 		name: name, entry: entry, next: never,
 		open: instants{}, waiting: instants{}, fresh: instants{}, overdue: instants{}, told: instants{},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -231,7 +232,7 @@ func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
 func (c *Check) dead(node string) (dead bool, since time.Time) {
 	n, ok := c.nodes[node]
 	silent := c.cfg.Now.Sub(n.Time) > 2*max(n.Node.Lease, c.cfg.Settings.Lease)
-	return !ok || n.Err == nil && n.Node.State != job.NodeAlive || silent, n.Time
+	return !ok || n.Err == nil && n.Node.State != core.NodeAlive || silent, n.Time
 }
 
 // beyond says why a slot that has a record cannot be offered again.
@@ -256,10 +257,10 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 // record has its own. Several who repair at once offer the same one, and the
 // stream folds them. A slot without a record that its job's catch-up policy would
 // not run so late is offered to be recorded as missed.
-func (c *Check) Offer(p Problem, node string) (queue string, messages []job.Message, payload []byte) {
+func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Message, payload []byte) {
 	l := c.lines[p.Slot.Job]
 	j := l.entry.Job.WithDefaults()
-	m := job.Message{
+	m := core.Message{
 		Slot: p.Slot, JobRevision: l.entry.Revision, Node: node, Due: p.Due.UTC(),
 		CaughtUp: true, // its start deadline counts from now on
 		Offer:    1,
@@ -280,7 +281,7 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []job.Mess
 		queue, shards = r.queue, r.shards
 	}
 	if shards == 0 || m.Missed > 0 {
-		return queue, []job.Message{m}, j.Payload
+		return queue, []core.Message{m}, j.Payload
 	}
 	for i := range shards {
 		part := m

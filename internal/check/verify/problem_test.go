@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -86,7 +87,7 @@ func TestProblems(t *testing.T) {
 				for hour, state := range map[int]job.State{9: job.Running, 10: job.Retrying} {
 					f.replace(unsettled(slot(hour), state, "collected"))
 					f.wait(slot(hour), slot(hour).At)
-					f.waiting = append(f.waiting, job.Message{Slot: slot(hour), Due: noon, Offer: 1})
+					f.waiting = append(f.waiting, core.Message{Slot: slot(hour), Due: noon, Offer: 1})
 					f.late[slot(hour)] = noon
 				}
 			}, nil,
@@ -131,7 +132,7 @@ func TestProblems(t *testing.T) {
 				f.lose(8)
 				first := slot(7)
 				first.Range = true
-				f.waiting = append(f.waiting, job.Message{Slot: first, Due: first.At, Missed: 2, MissedLast: slot(8).At})
+				f.waiting = append(f.waiting, core.Message{Slot: first, Due: first.At, Missed: 2, MissedLast: slot(8).At})
 			}, nil,
 		},
 		"attempts overlap": {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -34,10 +35,10 @@ type Config struct {
 	Settings job.Settings
 
 	// Watermark is the producers' word on what was published. Zero: none.
-	Watermark job.Watermark
+	Watermark core.Watermark
 
 	// Nodes are those that have a record.
-	Nodes []job.NodeEvent
+	Nodes []core.NodeEvent
 
 	// Jobs are the ones to judge. Empty: all.
 	Jobs []string
@@ -53,7 +54,7 @@ type Check struct {
 	cfg       Config
 	lines     map[string]*line
 	before    map[string][]followed // by the job that others come after
-	nodes     map[string]job.NodeEvent
+	nodes     map[string]core.NodeEvent
 	outcomes  map[job.State]int
 	beside    int
 	lateness  histogram
@@ -61,10 +62,10 @@ type Check struct {
 }
 
 // New begins a verification of the jobs with these entries.
-func New(cfg Config, entries []job.Entry) *Check {
+func New(cfg Config, entries []core.Entry) *Check {
 	cfg.Settings = cfg.Settings.WithDefaults()
 	c := &Check{
-		cfg: cfg, lines: map[string]*line{}, before: map[string][]followed{}, nodes: map[string]job.NodeEvent{},
+		cfg: cfg, lines: map[string]*line{}, before: map[string][]followed{}, nodes: map[string]core.NodeEvent{},
 		outcomes: map[job.State]int{}, notJudged: map[string]*leftOut{},
 	}
 	for _, n := range cfg.Nodes {
@@ -84,7 +85,7 @@ func (c *Check) wanted(name string) bool {
 }
 
 // plan lays out what should exist of one job.
-func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
+func (c *Check) plan(e *core.Entry, schedules map[string]*job.Schedule) *line {
 	l := newLine(e.Job.Name, e)
 	if e.Paused {
 		c.leaveOut(l.name, "what falls due while it is paused", 0)
@@ -124,7 +125,7 @@ func (c *Check) plan(e *job.Entry, schedules map[string]*job.Schedule) *line {
 }
 
 // stretch is what is to be judged of the part, from first to last.
-func (c *Check) stretch(part job.Stretch, first, last int64) stretch {
+func (c *Check) stretch(part core.Stretch, first, last int64) stretch {
 	due := func(t time.Time) int64 { return t.Add(-part.Schedule.Delay()).Unix() }
 	s := stretch{part.Schedule, max(first, part.After.Unix()+1), min(last, due(c.cfg.Now)), due(c.cfg.Now.Add(-Settle)) + 1}
 	if !part.Until.IsZero() {
@@ -180,7 +181,7 @@ func (c *Check) Told(e job.Event) {
 }
 
 // Waiting takes in a message of the stream of slots.
-func (c *Check) Waiting(m job.Message, published time.Time) {
+func (c *Check) Waiting(m core.Message, published time.Time) {
 	s := m.Slot
 	overdue := c.cfg.Now.Sub(latest(m.Due, published)) > Patience
 	switch {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/check/verify"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -18,24 +20,24 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
-func entry(name, schedule string) job.Entry {
-	return job.Entry{Definition: job.Definition{Job: job.Job{Name: name, Schedule: schedule, Overlap: job.OverlapAllow}}, Revision: 5, Time: ago(24 * time.Hour)}
+func entry(name, schedule string) core.Entry {
+	return core.Entry{Definition: core.Definition{Job: job.Job{Name: name, Schedule: schedule, Overlap: job.OverlapAllow}}, Revision: 5, Time: ago(24 * time.Hour)}
 }
 
 // hours is what most tests judge: six slots of an hourly job, 07:00 to 12:00.
 func hours() verify.Config {
 	return verify.Config{
 		From: ago(5*time.Hour + 30*time.Minute), To: noon.Add(time.Second), Now: noon.Add(time.Minute),
-		Watermark: job.Watermark{Time: noon.Add(time.Minute), Revision: 9},
-		Nodes: []job.NodeEvent{
-			{Name: "live", Time: noon.Add(50 * time.Second), Node: job.Node{State: job.NodeAlive, Lease: 20 * time.Second}},
-			{Name: "silent", Time: ago(time.Hour), Node: job.Node{State: job.NodeAlive, Lease: 20 * time.Second}},
-			{Name: "fenced", Time: noon.Add(50 * time.Second), Node: job.Node{State: job.NodeFenced, Lease: 20 * time.Second}},
+		Watermark: core.Watermark{Time: noon.Add(time.Minute), Revision: 9},
+		Nodes: []core.NodeEvent{
+			{Name: "live", Time: noon.Add(50 * time.Second), Node: core.Node{State: core.NodeAlive, Lease: 20 * time.Second}},
+			{Name: "silent", Time: ago(time.Hour), Node: core.Node{State: core.NodeAlive, Lease: 20 * time.Second}},
+			{Name: "fenced", Time: noon.Add(50 * time.Second), Node: core.Node{State: core.NodeFenced, Lease: 20 * time.Second}},
 		},
 	}
 }
 
-func hourly(edit ...func(*job.Entry)) job.Entry {
+func hourly(edit ...func(*core.Entry)) core.Entry {
 	e := entry("report", "0 * * * *")
 	for _, f := range edit {
 		f(&e)
@@ -70,9 +72,9 @@ func unsettled(s job.Slot, state job.State, node string) job.Record {
 // facts is what one verification is fed.
 type facts struct {
 	cfg     verify.Config
-	entries []job.Entry
+	entries []core.Entry
 	events  []job.Event
-	waiting []job.Message
+	waiting []core.Message
 	late    map[job.Slot]time.Time // when a message was published; else when it was due
 	records []job.Record
 	written map[job.Slot]time.Time // when the broker stored them; else that is not known
@@ -114,7 +116,7 @@ func found(c *verify.Check) []string {
 
 // perfect is the hourly job with a record for every slot.
 func perfect() facts {
-	f := facts{cfg: hours(), entries: []job.Entry{hourly()}}
+	f := facts{cfg: hours(), entries: []core.Entry{hourly()}}
 	for hour := 7; hour <= 12; hour++ {
 		f.records = append(f.records, done(slot(hour)))
 	}
@@ -134,7 +136,7 @@ func (f *facts) replace(r job.Record) {
 }
 
 func (f *facts) wait(s job.Slot, published time.Time) {
-	f.waiting = append(f.waiting, job.Message{Slot: s, Due: s.At})
+	f.waiting = append(f.waiting, core.Message{Slot: s, Due: s.At})
 	if f.late == nil {
 		f.late = map[job.Slot]time.Time{}
 	}
@@ -226,9 +228,9 @@ func TestNotJudged(t *testing.T) {
 	}
 }
 
-func pause(e *job.Entry, from, to time.Time) {
+func pause(e *core.Entry, from, to time.Time) {
 	e.Paused = to.IsZero()
-	e.Pauses = append(e.Pauses, job.Window{From: from, To: to})
+	e.Pauses = append(e.Pauses, core.Window{From: from, To: to})
 }
 
 // What fell due in a pause that has ended should have been published then.
@@ -249,7 +251,7 @@ func TestPlansAsTheyWere(t *testing.T) {
 	f := perfect()
 	f.records = nil
 	e := &f.entries[0]
-	e.Past = []job.PastPlan{{Plan: job.Job{Name: "report", Schedule: "30 * * * *"}.Plan(), From: ago(24 * time.Hour), To: slot(9).At}}
+	e.Past = []core.PastPlan{{Plan: job.Job{Name: "report", Schedule: "30 * * * *"}.Plan(), From: ago(24 * time.Hour), To: slot(9).At}}
 	e.Definition.Since = slot(9).At
 	want := []string{"06:30", "07:30", "08:30", "10:00", "11:00", "12:00"}
 	var got []string
@@ -297,7 +299,7 @@ func TestSecondLook(t *testing.T) {
 	if got := found(c); len(got) != 4 {
 		t.Fatalf("%q, want four", got)
 	}
-	c.Waiting(job.Message{Slot: slot(8), Due: slot(8).At}, noon)
+	c.Waiting(core.Message{Slot: slot(8), Due: slot(8).At}, noon)
 	c.Record(done(slot(9)), time.Time{})
 	c.Unreadable(slot(10))
 	c.Record(done(slot(11)), time.Time{})
@@ -312,7 +314,7 @@ func TestSecondLook(t *testing.T) {
 
 func TestOffer(t *testing.T) {
 	t.Parallel()
-	offer := func(edit func(*facts)) (string, job.Message, []byte) {
+	offer := func(edit func(*facts)) (string, core.Message, []byte) {
 		f := perfect()
 		f.entries[0].Job.Queue, f.entries[0].Job.Payload = "slow", []byte(`{"n":1}`)
 		edit(&f)
@@ -328,7 +330,7 @@ func TestOffer(t *testing.T) {
 		panic("unreachable")
 	}
 	queue, m, payload := offer(func(f *facts) { f.lose(9) })
-	want := job.Message{Slot: slot(9), JobRevision: 5, Node: "me", Due: slot(9).At, CaughtUp: true, Offer: 1}
+	want := core.Message{Slot: slot(9), JobRevision: 5, Node: "me", Due: slot(9).At, CaughtUp: true, Offer: 1}
 	if queue != "slow" || m != want || string(payload) != `{"n":1}` {
 		t.Errorf("offers %+v %s to %s", m, payload, queue)
 	}
@@ -361,7 +363,7 @@ func TestAWeekOfSeconds(t *testing.T) {
 	cfg := hours()
 	cfg.From, cfg.To, cfg.Now, cfg.Settings.Retention = ago(week), noon, noon.Add(time.Minute), 2*week
 	n := 0
-	c := verify.New(cfg, []job.Entry{e})
+	c := verify.New(cfg, []core.Entry{e})
 	for range c.Problems() {
 		n++
 	}
@@ -377,7 +379,7 @@ func TestAWeekOfSeconds(t *testing.T) {
 }
 
 func ExampleCheck() {
-	c := verify.New(hours(), []job.Entry{hourly()})
+	c := verify.New(hours(), []core.Entry{hourly()})
 	for hour := 7; hour < 12; hour++ {
 		c.Record(done(slot(hour)), time.Time{})
 	}
@@ -444,7 +446,7 @@ func TestSlotsOfShards(t *testing.T) {
 func TestAPartIsDoubledByItsOwnOutcomesOnly(t *testing.T) {
 	t.Parallel()
 	told := func(kind job.EventKind, s job.Slot) job.Event {
-		return job.Event{V: job.Version, Kind: kind, ID: s.ID(), Job: s.Job, Reopened: kind == job.EventAlert}
+		return job.Event{V: codec.Version, Kind: kind, ID: s.ID(), Job: s.Job, Reopened: kind == job.EventAlert}
 	}
 	one, two := slot(9).Part(1, 2), slot(9).Part(2, 2)
 	for name, c := range map[string]struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/action/httpaction"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -25,7 +26,7 @@ type Feed interface {
 // Registry knows the jobs' definitions.
 type Registry interface {
 	// Lookup returns the definition as of registry revision atLeast or later.
-	Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error)
+	Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error)
 
 	// Alerting reports whether any job has somebody told.
 	Alerting() bool

@@ -19,6 +19,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/alert"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -55,14 +57,14 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{T: t, nc: nc, store: store, env: map[string]string{}, jobs: map[string]job.Job{}}
 }
 
-func (f *fixture) Lookup(_ context.Context, name string, _ uint64) (job.Entry, error) {
+func (f *fixture) Lookup(_ context.Context, name string, _ uint64) (core.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	j, ok := f.jobs[name]
 	if !ok {
-		return job.Entry{}, job.ErrNotFound
+		return core.Entry{}, job.ErrNotFound
 	}
-	return job.Entry{Definition: job.Definition{Job: j}}, nil
+	return core.Entry{Definition: core.Definition{Job: j}}, nil
 }
 
 func (f *fixture) Alerting() bool { return true }
@@ -96,10 +98,10 @@ func (f *fixture) run() {
 func (f *fixture) fail(name string, n int) string {
 	f.Helper()
 	r := job.Record{Slot: job.NewSlot(name, time.Unix(int64(1_800_000_000+n), 0)), State: job.Failed, Attempt: 3, Error: "boom", Finished: time.Now()}
-	e := job.NewAlert(r, 7)
+	e := core.NewAlert(r, 7)
 	e.Node = "w1"
 	for range 2 {
-		if err := f.store.Alert(f.Context(), e, job.AlertID(r, 7)); err != nil {
+		if err := f.store.Alert(f.Context(), e, core.AlertID(r, 7)); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -276,7 +278,7 @@ func TestWhatIsNotToBeDeliveredIsTakenOutOfTheWay(t *testing.T) {
 	f.job("report", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
 	f.job("payroll", &job.Alert{HTTP: &job.AlertHTTP{URL: h.URL}})
 	f.job("quiet", nil)
-	reopened := job.Event{V: job.Version, Kind: job.EventAlert, ID: "report:2026-11-21T07:00:00Z", Job: "report", Reopened: true}
+	reopened := job.Event{V: codec.Version, Kind: job.EventAlert, ID: "report:2026-11-21T07:00:00Z", Job: "report", Reopened: true}
 	if err := f.store.Tell(t.Context(), reopened); err != nil {
 		t.Fatal(err)
 	}

@@ -4,22 +4,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // arrangement is what the consumers that were found for a job call for.
 type arrangement struct {
 	take   []taking
-	adopt  []taking         // made by an older program: they do not say which plan they are for
-	begin  *job.PastPlan    // the next plan that has no consumer yet; nil: none, or not yet
-	remove []job.OnConsumer // of plans that are not known any more
-	newest int              // the newest plan that has a consumer, -1 for none
+	adopt  []taking          // made by an older program: they do not say which plan they are for
+	begin  *core.PastPlan    // the next plan that has no consumer yet; nil: none, or not yet
+	remove []core.OnConsumer // of plans that are not known any more
+	newest int               // the newest plan that has a consumer, -1 for none
 }
 
 // taking is a consumer and the plan by which its messages start the job.
 type taking struct {
-	consumer job.OnConsumer
-	plan     job.PastPlan
+	consumer core.OnConsumer
+	plan     core.PastPlan
 	index    int // of the plan
 }
 
@@ -28,7 +28,7 @@ type taking struct {
 // of the plans, and one is removed only when it is drained and the next one is there. So
 // the newest consumer tells how far the job has come: an older plan without one is done.
 // after is the time before which a plan must not have ended to be begun.
-func arrange(plans []job.PastPlan, found []job.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
+func arrange(plans []core.PastPlan, found []core.OnConsumer, done map[time.Time]bool, after time.Time) arrangement {
 	a := arrangement{newest: -1}
 	for _, c := range found {
 		switch i := planOf(plans, c); {
@@ -62,7 +62,7 @@ func arrange(plans []job.PastPlan, found []job.OnConsumer, done map[time.Time]bo
 
 // hasRoom reports whether another consumer can be made on the stream: it has two names,
 // and a work queue takes one at a time, since two must not want the same subject.
-func hasRoom(found []job.OnConsumer, stream string) bool {
+func hasRoom(found []core.OnConsumer, stream string) bool {
 	n := 0
 	for _, c := range found {
 		if c.Stream == stream {
@@ -76,7 +76,7 @@ func hasRoom(found []job.OnConsumer, stream string) bool {
 }
 
 // planOf is the plan that the consumer is for, -1 if none is known.
-func planOf(plans []job.PastPlan, c job.OnConsumer) int {
+func planOf(plans []core.PastPlan, c core.OnConsumer) int {
 	for i, p := range slices.Backward(plans) {
 		on := p.Plan.On
 		if on.Stream == c.Stream && (p.From.Equal(c.From) || c.From.IsZero() && on.Subject == c.On.Subject) {
@@ -89,7 +89,7 @@ func planOf(plans []job.PastPlan, c job.OnConsumer) int {
 // isSpent reports whether the consumer of a plan that is drained can go: when a newer plan
 // has one, or none will. One on a work queue has to go before the next can be made, and
 // leaves nothing behind that would be delivered again.
-func (a arrangement) isSpent(t taking, plans []job.PastPlan) bool {
+func (a arrangement) isSpent(t taking, plans []core.PastPlan) bool {
 	last := len(plans) - 1
 	return a.newest > t.index || t.index == last && !plans[last].To.IsZero() || t.consumer.WorkQueue
 }
@@ -97,7 +97,7 @@ func (a arrangement) isSpent(t taking, plans []job.PastPlan) bool {
 // isRemovable reports whether the definition, as the registry's leader has it, has no
 // use for the consumer any more. It has one for that of the current plan, and for one of
 // a plan that came later than what this process knows.
-func isRemovable(e job.Entry, c job.OnConsumer) bool {
+func isRemovable(e core.Entry, c core.OnConsumer) bool {
 	plans := e.OnPlans()
 	i := planOf(plans, c)
 	switch {

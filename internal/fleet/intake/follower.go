@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -17,10 +18,10 @@ import (
 // left of the plans before.
 type follower struct {
 	cfg   Config
-	entry job.Entry
+	entry core.Entry
 	log   *slog.Logger
 
-	plans   []job.PastPlan
+	plans   []core.PastPlan
 	done    map[time.Time]bool // plans that are drained, by their beginnings
 	takers  map[string]bool    // consumers whose messages are taken
 	results chan result
@@ -35,7 +36,7 @@ type result struct {
 	err     error
 }
 
-func newFollower(cfg Config, e job.Entry) *follower {
+func newFollower(cfg Config, e core.Entry) *follower {
 	return &follower{
 		cfg: cfg, entry: e, log: cfg.Logger.With("job", e.Job.Name), plans: e.OnPlans(),
 		done: map[time.Time]bool{}, takers: map[string]bool{}, results: make(chan result), said: map[string]bool{},
@@ -101,7 +102,7 @@ func (f *follower) complain(err error, about ...any) {
 	}
 }
 
-func key(c job.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
+func key(c core.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
 
 // arrange looks at the consumers until nothing is to be changed, and has their messages
 // taken. It reports whether all is as it should be.
@@ -147,7 +148,7 @@ func (f *follower) look(ctx context.Context) (changed, left bool, err error) {
 
 // find returns the consumers on all streams of the plans. A stream that is not there has
 // none.
-func (f *follower) find(ctx context.Context) (found []job.OnConsumer, err error) {
+func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error) {
 	var streams []string
 	for _, p := range f.plans {
 		if stream := p.Plan.On.Stream; !slices.Contains(streams, stream) {
@@ -164,13 +165,13 @@ func (f *follower) find(ctx context.Context) (found []job.OnConsumer, err error)
 
 // begin makes the consumer of a plan. That of a past plan begins no earlier than the
 // horizon: older messages would not run.
-func (f *follower) begin(ctx context.Context, p job.PastPlan, found []job.OnConsumer) error {
+func (f *follower) begin(ctx context.Context, p core.PastPlan, found []core.OnConsumer) error {
 	since := p.From
 	if oldest := f.cfg.Now().Add(-f.cfg.Horizon); !p.To.IsZero() && since.Before(oldest) {
 		since = oldest
 	}
 	for _, name := range f.cfg.Names(f.entry.Job.Name) {
-		if !slices.ContainsFunc(found, func(c job.OnConsumer) bool { return c.Stream == p.Plan.On.Stream && c.Name == name }) {
+		if !slices.ContainsFunc(found, func(c core.OnConsumer) bool { return c.Stream == p.Plan.On.Stream && c.Name == name }) {
 			err := f.cfg.Broker.BeginOn(ctx, f.entry.Job.Name, name, p, since)
 			if err != nil && !p.To.IsZero() && !errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
 				// Its stream is gone, or never let itself be read: that must not keep
@@ -187,7 +188,7 @@ func (f *follower) begin(ctx context.Context, p job.PastPlan, found []job.OnCons
 
 // remove removes a consumer if the definition that the registry's leader has says so, or
 // that the job is deleted. One that cannot be read says neither.
-func (f *follower) remove(ctx context.Context, c job.OnConsumer) error {
+func (f *follower) remove(ctx context.Context, c core.OnConsumer) error {
 	e, err := f.cfg.Read(ctx, f.entry.Job.Name)
 	if err != nil && !errors.Is(err, job.ErrNotFound) {
 		return err

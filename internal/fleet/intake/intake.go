@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -20,14 +21,14 @@ type Feed interface {
 	Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error
 
 	// State asks how far the consumer has come.
-	State(ctx context.Context) (job.OnState, error)
+	State(ctx context.Context) (core.OnState, error)
 }
 
 // Broker keeps the consumers; *kv.Store is one, but for what Open returns.
 type Broker interface {
-	OnConsumers(ctx context.Context, stream, name string) ([]job.OnConsumer, error)
-	BeginOn(ctx context.Context, name, consumer string, plan job.PastPlan, since time.Time) error
-	AdoptOn(ctx context.Context, c job.OnConsumer, plan job.PastPlan) error
+	OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error)
+	BeginOn(ctx context.Context, name, consumer string, plan core.PastPlan, since time.Time) error
+	AdoptOn(ctx context.Context, c core.OnConsumer, plan core.PastPlan) error
 	Off(ctx context.Context, stream, consumer string) error
 }
 
@@ -35,12 +36,12 @@ type Broker interface {
 type Registry interface {
 	// Messaged returns those that messages start, or did by a past plan, as far as
 	// their definitions can be read.
-	Messaged() []job.Entry
+	Messaged() []core.Entry
 }
 
 // Slots is the stream of slots; *kv.Slots is one.
 type Slots interface {
-	Put(ctx context.Context, queue string, m job.Message, payload []byte) error
+	Put(ctx context.Context, queue string, m core.Message, payload []byte) error
 }
 
 // Config of an Intake. All fields are required but Settle and Logger.
@@ -51,14 +52,14 @@ type Config struct {
 	Registry Registry
 	Slots    Slots
 	Broker   Broker
-	Open     func(ctx context.Context, c job.OnConsumer) (Feed, error)
+	Open     func(ctx context.Context, c core.OnConsumer) (Feed, error)
 
 	// Names are the names that the consumers of a job may have.
 	Names func(name string) []string
 
 	// Read reads a definition at the registry's leader. job.ErrNotFound: the job is
 	// deleted.
-	Read func(ctx context.Context, name string) (job.Entry, error)
+	Read func(ctx context.Context, name string) (core.Entry, error)
 
 	// Now is the broker's clock, Horizon how old a slot may be and still run.
 	Now     func() time.Time
@@ -144,8 +145,8 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // follow starts the work for definitions that are new, and stops that for those that
 // were replaced. A paused job takes nothing, and its messages wait.
-func (i *Intake) follow(ctx context.Context, entries []job.Entry, work map[string]running) {
-	wanted := map[string]job.Entry{}
+func (i *Intake) follow(ctx context.Context, entries []core.Entry, work map[string]running) {
+	wanted := map[string]core.Entry{}
 	for _, e := range entries {
 		if !e.Paused {
 			wanted[e.Job.Name] = e
@@ -171,11 +172,11 @@ func (i *Intake) follow(ctx context.Context, entries []job.Entry, work map[strin
 // tidy removes the consumers of jobs that are deleted, or that no plan of their job
 // knows any more. What the registry's copy lacks may be a definition that cannot be
 // read, so the registry's leader is asked before anything is removed.
-func (i *Intake) tidy(ctx context.Context, entries []job.Entry, kept map[place]bool) {
+func (i *Intake) tidy(ctx context.Context, entries []core.Entry, kept map[place]bool) {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
 	for p := range kept {
-		if slices.ContainsFunc(entries, func(e job.Entry) bool { return e.Job.Name == p.job && takesFrom(e, p.stream) }) {
+		if slices.ContainsFunc(entries, func(e core.Entry) bool { return e.Job.Name == p.job && takesFrom(e, p.stream) }) {
 			continue
 		}
 		e, err := i.cfg.Read(ctx, p.job)
@@ -193,6 +194,6 @@ func (i *Intake) tidy(ctx context.Context, entries []job.Entry, kept map[place]b
 }
 
 // takesFrom reports whether messages of the stream start the job, or did by a past plan.
-func takesFrom(e job.Entry, stream string) bool {
-	return slices.ContainsFunc(e.OnPlans(), func(p job.PastPlan) bool { return p.Plan.On.Stream == stream })
+func takesFrom(e core.Entry, stream string) bool {
+	return slices.ContainsFunc(e.OnPlans(), func(p core.PastPlan) bool { return p.Plan.On.Stream == stream })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
 	"github.com/cronce-io/cronce/internal/fleet/registry"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
@@ -34,7 +35,7 @@ type fixture struct {
 	revision uint64
 
 	mu      sync.Mutex
-	entries map[string]job.Entry // as the registry's leader has them
+	entries map[string]core.Entry // as the registry's leader has them
 	log     strings.Builder
 }
 
@@ -45,7 +46,7 @@ func newFixture(t *testing.T, edit ...func(*server.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false }), entries: map[string]job.Entry{}}
+	return &fixture{T: t, js: js, store: store, view: registry.NewView(store.Jobs(), func(string) bool { return false }), entries: map[string]core.Entry{}}
 }
 
 func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
@@ -64,7 +65,7 @@ func (f *fixture) stream(cfg jetstream.StreamConfig) jetstream.Stream {
 }
 
 // job brings a definition into the registry and its copy, as a file does.
-func (f *fixture) job(j job.Job, edit func(*job.Definition)) {
+func (f *fixture) job(j job.Job, edit func(*core.Definition)) {
 	f.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,12 +76,12 @@ func (f *fixture) job(j job.Job, edit func(*job.Definition)) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	var old *job.Entry
+	var old *core.Entry
 	if e, ok := f.entries[j.Name]; ok {
 		old = &e
 	}
-	d, change, err := job.Upsert(old, j, job.OwnerFile, "test", true)
-	if change == job.Unchanged && old != nil {
+	d, change, err := core.Upsert(old, j, core.OwnerFile, "test", true)
+	if change == core.Unchanged && old != nil {
 		d.Since = old.Since()
 	}
 	if edit != nil {
@@ -91,12 +92,12 @@ func (f *fixture) job(j job.Job, edit func(*job.Definition)) {
 		f.Fatal(err)
 	}
 	f.revision++
-	e, err := job.DecodeEntry(data, f.revision, now)
+	e, err := core.DecodeEntry(data, f.revision, now)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.entries[j.Name] = e
-	f.view.Apply(job.RegistryEvent{Name: j.Name, Revision: f.revision, Entry: e})
+	f.view.Apply(core.RegistryEvent{Name: j.Name, Revision: f.revision, Entry: e})
 }
 
 func (f *fixture) remove(name string) {
@@ -104,7 +105,7 @@ func (f *fixture) remove(name string) {
 	defer f.mu.Unlock()
 	f.revision++
 	delete(f.entries, name)
-	f.view.Apply(job.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
+	f.view.Apply(core.RegistryEvent{Name: name, Revision: f.revision, Deleted: true})
 }
 
 // spoil has the registry hold a definition that cannot be read.
@@ -112,12 +113,12 @@ func (f *fixture) spoil(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision++
-	err := &job.EntryError{Name: name, Revision: f.revision, Err: errors.New("spoilt")}
-	f.entries[name] = job.Entry{}
-	f.view.Apply(job.RegistryEvent{Name: name, Revision: f.revision, Err: err})
+	err := &core.EntryError{Name: name, Revision: f.revision, Err: errors.New("spoilt")}
+	f.entries[name] = core.Entry{}
+	f.view.Apply(core.RegistryEvent{Name: name, Revision: f.revision, Err: err})
 }
 
-func (f *fixture) read(_ context.Context, name string) (job.Entry, error) {
+func (f *fixture) read(_ context.Context, name string) (core.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, ok := f.entries[name]
@@ -125,7 +126,7 @@ func (f *fixture) read(_ context.Context, name string) (job.Entry, error) {
 	case !ok:
 		return e, job.ErrNotFound
 	case e.Revision == 0:
-		return e, &job.EntryError{Name: name, Err: errors.New("spoilt")}
+		return e, &core.EntryError{Name: name, Err: errors.New("spoilt")}
 	}
 	return e, nil
 }
@@ -154,7 +155,7 @@ func (f *fixture) eventually(what string, ok func() bool) {
 func (f *fixture) run() (stop func()) {
 	i := intake.New(intake.Config{
 		Node: "p1", Registry: f.view, Slots: f.store.Slots(), Broker: f.store, Logger: slog.New(slog.NewTextHandler(f, nil)),
-		Open:  func(ctx context.Context, c job.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
+		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return f.store.OpenOn(ctx, c) },
 		Names: func(name string) []string { return kv.OnConsumers(f.store.Namespace(), name) },
 		Read:  f.read, Now: time.Now, Horizon: 24 * time.Hour, Settle: time.Millisecond,
 	})
@@ -220,7 +221,7 @@ func (f *fixture) consumer(stream, name string) *jetstream.ConsumerInfo {
 // id is the slot of a message without an ID.
 func (f *fixture) id(s jetstream.Stream, sequence uint64) string {
 	i := s.CachedInfo()
-	return "charge:@" + job.StreamEvent{Stream: i.Config.Name, Created: i.Created, Sequence: sequence}.Token()
+	return "charge:@" + core.StreamEvent{Stream: i.Config.Name, Created: i.Created, Sequence: sequence}.Token()
 }
 
 var charge = job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, Queue: "money"}
@@ -284,8 +285,8 @@ func TestAMessageThatIsTooLargeIsARunThatIsRecordedAsFailed(t *testing.T) {
 	if len(w.Payload) != 0 || !strings.Contains(w.Refused, "262145 bytes") {
 		t.Errorf("larger: %d bytes (%s)", len(w.Payload), w.Refused)
 	}
-	step := job.Decide(job.Delivery{Message: w.Message, Published: w.Published}, job.View{Now: w.Published, Horizon: time.Hour, Self: "A"})
-	if step.Action != job.End || step.Record.State != job.Failed || step.Record.Error != w.Refused {
+	step := core.Decide(core.Delivery{Message: w.Message, Published: w.Published}, core.View{Now: w.Published, Horizon: time.Hour, Self: "A"})
+	if step.Action != core.End || step.Record.State != job.Failed || step.Record.Error != w.Refused {
 		t.Errorf("a worker makes %s (%s) of it", step.Record.State, step.Record.Error)
 	}
 }
@@ -336,7 +337,7 @@ func TestAPausedJobTakesNothingAndLosesNothing(t *testing.T) {
 	f.run()
 	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
 	f.wait("charge:@a")
-	pause := func(paused bool) { f.job(charge, func(d *job.Definition) { d.Paused = paused }) }
+	pause := func(paused bool) { f.job(charge, func(d *core.Definition) { d.Paused = paused }) }
 	pause(true)
 	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
 	f.publish("orders.paid", "x", jetstream.WithMsgID("b"))
@@ -354,7 +355,7 @@ func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
 	f.run()
 	f.publish("orders.paid", "x", jetstream.WithMsgID("a"))
 	f.wait("charge:@a")
-	f.job(charge, func(d *job.Definition) { d.Paused = true })
+	f.job(charge, func(d *core.Definition) { d.Paused = true })
 	f.eventually("no producer to ask", func() bool { c := f.consumer("ORDERS", "charge"); return c != nil && c.NumWaiting == 0 })
 	for i := range 5 {
 		f.publish("orders.made", "x", jetstream.WithMsgID(fmt.Sprint("before", i)))
@@ -366,7 +367,7 @@ func TestAnEditWhilePausedLosesAndInventsNothing(t *testing.T) {
 	f.job(edited, nil)
 	f.publish("orders.paid", "x", jetstream.WithMsgID("late"))
 	f.publish("orders.made", "x", jetstream.WithMsgID("d"))
-	f.job(edited, func(d *job.Definition) { d.Paused = false })
+	f.job(edited, func(d *core.Definition) { d.Paused = false })
 	f.wait("charge:@a", "charge:@b", "charge:@c", "charge:@d")
 	f.eventually("the old plan's consumer to go", func() bool {
 		c := f.consumer("ORDERS", "charge")

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -30,7 +31,7 @@ func TestMessageIsAckedOnlyAfterItsSlotIsPublished(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
 		failures := 2
-		w.put = func(m job.Message) error { // w.mu is held
+		w.put = func(m core.Message) error { // w.mu is held
 			if w.consumers["A/c=charge"].unacked[1] == nil {
 				t.Errorf("%s is published after its message was acked", m.Slot)
 			}
@@ -53,13 +54,13 @@ func TestMessageIsAckedOnlyAfterItsSlotIsPublished(t *testing.T) {
 func TestMessageThatAProducerDiedWithIsTakenByAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
-		w.put = func(job.Message) error { return errors.New("no answer") }
+		w.put = func(core.Message) error { return errors.New("no answer") }
 		stop := w.run(t.Context(), 0)
 		time.Sleep(time.Second)
 		token := w.publish("A", "x", "")
 		time.Sleep(time.Second)
 		stop()
-		w.set(func() { w.put = func(job.Message) error { return nil } })
+		w.set(func() { w.put = func(core.Message) error { return nil } })
 		defer w.run(t.Context(), 0)()
 		w.wants("with another producer", token)
 	})
@@ -210,7 +211,7 @@ func TestProducerThatLagsBehindAnEditTakesNothingByTheOldPlan(t *testing.T) {
 func TestConsumerIsNotRemovedBeforeItsPlanIsDrained(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.define(on("A", "x"))
-		w.put = func(job.Message) error { return errors.New("no room") }
+		w.put = func(core.Message) error { return errors.New("no room") }
 		defer w.run(t.Context(), 0)()
 		time.Sleep(time.Second)
 		token := w.publish("A", "x", "")
@@ -222,7 +223,7 @@ func TestConsumerIsNotRemovedBeforeItsPlanIsDrained(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		w.has("while there is no room", "A x", "A y")
-		w.set(func() { w.put = func(job.Message) error { return nil } })
+		w.set(func() { w.put = func(core.Message) error { return nil } })
 		w.wants("when there is room", token)
 		w.has("when there is room", "A y")
 	})

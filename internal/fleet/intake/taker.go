@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/tracing"
-	"github.com/cronce-io/cronce/job"
 )
 
 const (
@@ -28,19 +28,19 @@ const (
 // taker makes slots of the messages of one consumer.
 type taker struct {
 	cfg   Config
-	entry job.Entry
+	entry core.Entry
 	log   *slog.Logger
 	taking
 
 	places chan struct{}
 
 	mu     sync.Mutex
-	beyond job.Beyond
+	beyond core.Beyond
 }
 
 func newTaker(f *follower, t taking) *taker {
 	log := f.log.With("stream", t.plan.Plan.On.Stream, "subject", t.plan.Plan.On.Subject)
-	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, places: make(chan struct{}, atOnce), beyond: job.Beyond{Seen: map[uint64]bool{}}}
+	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, places: make(chan struct{}, atOnce), beyond: core.Beyond{Seen: map[uint64]bool{}}}
 }
 
 // isOver reports whether an edit has ended the plan.
@@ -150,12 +150,12 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 		_ = m.Ack() // of no plan, or of the one before
 		return
 	}
-	event := job.StreamEvent{
+	event := core.StreamEvent{
 		Stream: t.consumer.Stream, Created: t.consumer.StreamCreated, Sequence: sequence, Stored: stored,
 		ID: m.Headers().Get(jetstream.MsgIDHeader), Size: len(m.Data()), Bare: !stored.After(t.consumer.Bare),
 	}
 	parent := tracing.Traceparent(tracing.Continue(ctx, m.Headers()))
-	for _, s := range job.Started(t.entry, event) {
+	for _, s := range core.Started(t.entry, event) {
 		s.Node, s.Traceparent = t.cfg.Node, parent
 		payload := m.Data()
 		if s.Refused != "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
 	"github.com/cronce-io/cronce/job"
 )
@@ -27,11 +28,11 @@ type world struct {
 	streams   map[string]*stream
 	consumers map[string]*consumer // by stream and name
 	made      time.Duration        // keeps the creations of two consumers apart
-	entry     *job.Entry           // nil: deleted
+	entry     *core.Entry          // nil: deleted
 	broken    bool                 // the entry cannot be read
 	revision  uint64
-	put       func(job.Message) error // what becomes of a publication
-	slots     map[string]job.Message
+	put       func(core.Message) error // what becomes of a publication
+	slots     map[string]core.Message
 	removed   []string
 }
 
@@ -49,7 +50,7 @@ type message struct {
 }
 
 type consumer struct {
-	job.OnConsumer
+	core.OnConsumer
 	w         *world
 	s         *stream
 	since     time.Time
@@ -67,8 +68,8 @@ type delivery struct {
 
 func newWorld(t testing.TB) *world {
 	return &world{
-		t: t, streams: map[string]*stream{}, consumers: map[string]*consumer{}, slots: map[string]job.Message{},
-		put: func(job.Message) error { return nil },
+		t: t, streams: map[string]*stream{}, consumers: map[string]*consumer{}, slots: map[string]core.Message{},
+		put: func(core.Message) error { return nil },
 	}
 }
 
@@ -91,24 +92,24 @@ func (w *world) publish(stream, subject, id string) string {
 	s := w.streams[stream]
 	m := &message{subject: subject, id: id, sequence: uint64(len(s.messages) + 1), stored: time.Now()}
 	s.messages = append(s.messages, m)
-	return job.StreamEvent{Stream: stream, Created: s.created, Sequence: m.sequence, Stored: m.stored, ID: id}.Token()
+	return core.StreamEvent{Stream: stream, Created: s.created, Sequence: m.sequence, Stored: m.stored, ID: id}.Token()
 }
 
 // define writes the job's definition as an operator does, and pause its pause.
-func (w *world) define(j job.Job) job.Entry { return w.write(j, nil) }
+func (w *world) define(j job.Job) core.Entry { return w.write(j, nil) }
 
 func (w *world) pause(paused bool) {
-	w.write(w.entry.Job, func(d *job.Definition) { d.Paused = paused })
+	w.write(w.entry.Job, func(d *core.Definition) { d.Paused = paused })
 }
 
-func (w *world) write(j job.Job, edit func(*job.Definition)) job.Entry {
+func (w *world) write(j job.Job, edit func(*core.Definition)) core.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d, change, err := job.Upsert(w.entry, j, job.OwnerOperator, "test", true)
+	d, change, err := core.Upsert(w.entry, j, core.OwnerOperator, "test", true)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if change == job.Unchanged {
+	if change == core.Unchanged {
 		d.Since = w.entry.Since()
 	}
 	if edit != nil {
@@ -119,7 +120,7 @@ func (w *world) write(j job.Job, edit func(*job.Definition)) job.Entry {
 		w.t.Fatal(err)
 	}
 	w.revision++
-	e, err := job.DecodeEntry(data, w.revision, time.Now())
+	e, err := core.DecodeEntry(data, w.revision, time.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func (w *world) set(f func()) {
 func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var seen sync.Mutex
-	var entries []job.Entry
+	var entries []core.Entry
 	var all sync.WaitGroup
 	if lag > 0 {
 		all.Go(func() {
@@ -155,7 +156,7 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	}
 	i := intake.New(intake.Config{
 		Node: "p", Slots: w, Broker: w, Names: names, Read: w.read, Now: time.Now, Horizon: 24 * time.Hour,
-		Registry: registryFunc(func() []job.Entry {
+		Registry: registryFunc(func() []core.Entry {
 			if lag == 0 {
 				return w.Messaged()
 			}
@@ -163,7 +164,7 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 			defer seen.Unlock()
 			return entries
 		}),
-		Open: func(_ context.Context, c job.OnConsumer) (intake.Feed, error) {
+		Open: func(_ context.Context, c core.OnConsumer) (intake.Feed, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			found := w.consumers[c.Stream+"/"+c.Name]
@@ -177,34 +178,34 @@ func (w *world) run(ctx context.Context, lag time.Duration) (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-type registryFunc func() []job.Entry
+type registryFunc func() []core.Entry
 
-func (f registryFunc) Messaged() []job.Entry { return f() }
+func (f registryFunc) Messaged() []core.Entry { return f() }
 
 func names(name string) []string { return []string{"c=" + name, "c=" + name + "=2"} }
 
-func (w *world) Messaged() []job.Entry {
+func (w *world) Messaged() []core.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.entry == nil || w.broken || len(w.entry.OnPlans()) == 0 {
 		return nil
 	}
-	return []job.Entry{*w.entry}
+	return []core.Entry{*w.entry}
 }
 
-func (w *world) read(context.Context, string) (job.Entry, error) {
+func (w *world) read(context.Context, string) (core.Entry, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.entry == nil:
-		return job.Entry{}, job.ErrNotFound
+		return core.Entry{}, job.ErrNotFound
 	case w.broken:
-		return job.Entry{}, &job.EntryError{Name: w.entry.Job.Name, Err: errors.New("broken")}
+		return core.Entry{}, &core.EntryError{Name: w.entry.Job.Name, Err: errors.New("broken")}
 	}
 	return *w.entry, nil
 }
 
-func (w *world) Put(_ context.Context, _ string, m job.Message, _ []byte) error {
+func (w *world) Put(_ context.Context, _ string, m core.Message, _ []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.put(m); err != nil {
@@ -214,14 +215,14 @@ func (w *world) Put(_ context.Context, _ string, m job.Message, _ []byte) error 
 	return nil
 }
 
-func (w *world) OnConsumers(_ context.Context, stream, name string) ([]job.OnConsumer, error) {
+func (w *world) OnConsumers(_ context.Context, stream, name string) ([]core.OnConsumer, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.streams[stream]
 	if s == nil {
 		return nil, job.ErrNotFound
 	}
-	var found []job.OnConsumer
+	var found []core.OnConsumer
 	for _, n := range names(name) {
 		if c := w.consumers[stream+"/"+n]; c != nil {
 			found = append(found, c.OnConsumer)
@@ -230,7 +231,7 @@ func (w *world) OnConsumers(_ context.Context, stream, name string) ([]job.OnCon
 	return found, nil
 }
 
-func (w *world) BeginOn(_ context.Context, _, name string, plan job.PastPlan, since time.Time) error {
+func (w *world) BeginOn(_ context.Context, _, name string, plan core.PastPlan, since time.Time) error {
 	return w.begin(name, plan.Plan.On, plan.From, since)
 }
 
@@ -257,13 +258,13 @@ func (w *world) begin(name string, on job.On, from, since time.Time) error {
 		since = time.Time{}
 	}
 	w.made++
-	w.consumers[key] = &consumer{w: w, s: s, since: since, unacked: map[uint64]*delivery{}, OnConsumer: job.OnConsumer{
+	w.consumers[key] = &consumer{w: w, s: s, since: since, unacked: map[uint64]*delivery{}, OnConsumer: core.OnConsumer{
 		Stream: on.Stream, Name: name, On: on, From: from, WorkQueue: s.workQueue, StreamCreated: s.created, Created: time.Now().Add(w.made),
 	}}
 	return nil
 }
 
-func (w *world) AdoptOn(_ context.Context, c job.OnConsumer, plan job.PastPlan) error {
+func (w *world) AdoptOn(_ context.Context, c core.OnConsumer, plan core.PastPlan) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if found := w.consumers[c.Stream+"/"+c.Name]; found != nil && found.From.IsZero() {
@@ -289,15 +290,15 @@ type feed struct {
 	stream, name string
 }
 
-func (f feed) State(context.Context) (job.OnState, error) {
+func (f feed) State(context.Context) (core.OnState, error) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	c := f.w.consumers[f.stream+"/"+f.name]
 	if c == nil {
-		return job.OnState{}, jetstream.ErrConsumerNotFound
+		return core.OnState{}, jetstream.ErrConsumerNotFound
 	}
 	// Floor stays 0: a server does not move it for a consumer without an ack.
-	state := job.OnState{Created: c.Created, Unacked: len(c.unacked), Delivered: c.delivered}
+	state := core.OnState{Created: c.Created, Unacked: len(c.unacked), Delivered: c.delivered}
 	for _, d := range c.unacked {
 		state.Delivered = min(state.Delivered, d.number-1)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/job"
 )
@@ -16,12 +17,12 @@ import (
 type Store interface {
 	// Read returns the record as the leader has it, job.ErrNotFound with the
 	// revision of the marker, or 0, when there is none.
-	Read(ctx context.Context, name string) (job.Node, uint64, error)
+	Read(ctx context.Context, name string) (core.Node, uint64, error)
 
 	// Write stores the record if revision is still the key's last one. It
 	// repeats itself until it is answered or ctx ends: job.ErrConflict is a
 	// definite no, job.ErrUnknown is not.
-	Write(ctx context.Context, n job.Node, revision uint64) (uint64, error)
+	Write(ctx context.Context, n core.Node, revision uint64) (uint64, error)
 }
 
 // Config of a Node. Store, Record and Lease are required.
@@ -30,7 +31,7 @@ type Config struct {
 
 	// Record is what the node says of itself, called before each heartbeat. Its
 	// Name, State, Started, Lease and Nonce are filled in by the Node.
-	Record func() job.Node
+	Record func() core.Node
 
 	// Name is the incarnation's name; Started when it began, by the broker's
 	// clock.
@@ -88,7 +89,7 @@ type Node struct {
 	// open is a heartbeat without an answer: it is sent again as it is until it
 	// is answered, since a newer one could take its own copy for a fence
 	// (invariant 8). Only Run uses it.
-	open     *job.Node
+	open     *core.Node
 	openSent time.Duration
 }
 
@@ -174,7 +175,7 @@ func (n *Node) pause(took time.Duration) time.Duration {
 // beat writes one heartbeat. It returns an error when the node is lost.
 func (n *Node) beat(ctx context.Context) error {
 	if n.open == nil {
-		r := n.record(job.NodeAlive)
+		r := n.record(core.NodeAlive)
 		n.open, n.openSent = &r, n.cfg.Boot()
 	}
 	writing, cancel := n.whileTrusted(ctx, n.cfg.Boot())
@@ -218,7 +219,7 @@ func (n *Node) at() uint64 {
 	return n.revision
 }
 
-func (n *Node) record(state job.NodeState) job.Node {
+func (n *Node) record(state core.NodeState) core.Node {
 	r := n.cfg.Record()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -297,12 +298,12 @@ func (n *Node) Stop(ctx context.Context) error {
 	if revision == 0 {
 		return nil
 	}
-	last := n.record(job.NodeStopped)
+	last := n.record(core.NodeStopped)
 	_, err := n.cfg.Store.Write(ctx, last, revision)
 	if errors.Is(err, job.ErrConflict) {
 		// Run may have ended in the middle of a heartbeat that landed after all.
 		stored, at, readErr := n.cfg.Store.Read(ctx, n.cfg.Name)
-		if readErr == nil && stored.State == job.NodeAlive {
+		if readErr == nil && stored.State == core.NodeAlive {
 			_, err = n.cfg.Store.Write(ctx, last, at)
 		}
 	}

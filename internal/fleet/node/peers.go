@@ -8,13 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/job"
 )
 
 // Watcher tells of every change of the nodes bucket. kv.Nodes satisfies it.
 type Watcher interface {
-	Watch(ctx context.Context, fn func(job.NodeEvent)) error
+	Watch(ctx context.Context, fn func(core.NodeEvent)) error
 }
 
 // PeersConfig of Peers. Store and Lease are required.
@@ -51,12 +52,14 @@ type Peers struct {
 // sight is what was last seen of a key, when it was first seen so, and when it was
 // last looked up.
 type sight struct {
-	node          job.Node
+	node          core.Node
 	revision      uint64
 	since, looked time.Duration
 }
 
-func (s sight) dead() bool { return s.node.State == job.NodeFenced || s.node.State == job.NodeStopped }
+func (s sight) dead() bool {
+	return s.node.State == core.NodeFenced || s.node.State == core.NodeStopped
+}
 
 // lookEvery is how often a node is looked up that is not watched: somebody else
 // may have fenced it.
@@ -76,10 +79,10 @@ func NewPeers(cfg PeersConfig) *Peers {
 // Watch keeps the stopwatches of all nodes until ctx ends or the watch cannot go
 // on. also, if not nil, is told of every event as well. Without a watch a node's
 // stopwatch begins when Dead is first asked about it.
-func (p *Peers) Watch(ctx context.Context, w Watcher, also func(job.NodeEvent)) error {
+func (p *Peers) Watch(ctx context.Context, w Watcher, also func(core.NodeEvent)) error {
 	p.watch(true)
 	defer p.watch(false)
-	return w.Watch(ctx, func(e job.NodeEvent) {
+	return w.Watch(ctx, func(e core.NodeEvent) {
 		p.note(e)
 		if also != nil {
 			also(e)
@@ -124,14 +127,14 @@ func (p *Peers) silent() (names []string) {
 		return nil
 	}
 	for name, s := range p.seen {
-		if s.node.State == job.NodeAlive && p.cfg.Boot()-s.since >= max(p.cfg.Lease, s.node.Lease) {
+		if s.node.State == core.NodeAlive && p.cfg.Boot()-s.since >= max(p.cfg.Lease, s.node.Lease) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func (p *Peers) note(e job.NodeEvent) {
+func (p *Peers) note(e core.NodeEvent) {
 	switch {
 	case e.Ready:
 	case e.Err != nil:
@@ -146,7 +149,7 @@ func (p *Peers) note(e job.NodeEvent) {
 }
 
 // see starts the stopwatch anew when the key has moved.
-func (p *Peers) see(name string, n job.Node, revision uint64) sight {
+func (p *Peers) see(name string, n core.Node, revision uint64) sight {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, known := p.seen[name]
@@ -202,7 +205,7 @@ func (p *Peers) sight(ctx context.Context, name string) (sight, error) {
 func (p *Peers) look(ctx context.Context, name string) (sight, error) {
 	n, revision, err := p.cfg.Store.Read(ctx, name)
 	if errors.Is(err, job.ErrNotFound) {
-		n, err = job.Node{Name: name}, nil
+		n, err = core.Node{Name: name}, nil
 	}
 	if err != nil {
 		return sight{}, fmt.Errorf("look up node %s: %w", name, err)
@@ -213,7 +216,7 @@ func (p *Peers) look(ctx context.Context, name string) (sight, error) {
 // fence writes the node's death at the revision that was seen standing still.
 func (p *Peers) fence(ctx context.Context, name, by string, s sight, lease time.Duration) (bool, time.Duration, error) {
 	n := s.node
-	n.Name, n.State, n.FencedBy, n.FencedAt = name, job.NodeFenced, by, p.cfg.Now()
+	n.Name, n.State, n.FencedBy, n.FencedAt = name, core.NodeFenced, by, p.cfg.Now()
 	n.Nonce = fmt.Sprintf("%s/fence/%s/%d", by, name, s.revision)
 	revision, err := p.cfg.Store.Write(ctx, n, s.revision)
 	switch {

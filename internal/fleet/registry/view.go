@@ -19,12 +19,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
 // Reader reads one entry at the registry's leader. kv.Jobs satisfies it.
 type Reader interface {
-	Read(ctx context.Context, name string) (job.Entry, uint64, error)
+	Read(ctx context.Context, name string) (core.Entry, uint64, error)
 }
 
 const (
@@ -57,8 +58,8 @@ type View struct {
 
 // kept is a name of which the watch's events are taken in.
 type kept struct {
-	entry *job.Entry // not written to, since others have it
-	err   error      // what is stored cannot be read
+	entry *core.Entry // not written to, since others have it
+	err   error       // what is stored cannot be read
 
 	// told says that entry or err is the watch's, and by told of them; read is when
 	// the entry was otherwise read. Neither: the name is kept, and nothing known of it.
@@ -68,9 +69,9 @@ type kept struct {
 }
 
 // known is the entry that the watch told; zero: none.
-func (k *kept) known() job.Entry {
+func (k *kept) known() core.Entry {
 	if k == nil || !k.told || k.err != nil || k.entry == nil {
-		return job.Entry{}
+		return core.Entry{}
 	}
 	return *k.entry
 }
@@ -106,7 +107,7 @@ func (v *View) Restart() {
 }
 
 // Apply takes in one event of the registry's watch.
-func (v *View) Apply(e job.RegistryEvent) {
+func (v *View) Apply(e core.RegistryEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if e.Ready || e.Settled {
@@ -152,16 +153,16 @@ func (v *View) listed() {
 }
 
 // Of an entry the View answers questions that name no job, or another one.
-func alerting(e job.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil }
+func alerting(e core.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil }
 
-func messaged(e job.Entry) bool {
-	return !e.Job.On.IsZero() || slices.ContainsFunc(e.Past, func(p job.PastPlan) bool { return !p.Plan.On.IsZero() })
+func messaged(e core.Entry) bool {
+	return !e.Job.On.IsZero() || slices.ContainsFunc(e.Past, func(p core.PastPlan) bool { return !p.Plan.On.IsZero() })
 }
 
-func related(e job.Entry) bool { return len(e.Job.After) > 0 || alerting(e) || messaged(e) }
+func related(e core.Entry) bool { return len(e.Job.After) > 0 || alerting(e) || messaged(e) }
 
 // relate notes what follows from an entry, the zero one included; v.mu is held.
-func (v *View) relate(e job.Entry) {
+func (v *View) relate(e core.Entry) {
 	if alerting(e) {
 		v.alerts++
 	}
@@ -174,7 +175,7 @@ func (v *View) relate(e job.Entry) {
 }
 
 // unrelate takes that back.
-func (v *View) unrelate(e job.Entry) {
+func (v *View) unrelate(e core.Entry) {
 	if alerting(e) {
 		v.alerts--
 	}
@@ -197,10 +198,10 @@ func (v *View) Alerting() bool {
 // Messaged returns the definitions of the jobs that messages start, or did by a past
 // plan. A definition that cannot be read is not among them: that a job is missing does
 // not mean that it is deleted. It asks nobody.
-func (v *View) Messaged() []job.Entry {
+func (v *View) Messaged() []core.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var entries []job.Entry
+	var entries []core.Entry
 	for name := range v.on {
 		entries = append(entries, v.kept[name].known())
 	}
@@ -209,10 +210,10 @@ func (v *View) Messaged() []job.Entry {
 
 // After returns the definitions of the jobs that come after the named one, as they
 // are known here. It asks nobody.
-func (v *View) After(name string) []job.Entry {
+func (v *View) After(name string) []core.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var entries []job.Entry
+	var entries []core.Entry
 	for _, n := range v.after[name] {
 		entries = append(entries, v.kept[n].known())
 	}
@@ -227,23 +228,23 @@ func (v *View) Ready() <-chan struct{} {
 }
 
 // Entry is the job's definition as the watch told it; false when none is kept.
-func (v *View) Entry(name string) (job.Entry, bool) {
+func (v *View) Entry(name string) (core.Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if k := v.kept[name]; k != nil && k.told && k.err == nil {
 		return *k.entry, true
 	}
-	return job.Entry{}, false
+	return core.Entry{}, false
 }
 
 // Lookup returns the job's definition as of registry revision atLeast or later,
 // which is that of an entry of the job. job.ErrNotFound says that the leader has
 // none; other errors, that it cannot be said now, or that the stored definition is
 // broken.
-func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Entry, error) {
+func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error) {
 	k, upTo, guest := v.look(name)
 	if k.told && k.err != nil {
-		return job.Entry{}, k.err
+		return core.Entry{}, k.err
 	}
 	if known := k.asOf(upTo, atLeast); known != nil {
 		return *known, nil
@@ -253,9 +254,9 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Ent
 	switch {
 	case errors.Is(err, job.ErrNotFound) && upTo < atLeast:
 		// Deleted, or this leader is not the one that stored it.
-		return job.Entry{}, fmt.Errorf("job %s: the registry as known here (revision %d) is older than the slot's (%d)", name, upTo, atLeast)
+		return core.Entry{}, fmt.Errorf("job %s: the registry as known here (revision %d) is older than the slot's (%d)", name, upTo, atLeast)
 	case err != nil:
-		return job.Entry{}, err
+		return core.Entry{}, err
 	}
 	v.remember(guest, entry, began)
 	return entry, nil
@@ -263,7 +264,7 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (job.Ent
 
 // Known is what Lookup would return without asking the leader; nil if it would have
 // to, or to return an error. It is not written to.
-func (v *View) Known(name string, atLeast uint64) *job.Entry {
+func (v *View) Known(name string, atLeast uint64) *core.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if k := v.kept[name]; k != nil {
@@ -274,7 +275,7 @@ func (v *View) Known(name string, atLeast uint64) *job.Entry {
 
 // asOf is the entry as of revision atLeast or later, nothing up to upTo being missing;
 // nil if it is not known to be.
-func (k *kept) asOf(upTo, atLeast uint64) *job.Entry {
+func (k *kept) asOf(upTo, atLeast uint64) *core.Entry {
 	switch {
 	case k.told && k.err == nil && max(upTo, k.entry.Revision) >= atLeast:
 		return k.entry
@@ -305,7 +306,7 @@ func (v *View) look(name string) (known kept, upTo uint64, at *kept) {
 }
 
 // remember keeps what was read, unless the watch has told more meanwhile.
-func (v *View) remember(at *kept, entry job.Entry, began time.Time) {
+func (v *View) remember(at *kept, entry core.Entry, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !at.told {

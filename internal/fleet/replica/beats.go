@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
-	"github.com/cronce-io/cronce/job"
 )
 
 // beats brings together the two halves of what a heartbeat says about the clock:
@@ -62,7 +62,7 @@ func (b *beats) acknowledged(revision uint64, sent, acked time.Duration) {
 }
 
 // stamped takes in the broker's half.
-func (b *beats) stamped(e job.NodeEvent) {
+func (b *beats) stamped(e core.NodeEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/alert"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/fleet/intake"
@@ -173,8 +174,8 @@ func (r *Replica) stop(life context.Context, n *node.Node) {
 	r.log.Info("node stopped", "node", n.Name())
 }
 
-func (r *Replica) record() job.Node {
-	return job.Node{
+func (r *Replica) record() core.Node {
+	return core.Node{
 		Producer: r.cfg.Produce, Worker: len(r.cfg.Queues) > 0, Queues: r.cfg.Queues, Handlers: r.cfg.Handlers(),
 		Priority: r.cfg.Priority, Running: r.table.Running(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
 		Tzdata: job.TzdataVersion(), Version: r.cfg.Version,
@@ -191,7 +192,7 @@ func (r *Replica) sweeper(name string) *sweep.Sweeper {
 	})
 }
 
-func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, job.Message)) error {
+func (r *Replica) produce(ctx context.Context, n *node.Node, handed func(string, core.Message)) error {
 	ctx, stop := context.WithCancel(ctx)
 	vouches := r.newVouches()
 	var ended sync.WaitGroup
@@ -230,7 +231,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 			}
 			return stop
 		},
-		Cancel: func(ctx context.Context, node string, req job.CancelRequest) {
+		Cancel: func(ctx context.Context, node string, req core.CancelRequest) {
 			_, _ = r.cfg.Store.AskCancel(ctx, node, req)
 		},
 		Holds: r.cfg.Store.AskHolds,
@@ -247,9 +248,9 @@ func (r *Replica) intake(name string) *intake.Intake {
 	store := r.cfg.Store
 	return intake.New(intake.Config{
 		Node: name, Registry: r.view, Slots: store.Slots(), Broker: store, Logger: r.log,
-		Open:  func(ctx context.Context, c job.OnConsumer) (intake.Feed, error) { return store.OpenOn(ctx, c) },
+		Open:  func(ctx context.Context, c core.OnConsumer) (intake.Feed, error) { return store.OpenOn(ctx, c) },
 		Names: func(job string) []string { return kv.OnConsumers(store.Namespace(), job) },
-		Read: func(ctx context.Context, name string) (job.Entry, error) {
+		Read: func(ctx context.Context, name string) (core.Entry, error) {
 			e, _, err := store.Jobs().Read(ctx, name)
 			return e, err
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -41,7 +42,7 @@ func (o *own) put(mine, standing job.Job, revision uint64) {
 
 // overruled reports whether e is somebody's later definition of a job of ours, and
 // another than ours. Each content is reported once, whatever else is written.
-func (o *own) overruled(e job.Entry) bool {
+func (o *own) overruled(e core.Entry) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a, ok := o.jobs[e.Job.Name]
@@ -60,7 +61,7 @@ func (o *own) overruled(e job.Entry) bool {
 
 // removed reports whether a job of ours was taken out of the registry after it was
 // applied.
-func (o *own) removed(e job.RegistryEvent) bool {
+func (o *own) removed(e core.RegistryEvent) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a, ok := o.jobs[e.Name]
@@ -71,15 +72,15 @@ func (o *own) removed(e job.RegistryEvent) bool {
 // told too. A second watch of a million jobs would be as large as the first.
 type followed struct{ r *Replica }
 
-func (f followed) Watch(ctx context.Context, fn func(job.RegistryEvent)) error {
-	return f.r.cfg.Store.Jobs().Watch(ctx, func(e job.RegistryEvent) {
+func (f followed) Watch(ctx context.Context, fn func(core.RegistryEvent)) error {
+	return f.r.cfg.Store.Jobs().Watch(ctx, func(e core.RegistryEvent) {
 		f.r.watched(e)
 		fn(e)
 	})
 }
 
 // watched takes in what the registry's watch tells.
-func (r *Replica) watched(e job.RegistryEvent) {
+func (r *Replica) watched(e core.RegistryEvent) {
 	r.view.Apply(e)
 	switch {
 	case e.Ready, e.Err != nil:
@@ -91,10 +92,10 @@ func (r *Replica) watched(e job.RegistryEvent) {
 }
 
 // compare reports when a definition takes the place of this replica's.
-func (r *Replica) compare(e job.Entry) {
+func (r *Replica) compare(e core.Entry) {
 	switch {
 	case !r.own.overruled(e):
-	case e.Owner == job.OwnerOperator:
+	case e.Owner == core.OwnerOperator:
 		r.log.Info("an operator changed this job: that holds over files and code", "job", e.Job.Name, "by", e.Node,
 			"end it", "cronce job release "+e.Job.Name)
 	default:

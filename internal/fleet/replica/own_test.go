@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -11,16 +12,16 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 	mine, theirs := job.Job{Name: "report", Schedule: "0 7 * * *"}, job.Job{Name: "report", Schedule: "0 8 * * *"}
 	third := job.Job{Name: "report", Schedule: "0 9 * * *"}
 	var o own
-	entry := func(j job.Job, revision uint64) job.Entry {
-		return job.Entry{Definition: job.Definition{Job: j}, Revision: revision}
+	entry := func(j job.Job, revision uint64) core.Entry {
+		return core.Entry{Definition: core.Definition{Job: j}, Revision: revision}
 	}
-	if o.overruled(entry(theirs, 9)) || o.removed(job.RegistryEvent{Name: "report", Revision: 9}) {
+	if o.overruled(entry(theirs, 9)) || o.removed(core.RegistryEvent{Name: "report", Revision: 9}) {
 		t.Error("a job that this replica has not is reported")
 	}
 	o.put(mine, mine, 10)
 	for _, step := range []struct {
 		what string
-		job.Entry
+		core.Entry
 		want bool
 	}{
 		{"what stood there before, told late", entry(theirs, 9), false},
@@ -42,7 +43,7 @@ func TestAnotherContentIsReportedOnce(t *testing.T) {
 	if o.overruled(entry(third, 21)) || !o.overruled(entry(theirs, 22)) {
 		t.Error("after another Apply the wrong one is reported")
 	}
-	if o.removed(job.RegistryEvent{Name: "report", Revision: 19}) || !o.removed(job.RegistryEvent{Name: "report", Revision: 23}) {
+	if o.removed(core.RegistryEvent{Name: "report", Revision: 19}) || !o.removed(core.RegistryEvent{Name: "report", Revision: 23}) {
 		t.Error("the wrong removal is reported")
 	}
 }

@@ -11,7 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cronce-io/cronce/consumer"
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/internal/fleet/registry"
@@ -19,8 +24,6 @@ import (
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 )
 
 // Config of a Replica. Conn and Store are required.
@@ -45,7 +48,7 @@ type Config struct {
 
 	// Serve, if set, answers for each incarnation from its first heartbeat on, until
 	// the returned function is called: see internal/api.
-	Serve func(ctx context.Context, node string, status func() job.Node) (stop func(), err error)
+	Serve func(ctx context.Context, node string, status func() core.Node) (stop func(), err error)
 
 	// Queues are worked on; none: this replica is no worker.
 	Queues []string
@@ -331,7 +334,7 @@ func (r *Replica) nonce() string {
 // emit tells an event, as far as the broker is there to hear it.
 func (r *Replica) emit(e job.Event) {
 	r.observer.Event(e)
-	e.V = job.Version
+	e.V = codec.Version
 	if e.Time.IsZero() {
 		e.Time = r.clock.Now().UTC()
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -233,8 +234,8 @@ func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
 	}
 	for name, release := range map[string]string{"old-1": "1999x", "old-2": "1999x", "new-1": "2099x", "same": job.TzdataVersion()} {
 		for beat := range 2 {
-			value, err := json.Marshal(job.Node{
-				Name: name, State: job.NodeAlive, Lease: time.Hour, Tzdata: release, Nonce: fmt.Sprint(name, beat),
+			value, err := json.Marshal(core.Node{
+				Name: name, State: core.NodeAlive, Lease: time.Hour, Tzdata: release, Nonce: fmt.Sprint(name, beat),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -274,7 +275,7 @@ func TestARunningSlotEndsWhenItsNodeIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := time.Now()
-	answer, err := store.AskCancel(t.Context(), run.Node, job.CancelRequest{ID: run.Slot.ID(), Fence: run.Fence, By: "alice"})
+	answer, err := store.AskCancel(t.Context(), run.Node, core.CancelRequest{ID: run.Slot.ID(), Fence: run.Fence, By: "alice"})
 	if err != nil || !answer.Ending {
 		t.Fatalf("answer %+v, %v", answer, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -45,8 +46,8 @@ func TestTwentyThousandWaitingRetriesLeaveNewSlotsOnTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	message := func(i int) job.Message {
-		return job.Message{Slot: job.Slot{Job: "busy", Token: fmt.Sprint(i)}, JobRevision: revision}
+	message := func(i int) core.Message {
+		return core.Message{Slot: job.Slot{Job: "busy", Token: fmt.Sprint(i)}, JobRevision: revision}
 	}
 	// No more at once than a server answers within a second on a busy machine: what it has
 	// not answered by then is asked again, and it falls behind for good.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -27,7 +28,7 @@ func benchmarkPublish(b *testing.B, producers, jobs int) {
 		b.Fatal(err)
 	}
 	for i := range jobs {
-		d, _, err := job.Upsert(nil, job.Job{Name: fmt.Sprint("job", i), Schedule: "*/4 * * * * *"}, "operator", "bench", true)
+		d, _, err := core.Upsert(nil, job.Job{Name: fmt.Sprint("job", i), Schedule: "*/4 * * * * *"}, "operator", "bench", true)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -51,7 +52,7 @@ func benchmarkPublish(b *testing.B, producers, jobs int) {
 	const warm = 2
 	for range warm + max(b.N, 3) {
 		for m := range messages {
-			id, err := job.ParseSlotID(m.Header.Get(job.HeaderSlot))
+			id, err := job.ParseSlotID(m.Header.Get(core.HeaderSlot))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -61,7 +62,7 @@ func benchmarkPublish(b *testing.B, producers, jobs int) {
 			}
 			published++
 			if id.At.Equal(slot) {
-				seen[m.Header.Get(job.HeaderSlot)] = true
+				seen[m.Header.Get(core.HeaderSlot)] = true
 			}
 			if len(seen) == jobs {
 				took = time.Since(slot)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -76,7 +77,7 @@ func (s *site) define(n int) {
 	}
 	for i := range n {
 		j := job.Job{Name: fmt.Sprint("job", i), Schedule: "* * * * * *"}
-		d, _, err := job.Upsert(nil, j, "operator", "test", true)
+		d, _, err := core.Upsert(nil, j, "operator", "test", true)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestEightProducersPublishOneCopyAndCoverForOneThatIsCutOff(t *testing.T) {
 	settled := time.Now().Truncate(time.Second).Add(2 * time.Second)
 	copies, shares := map[string]int{}, map[string]int{}
 	at := func(m *nats.Msg) time.Time {
-		slot, err := job.ParseSlotID(m.Header.Get(job.HeaderSlot))
+		slot, err := job.ParseSlotID(m.Header.Get(core.HeaderSlot))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func TestEightProducersPublishOneCopyAndCoverForOneThatIsCutOff(t *testing.T) {
 	}
 	for m := next(); at(m).Before(settled.Add(seconds * time.Second)); m = next() {
 		if !at(m).Before(settled) {
-			copies[m.Header.Get(job.HeaderSlot)]++
+			copies[m.Header.Get(core.HeaderSlot)]++
 			shares[m.Header.Get("Cronce-Node")]++
 		}
 	}
@@ -132,7 +133,7 @@ func TestEightProducersPublishOneCopyAndCoverForOneThatIsCutOff(t *testing.T) {
 	late := map[string]time.Duration{}
 	seen := map[string]bool{}
 	for m := next(); at(m).Before(cut.Add(4 * time.Second)); m = next() {
-		if id := m.Header.Get(job.HeaderSlot); !seen[id] {
+		if id := m.Header.Get(core.HeaderSlot); !seen[id] {
 			seen[id] = true
 			late[id] = time.Since(at(m))
 		}

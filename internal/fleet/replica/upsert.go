@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -75,8 +76,8 @@ type applying struct {
 // attempt is a job to be brought in, and what the registry was last seen to have of it.
 type attempt struct {
 	mine     job.Job
-	old      *job.Entry // nil: nothing that can be read
-	revision uint64     // the last one of the job
+	old      *core.Entry // nil: nothing that can be read
+	revision uint64      // the last one of the job
 }
 
 // reportProgress logs now and then how far it is, until the returned function is
@@ -207,12 +208,12 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 		if failed != nil || ctx.Err() != nil {
 			break
 		}
-		next, change, err := job.Upsert(t.old, t.mine, a.cfg.Owner, a.identity, a.force)
+		next, change, err := core.Upsert(t.old, t.mine, a.cfg.Owner, a.identity, a.force)
 		if err != nil {
 			failed = fmt.Errorf("job %s: %w", t.mine.Name, err)
 			break
 		}
-		if change != job.Changed || !a.mayWrite {
+		if change != core.Changed || !a.mayWrite {
 			a.leave(t, change)
 			continue
 		}
@@ -241,14 +242,14 @@ func (a *applying) settle(o outcome) error {
 			a.mayWrite = false
 			a.log.Warn("this node may not write the job registry: it only compares its jobs with what is there", "error", o.err)
 		}
-		a.leave(o.attempt, job.Changed)
+		a.leave(o.attempt, core.Changed)
 		return nil
 	}
 	return o.err
 }
 
 // leave reports why a job is not written, and keeps what stands there.
-func (a *applying) leave(t attempt, change job.Change) {
+func (a *applying) leave(t attempt, change core.Change) {
 	a.report(change, t.old, t.mine.Name)
 	standing := t.mine
 	if t.old != nil {
@@ -267,24 +268,24 @@ func (a *applying) keep(mine, standing job.Job, revision uint64) {
 }
 
 // replaced says whose definition had to give way.
-func (a *applying) replaced(old *job.Entry, name string) {
+func (a *applying) replaced(old *core.Entry, name string) {
 	if old != nil && old.Node != a.identity {
 		a.log.Info("job definition replaced: this node's holds now", "job", name, "by", a.identity, "was", old.Node, "owner", old.Owner)
 	}
 }
 
 // report says why a definition was not written.
-func (a *applying) report(change job.Change, old *job.Entry, name string) {
+func (a *applying) report(change core.Change, old *core.Entry, name string) {
 	switch {
-	case change == job.Superseded:
+	case change == core.Superseded:
 		a.log.Warn("this definition was replaced by a later edit and is not brought back; to insist: cronce job apply, or SIGHUP to cronce run",
 			"job", name, "held by", old.Node)
-	case change == job.Held:
+	case change == core.Held:
 		a.log.Warn("an operator's edit stands over this definition", "job", name, "held by", old.Node, "end it", "cronce job release "+name)
-	case change == job.Changed && old == nil:
+	case change == core.Changed && old == nil:
 		a.log.Warn("this job is not in the registry, and this node may not bring it there: it has no slots until somebody does",
 			"job", name, "bring it", "cronce job apply")
-	case change == job.Changed:
+	case change == core.Changed:
 		a.log.Warn("the registry's definition of this job differs from this node's, which may not write it: the registry's holds",
 			"job", name, "this node", a.identity, "held by", old.Node, "owner", old.Owner)
 	}

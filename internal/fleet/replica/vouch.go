@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -25,8 +26,8 @@ const (
 // vouches knows which nodes produce, by their live records: what a producer announces is
 // core NATS, and says itself who it is from. It is safe for concurrent use.
 type vouches struct {
-	look func(ctx context.Context, name string) (job.NodeEvent, error)
-	live func(job.NodeEvent) bool
+	look func(ctx context.Context, name string) (core.NodeEvent, error)
+	live func(core.NodeEvent) bool
 	log  *slog.Logger
 
 	names chan string // to be looked up
@@ -44,11 +45,11 @@ type vouch struct {
 
 func (r *Replica) newVouches() *vouches {
 	lease := r.cfg.Store.Settings().Lease
-	live := func(e job.NodeEvent) bool {
+	live := func(e core.NodeEvent) bool {
 		silent := r.clock.Now().Sub(e.Time) - r.clock.Error()
-		return e.Node.State == job.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
+		return e.Node.State == core.NodeAlive && e.Node.Producer && silent < max(lease, e.Node.Lease)
 	}
-	look := func(ctx context.Context, name string) (job.NodeEvent, error) {
+	look := func(ctx context.Context, name string) (core.NodeEvent, error) {
 		e, err := r.cfg.Store.Nodes().Look(ctx, name)
 		if err == nil {
 			r.zones.note(e)
@@ -58,7 +59,7 @@ func (r *Replica) newVouches() *vouches {
 	return newVouches(look, live, r.log)
 }
 
-func newVouches(look func(context.Context, string) (job.NodeEvent, error), live func(job.NodeEvent) bool, log *slog.Logger) *vouches {
+func newVouches(look func(context.Context, string) (core.NodeEvent, error), live func(core.NodeEvent) bool, log *slog.Logger) *vouches {
 	return &vouches{look: look, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
 }
 
@@ -107,7 +108,7 @@ func (v *vouches) run(ctx context.Context) {
 }
 
 // note takes in what a look found. One without an answer changes nothing.
-func (v *vouches) note(name string, e job.NodeEvent, err error) {
+func (v *vouches) note(name string, e core.NodeEvent, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.known[name]

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // onOff is a switch that can be waited for.
@@ -43,7 +43,7 @@ func (r *Replica) watchNodes(ctx context.Context) error {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				err = r.peers.Watch(watching, r.cfg.Store.Nodes(), func(e job.NodeEvent) {
+				err = r.peers.Watch(watching, r.cfg.Store.Nodes(), func(e core.NodeEvent) {
 					r.beats.stamped(e)
 					r.zones.note(e)
 				})

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/core"
 )
 
 // zonesFor is how long a producer counts as alive after its record was last seen. It
@@ -30,11 +30,11 @@ func newZones(own string, log *slog.Logger) *zones {
 }
 
 // note takes in a node's record.
-func (z *zones) note(e job.NodeEvent) {
+func (z *zones) note(e core.NodeEvent) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	n := e.Node
-	alive := !e.Gone && e.Err == nil && n.State == job.NodeAlive
+	alive := !e.Gone && e.Err == nil && n.State == core.NodeAlive
 	if alive && n.Producer && n.Tzdata > z.own && (len(z.newer) < maxVouched || !z.newer[e.Name].IsZero()) {
 		z.newer[e.Name] = time.Now()
 	} else {

@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go"
 )
 
 // backlog is a broker on which each of many jobs has a slot that waits, and counts what
@@ -29,7 +31,7 @@ func (b *backlog) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.Waitin
 	b.lists++
 	return func(yield func(kv.WaitingSlot, error) bool) {
 		for i, slot := range b.slots {
-			if !yield(kv.WaitingSlot{Message: job.Message{Slot: slot}, Queue: "default", Sequence: uint64(i + 1)}, nil) {
+			if !yield(kv.WaitingSlot{Message: core.Message{Slot: slot}, Queue: "default", Sequence: uint64(i + 1)}, nil) {
 				return
 			}
 		}
@@ -45,7 +47,7 @@ func (b *backlog) Read(context.Context, job.Slot) (job.Record, uint64, error) {
 	return job.Record{}, 0, job.ErrNotFound
 }
 
-func (b *backlog) Publish(string, job.Message, []byte) (func(context.Context) (bool, error), error) {
+func (b *backlog) Publish(string, core.Message, []byte) (func(context.Context) (bool, error), error) {
 	b.sent.Add(1)
 	return func(context.Context) (bool, error) { return false, nil }, nil
 }
@@ -62,7 +64,7 @@ func TestAPassListsTheBacklogOnceAndAsksOnlyAboutWhatIsNotInIt(t *testing.T) {
 	due := time.Now().Add(-time.Hour)
 	for i := range jobs {
 		slot := job.NewSlot(fmt.Sprint("job", i), due)
-		s.Handed("default", job.Message{Slot: slot, Due: due})
+		s.Handed("default", core.Message{Slot: slot, Due: due})
 		if i >= lost {
 			b.slots = append(b.slots, slot)
 		}
@@ -80,7 +82,7 @@ func TestTheRequestsOfAPassDoNotGrowWithTheJobsThatHaveABacklog(t *testing.T) {
 	const jobs = 2000
 	due := time.Now().Add(-time.Hour)
 	for i := range jobs {
-		m := job.Message{Slot: job.NewSlot(fmt.Sprint("job", i), due), Due: due}
+		m := core.Message{Slot: job.NewSlot(fmt.Sprint("job", i), due), Due: due}
 		s.publish(m)
 		s.sweeper.Handed("default", m)
 	}

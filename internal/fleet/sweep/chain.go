@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -12,7 +13,7 @@ import (
 // follower is a slot that comes after others of which the last known one has
 // succeeded, and that has no record as far as is known.
 type follower struct {
-	entry  job.Entry
+	entry  core.Entry
 	before job.Slot
 	since  time.Time
 }

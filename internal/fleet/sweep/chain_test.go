@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -26,8 +27,8 @@ func TestTheMessageOfASlotIsOfferedAgainForWhatShouldHaveFollowed(t *testing.T) 
 		"all have succeeded":       {func(s *site) {}, offered},
 		"it has a record":          {func(s *site) { s.record(done(load, job.Failed)) }, nothing},
 		"it runs":                  {func(s *site) { s.record(job.Record{Slot: load, State: job.Running, Node: "alive"}) }, nothing},
-		"it waits":                 {func(s *site) { s.publish(job.Message{Slot: load, Chained: true}) }, nothing},
-		"a part of it waits":       {func(s *site) { s.publish(job.Message{Slot: load.Part(2, 3), Chained: true}) }, nothing},
+		"it waits":                 {func(s *site) { s.publish(core.Message{Slot: load, Chained: true}) }, nothing},
+		"a part of it waits":       {func(s *site) { s.publish(core.Message{Slot: load.Part(2, 3), Chained: true}) }, nothing},
 		"another has failed":       {func(s *site) { s.record(done(check, job.Failed)) }, nothing},
 		"another has not begun":    {func(s *site) { s.after[0].Job.After = append(s.after[0].Job.After, "more") }, nothing},
 		"the job came later":       {func(s *site) { s.after[0].Time = time.Now().Add(time.Minute) }, nothing},
@@ -37,7 +38,7 @@ func TestTheMessageOfASlotIsOfferedAgainForWhatShouldHaveFollowed(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			s.after = []job.Entry{{Time: time.Now().Add(-time.Hour), Definition: job.Definition{Job: job.Job{Name: "load", After: []string{"report", "check"}}}}}
+			s.after = []core.Entry{{Time: time.Now().Add(-time.Hour), Definition: core.Definition{Job: job.Job{Name: "load", After: []string{"report", "check"}}}}}
 			s.shift = time.Minute
 			s.record(done(check, job.Succeeded))
 			s.record(done(extract, job.Succeeded))

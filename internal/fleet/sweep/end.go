@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -21,7 +22,7 @@ import (
 type Seen struct {
 	mu   sync.Mutex
 	slot job.Slot
-	mark job.LedgerMark // without its slot
+	mark core.LedgerMark // without its slot
 }
 
 // Note takes in that the slot's record stood at the revision at the time.
@@ -29,16 +30,16 @@ func (s *Seen) Note(slot job.Slot, revision uint64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision > s.mark.Revision {
-		s.slot, s.mark = slot, job.LedgerMark{Revision: revision, Time: at}
+		s.slot, s.mark = slot, core.LedgerMark{Revision: revision, Time: at}
 	}
 }
 
 // newest is the newest write; zero: none is known.
-func (s *Seen) newest() (job.Slot, job.LedgerMark) {
+func (s *Seen) newest() (job.Slot, core.LedgerMark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mark.Revision == 0 {
-		return job.Slot{}, job.LedgerMark{}
+		return job.Slot{}, core.LedgerMark{}
 	}
 	mark := s.mark
 	mark.Slot = s.slot.ID()
@@ -47,10 +48,10 @@ func (s *Seen) newest() (job.Slot, job.LedgerMark) {
 
 // adopt takes in what another node has seen. What was seen before the ledger was
 // rewound says nothing any more.
-func (s *Seen) adopt(end job.SweepEnd) {
+func (s *Seen) adopt(end core.SweepEnd) {
 	s.mu.Lock()
 	if !end.Rewound.IsZero() && !s.mark.Time.After(end.Rewound.Time) {
-		s.mark = job.LedgerMark{}
+		s.mark = core.LedgerMark{}
 	}
 	s.mu.Unlock()
 	if slot, err := job.ParseSlotID(end.Newest.Slot); err == nil {
@@ -61,7 +62,7 @@ func (s *Seen) adopt(end job.SweepEnd) {
 func (s *Seen) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mark = job.LedgerMark{}
+	s.mark = core.LedgerMark{}
 }
 
 // lastEnd is what the last sweep that came to its end has left; zero: nothing, or
@@ -109,7 +110,7 @@ func (s *Sweeper) tellEnd(ctx context.Context, last kv.SweepEnd) error {
 
 // store writes the end of a sweep at revision, and reports whether it stands. A node
 // that may not, or that comes too late, sweeps all the same.
-func (s *Sweeper) store(ctx context.Context, end job.SweepEnd, revision uint64) (stands bool, err error) {
+func (s *Sweeper) store(ctx context.Context, end core.SweepEnd, revision uint64) (stands bool, err error) {
 	end.Nonce = rand.Text()
 	_, err = s.cfg.Ends.Write(ctx, end, revision)
 	switch {
@@ -142,7 +143,7 @@ func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
 	}
 	s.cfg.Seen.forget()
 	next := last.SweepEnd
-	next.Newest, next.Rewound = job.LedgerMark{}, job.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
+	next.Newest, next.Rewound = core.LedgerMark{}, core.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
 	stands, err := s.store(ctx, next, last.Revision)
 	if err != nil || !stands && !s.denied {
 		return err // another node has said it

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
 // end is what the last sweep has left behind.
-func (s *site) end() job.SweepEnd {
+func (s *site) end() core.SweepEnd {
 	s.Helper()
 	end, err := s.SweepEnds().Read(s.Context())
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *site) turn(sweeper *sweep.Sweeper) {
 // lasting is the sweeper of a producer that is older than the others and lives long.
 func (s *site) lasting(node string) *sweep.Sweeper {
 	s.Helper()
-	s.node(job.Node{Name: node, State: job.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour), Lease: 24 * time.Hour})
+	s.node(core.Node{Name: node, State: core.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour), Lease: 24 * time.Hour})
 	return s.at(node)
 }
 
@@ -73,8 +74,8 @@ func TestARecordThatCannotBeReadIsPassedOverAndNamed(t *testing.T) {
 func TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver(t *testing.T) {
 	s := newSite(t)
 	bad, lost := slot(1), slot(2)
-	s.publish(job.Message{Slot: bad})
-	s.publish(job.Message{Slot: lost})
+	s.publish(core.Message{Slot: bad})
+	s.publish(core.Message{Slot: lost})
 	natstest.Strand(t, s.js, "cronce")
 	s.spoil(bad)
 	s.shift = 5 * time.Minute
@@ -87,7 +88,7 @@ func TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver(t *testing.T) {
 // Anybody who may write the nodes bucket can invent a producer that is older than all.
 func TestAProducerSweepsWhenTheOneWhoseTurnItIsDoesNot(t *testing.T) {
 	s := newSite(t)
-	invented := job.Node{Name: "a-1-1-x", State: job.NodeAlive, Producer: true, Lease: 24 * time.Hour, Started: time.Unix(0, 0)}
+	invented := core.Node{Name: "a-1-1-x", State: core.NodeAlive, Producer: true, Lease: 24 * time.Hour, Started: time.Unix(0, 0)}
 	s.node(invented)
 	lost := slot(1)
 	s.record(job.Record{Slot: lost, State: job.Retrying, RetryAt: time.Now()})
@@ -157,7 +158,7 @@ func TestALedgerThatWentBackIsSaidOnce(t *testing.T) {
 				t.Fatalf("the newest write it saw is %+v, want %s at %d", newest, slot(1), at)
 			}
 			c.lose(s)
-			s.node(job.Node{Name: "n6", State: job.NodeAlive, Producer: true, Started: time.Now()})
+			s.node(core.Node{Name: "n6", State: core.NodeAlive, Producer: true, Started: time.Now()})
 			for range 2 { // another one, which learned of it from the first, and that one
 				s.turn(s.at("n6"))
 				s.turn(s.sweeper)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -30,18 +31,18 @@ type pair struct {
 	offered time.Time // when the slot was first offered again; zero: not yet
 }
 
-func (p *pair) List(context.Context) ([]job.NodeEvent, error) {
+func (p *pair) List(context.Context) ([]core.NodeEvent, error) {
 	const beat = lease / 10
 	now := time.Now()
 	last := func(t time.Time) time.Time { return t.Truncate(beat) }
-	node := func(name string, heard time.Time, age time.Duration) job.NodeEvent {
-		return job.NodeEvent{Name: name, Time: heard, Node: job.Node{Name: name, State: job.NodeAlive, Producer: true, Lease: lease, Started: p.killed.Add(-age)}}
+	node := func(name string, heard time.Time, age time.Duration) core.NodeEvent {
+		return core.NodeEvent{Name: name, Time: heard, Node: core.Node{Name: name, State: core.NodeAlive, Producer: true, Lease: lease, Started: p.killed.Add(-age)}}
 	}
 	heard := now
 	if now.After(p.killed) {
 		heard = p.killed
 	}
-	return []job.NodeEvent{node("younger", last(now), time.Hour), node("older", last(heard), 2*time.Hour)}, nil
+	return []core.NodeEvent{node("younger", last(now), time.Hour), node("older", last(heard), 2*time.Hour)}, nil
 }
 
 func (p *pair) Read(context.Context, job.Slot) (job.Record, uint64, error) {
@@ -51,7 +52,7 @@ func (p *pair) Read(context.Context, job.Slot) (job.Record, uint64, error) {
 	return *p.record, 7, nil
 }
 
-func (p *pair) Publish(_ string, m job.Message, _ []byte) (func(context.Context) (bool, error), error) {
+func (p *pair) Publish(_ string, m core.Message, _ []byte) (func(context.Context) (bool, error), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.Slot == lost && p.offered.IsZero() {
@@ -99,18 +100,18 @@ type noEnds struct{}
 
 func (noEnds) Read(context.Context) (kv.SweepEnd, error) { return kv.SweepEnd{}, job.ErrNotFound }
 
-func (noEnds) Write(context.Context, job.SweepEnd, uint64) (uint64, error) {
+func (noEnds) Write(context.Context, core.SweepEnd, uint64) (uint64, error) {
 	return 0, job.ErrDenied
 }
 
-func (registry) Read(context.Context, string) (job.Entry, uint64, error) {
-	return job.Entry{}, 0, job.ErrNotFound
+func (registry) Read(context.Context, string) (core.Entry, uint64, error) {
+	return core.Entry{}, 0, job.ErrNotFound
 }
 
 var lost = job.Slot{Job: "report", Token: "lost"}
 
 // run has both nodes sweep, until somebody has offered the slot again.
-func (p *pair) run(handed *job.Message, younger time.Duration) {
+func (p *pair) run(handed *core.Message, younger time.Duration) {
 	ctx, end := context.WithTimeout(context.Background(), time.Hour)
 	defer end()
 	var under sync.WaitGroup
@@ -137,21 +138,21 @@ func (p *pair) run(handed *job.Message, younger time.Duration) {
 // come. One pass is taken to need no time.
 func TestALostSlotTakesUnderTwoMinutesAlsoWhenWhoSweepsIsKilled(t *testing.T) {
 	t.Parallel()
-	ways := map[string]func(p *pair, moves time.Time) (handed *job.Message){
-		"its next attempt was due": func(p *pair, moves time.Time) *job.Message {
+	ways := map[string]func(p *pair, moves time.Time) (handed *core.Message){
+		"its next attempt was due": func(p *pair, moves time.Time) *core.Message {
 			p.record, p.written = &job.Record{Slot: lost, State: job.Retrying, RetryAt: moves}, moves.Add(-time.Second)
 			return nil
 		},
-		"the killed node ran it": func(p *pair, moves time.Time) *job.Message {
+		"the killed node ran it": func(p *pair, moves time.Time) *core.Message {
 			p.record, p.written = &job.Record{Slot: lost, State: job.Running, Node: "older"}, moves
 			p.killed = moves.Add(time.Second)
 			return nil
 		},
-		"it was handed out, and lost": func(_ *pair, moves time.Time) *job.Message {
-			return &job.Message{Slot: lost, Due: moves}
+		"it was handed out, and lost": func(_ *pair, moves time.Time) *core.Message {
+			return &core.Message{Slot: lost, Due: moves}
 		},
-		"the server forgot its message": func(p *pair, moves time.Time) *job.Message {
-			p.waiting = []kv.WaitingSlot{{Message: job.Message{Slot: lost}, Sequence: 3, Published: moves, Stranded: true}}
+		"the server forgot its message": func(p *pair, moves time.Time) *core.Message {
+			p.waiting = []kv.WaitingSlot{{Message: core.Message{Slot: lost}, Sequence: 3, Published: moves, Stranded: true}}
 			return nil
 		},
 	}

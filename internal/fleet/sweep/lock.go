@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -42,7 +43,7 @@ func (s *Sweeper) ended(slot job.Slot) {
 // turns are the slots of a lock that nothing keeps from going on: those that hold a
 // place and are not known to be under way and, when all of these have ended, the
 // first that waits. It alone: who is in hand behind it waits for it.
-func (s *Sweeper) turns(l job.Lock) (turns []job.LockSlot) {
+func (s *Sweeper) turns(l core.Lock) (turns []core.LockSlot) {
 	ended := true
 	for _, h := range l.Holders {
 		if _, open := s.open[h.Slot]; open {
@@ -61,7 +62,7 @@ func (s *Sweeper) turns(l job.Lock) (turns []job.LockSlot) {
 // stoppedLock is a lock with slots whose turn came long ago and that have no record as
 // far as is known. They keep the others of their job waiting.
 type stoppedLock struct {
-	job.Lock
+	core.Lock
 	stand []job.Slot
 }
 
@@ -172,7 +173,7 @@ func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, 
 // or a purged queue would go on by one slot in a pass. Of these some may be in a
 // worker's hand, which costs a delivery. But a triggered run is not given up before its
 // turn.
-func (s *Sweeper) goOn(ctx context.Context, l job.Lock, lost []job.Slot, waits map[job.Slot]bool) error {
+func (s *Sweeper) goOn(ctx context.Context, l core.Lock, lost []job.Slot, waits map[job.Slot]bool) error {
 	entry, _, err := s.cfg.Registry.Read(ctx, l.Job)
 	switch {
 	case errors.Is(err, job.ErrNotFound), isUnreadable(err):
@@ -198,17 +199,17 @@ func (s *Sweeper) goOn(ctx context.Context, l job.Lock, lost []job.Slot, waits m
 // messages are those of a slot that stood in the lock. Whether it is still of its
 // job's plan, the worker judges, which knows nothing newer than no revision. Of a
 // triggered run nobody has the payload: it is only recorded, as failed.
-func messages(slot job.Slot, e job.Entry) (all []job.Message) {
+func messages(slot job.Slot, e core.Entry) (all []core.Message) {
 	if slot.Token != "" {
-		return []job.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
+		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}
 	}
 	shards := e.Job.Shards
 	if plan, ok := e.PlanAt(slot.At); ok {
 		shards = plan.Plan.Shards
 	}
-	m := job.Message{Slot: slot, CaughtUp: true} // its start deadline counts from now on
+	m := core.Message{Slot: slot, CaughtUp: true} // its start deadline counts from now on
 	if shards < 2 {
-		return []job.Message{m}
+		return []core.Message{m}
 	}
 	for i := range shards {
 		m.Slot = slot.Part(i+1, shards)

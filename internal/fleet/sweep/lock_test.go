@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -12,12 +13,12 @@ import (
 // hold writes the lock of job report, over the one that is there.
 func (s *site) hold(holders, waiting []job.Slot) {
 	s.Helper()
-	l := job.Lock{Job: "report", Nonce: time.Now().String()}
+	l := core.Lock{Job: "report", Nonce: time.Now().String()}
 	for _, slot := range holders {
-		l.Holders = append(l.Holders, job.LockSlot{Slot: slot, At: slot.At})
+		l.Holders = append(l.Holders, core.LockSlot{Slot: slot, At: slot.At})
 	}
 	for _, slot := range waiting {
-		l.Waiting = append(l.Waiting, job.LockSlot{Slot: slot, At: slot.At})
+		l.Waiting = append(l.Waiting, core.LockSlot{Slot: slot, At: slot.At})
 	}
 	_, at, _ := s.Locks().Read(s.Context(), "report")
 	if _, err := s.Locks().Write(s.Context(), l, at); err != nil {
@@ -71,23 +72,23 @@ func TestATriggeredRunWhoseMessageIsLostInTheLockIsOnlyRecorded(t *testing.T) {
 	s.shift = 61 * time.Second
 	s.pass()
 	d := s.delivery()
-	step := job.Decide(d, job.View{Now: time.Now(), Horizon: time.Hour, Handles: true})
-	if step.Action != job.End || step.Record.State != job.Failed || step.Record.Slot != run {
+	step := core.Decide(d, core.View{Now: time.Now(), Horizon: time.Hour, Handles: true})
+	if step.Action != core.End || step.Record.State != job.Failed || step.Record.Slot != run {
 		t.Errorf("a worker makes of it %+v, want its end", step)
 	}
 }
 
 // delivery is the one message, as a worker gets it.
-func (s *site) delivery() job.Delivery {
+func (s *site) delivery() core.Delivery {
 	s.Helper()
 	for w, err := range s.Waiting(s.Context(), kv.WaitingFilter{}) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		return job.Delivery{Message: w.Message, Queue: w.Queue, Payload: w.Payload, Published: w.Published, Count: 1}
+		return core.Delivery{Message: w.Message, Queue: w.Queue, Payload: w.Payload, Published: w.Published, Count: 1}
 	}
 	s.Fatal("there is no message")
-	return job.Delivery{}
+	return core.Delivery{}
 }
 
 func TestASlotInALockThatHasAMessageOrItsTurnYetToComeIsLeftAlone(t *testing.T) {
@@ -109,7 +110,7 @@ func TestASlotInALockThatHasAMessageOrItsTurnYetToComeIsLeftAlone(t *testing.T) 
 				s.record(r)
 			}
 			for _, m := range c.messages {
-				s.publish(job.Message{Slot: m})
+				s.publish(core.Message{Slot: m})
 			}
 			s.hold(c.holders, c.waiting)
 			before := s.messages()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -19,10 +20,10 @@ func TestAMessageThatIsGivenToNobodyAnyMoreIsNone(t *testing.T) {
 	revision := s.record(job.Record{Slot: retries, State: job.Retrying, RetryAt: time.Now()})
 	s.record(job.Record{Slot: done, State: job.Succeeded})
 	payload := json.RawMessage(`{"own":1}`)
-	for _, m := range []job.Message{{Slot: retries}, {Slot: fresh, Due: fresh.At, CaughtUp: true}, {Slot: done}} {
+	for _, m := range []core.Message{{Slot: retries}, {Slot: fresh, Due: fresh.At, CaughtUp: true}, {Slot: done}} {
 		s.publish(m)
 	}
-	wait, err := s.Slots().Publish("default", job.Message{Slot: run}, payload)
+	wait, err := s.Slots().Publish("default", core.Message{Slot: run}, payload)
 	if err == nil {
 		_, err = wait(t.Context())
 	}
@@ -43,7 +44,7 @@ func TestAMessageThatIsGivenToNobodyAnyMoreIsNone(t *testing.T) {
 	}
 	s.want(slices.Sorted(slices.Values(slices.Concat(before, offered)))...)
 	for _, m := range natstest.Take(t, queue, len(offered)) {
-		if got, err := job.ParseMessage(m.Headers()); err != nil || got.Slot == fresh && (!got.CaughtUp || !got.Due.Equal(fresh.At)) {
+		if got, err := core.ParseMessage(m.Headers()); err != nil || got.Slot == fresh && (!got.CaughtUp || !got.Due.Equal(fresh.At)) {
 			t.Errorf("offered %+v, %v", got, err)
 		}
 	}

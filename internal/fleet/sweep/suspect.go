@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -113,7 +114,7 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	switch {
 	case errors.Is(err, job.ErrNotFound) && p.handed.queue != "":
 		h := p.handed
-		return s.send(ctx, h.queue, job.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
+		return s.send(ctx, h.queue, core.Message{Slot: h.slot, JobRevision: h.revision, Due: h.due, CaughtUp: h.caughtUp}, job.Record{Slot: p.slot}, 0)
 	case err == nil && p.handed.queue != "", errors.Is(err, job.ErrNotFound), isUnreadable(err):
 		s.settled(p.slot, err)
 		return nil
@@ -165,10 +166,10 @@ func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
 
 // publish offers the slot of a record that stands at revision.
 func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) error {
-	return s.send(ctx, rec.Queue, job.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due}, rec, revision)
+	return s.send(ctx, rec.Queue, core.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due}, rec, revision)
 }
 
-func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job.Record, revision uint64) error {
+func (s *Sweeper) send(ctx context.Context, queue string, m core.Message, rec job.Record, revision uint64) error {
 	payload, err := s.payload(ctx, rec)
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func (s *Sweeper) send(ctx context.Context, queue string, m job.Message, rec job
 }
 
 // sendAs publishes the slot's message as the n-th offer.
-func (s *Sweeper) sendAs(ctx context.Context, queue string, m job.Message, payload []byte, state job.State, n int) error {
+func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payload []byte, state job.State, n int) error {
 	m.Node, m.Offer = s.cfg.Node, n
 	wait, err := s.cfg.Slots.Publish(queue, m, payload)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -34,23 +35,23 @@ type Messages interface {
 // Slots is the stream of slots. kv.Slots satisfies it.
 type Slots interface {
 	Messages
-	Publish(queue string, m job.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
+	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
 }
 
 // Nodes lists the nodes. kv.Nodes satisfies it.
 type Nodes interface {
-	List(ctx context.Context) ([]job.NodeEvent, error)
+	List(ctx context.Context) ([]core.NodeEvent, error)
 }
 
 // Registry reads definitions. kv.Jobs satisfies it.
 type Registry interface {
-	Read(ctx context.Context, name string) (job.Entry, uint64, error)
+	Read(ctx context.Context, name string) (core.Entry, uint64, error)
 }
 
 // Ends is where sweeps say that they came to their end. kv.SweepEnds satisfies it.
 type Ends interface {
 	Read(ctx context.Context) (kv.SweepEnd, error)
-	Write(ctx context.Context, end job.SweepEnd, revision uint64) (uint64, error)
+	Write(ctx context.Context, end core.SweepEnd, revision uint64) (uint64, error)
 }
 
 // Config of a Sweeper. The fields with a default are optional.
@@ -72,7 +73,7 @@ type Config struct {
 
 	// After returns the jobs that come after one, as far as is known, without asking
 	// anybody. Default: none.
-	After func(name string) []job.Entry
+	After func(name string) []core.Entry
 
 	// Now is the broker's clock. Plausible returns an error while it cannot be believed:
 	// then no pass is made, since all that a pass finds it finds by age. Default of the
@@ -147,7 +148,7 @@ type Sweeper struct {
 	// unreadable are the records that this program cannot read, and why.
 	unreadable map[job.Slot]error
 	// end is what this pass says of itself; began, when the first turn was made.
-	end    job.SweepEnd
+	end    core.SweepEnd
 	began  time.Time
 	denied bool // this login may not write Ends
 }
@@ -180,7 +181,7 @@ func New(cfg Config) *Sweeper {
 		cfg.Seen = &Seen{}
 	}
 	if cfg.After == nil {
-		cfg.After = func(string) []job.Entry { return nil }
+		cfg.After = func(string) []core.Entry { return nil }
 	}
 	s := &Sweeper{cfg: cfg, handed: map[job.Slot]handed{}}
 	s.rest()
@@ -189,7 +190,7 @@ func New(cfg Config) *Sweeper {
 
 // Handed tells of a slot that this node's producer has taken care of: it is to be
 // in the stream. It does not block.
-func (s *Sweeper) Handed(queue string, m job.Message) {
+func (s *Sweeper) Handed(queue string, m core.Message) {
 	if m.Missed > 0 {
 		return
 	}
@@ -287,13 +288,13 @@ func (s *Sweeper) rest() {
 // producers among them: the oldest remembers most. The broker's timestamps say how
 // long a node has been silent. That is good enough for a guess, and no more is needed
 // here. A record that cannot be read counts as a node for as long as it is written.
-func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool) {
+func (s *Sweeper) look(nodes []core.NodeEvent) (alive map[string]bool, first bool) {
 	alive = map[string]bool{}
 	now := s.cfg.Now()
-	var oldest job.Node
+	var oldest core.Node
 	for _, n := range nodes {
 		lease := max(s.cfg.Lease, n.Node.Lease)
-		if now.Sub(n.Time) >= lease || n.Err == nil && n.Node.State != job.NodeAlive {
+		if now.Sub(n.Time) >= lease || n.Err == nil && n.Node.State != core.NodeAlive {
 			continue
 		}
 		alive[n.Name] = true
@@ -312,7 +313,7 @@ func (s *Sweeper) look(nodes []job.NodeEvent) (alive map[string]bool, first bool
 // which of it waits, and only the rest is looked up and offered.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	s.takeFresh()
-	s.end = job.SweepEnd{}
+	s.end = core.SweepEnd{}
 	if err := s.changes(ctx); err != nil {
 		return err
 	}

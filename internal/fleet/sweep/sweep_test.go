@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/sweep"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
@@ -33,7 +34,7 @@ type site struct {
 	offered []job.Slot
 	rewound []job.Event
 	log     strings.Builder
-	after   []job.Entry  // the jobs that come after report and check
+	after   []core.Entry // the jobs that come after report and check
 	reads   atomic.Int64 // of records
 }
 
@@ -57,15 +58,15 @@ func newSite(t *testing.T) *site {
 	}
 	s := &site{T: t, Store: store, js: js}
 	s.sweeper = s.at("n5")
-	s.node(job.Node{Name: "n5", State: job.NodeAlive, Producer: true, Started: time.Now()})
+	s.node(core.Node{Name: "n5", State: core.NodeAlive, Producer: true, Started: time.Now()})
 	j := job.Job{Name: "report", Schedule: "@hourly", Payload: []byte(`{"n":1}`)}
-	if _, err := store.Jobs().Write(t.Context(), job.Definition{Job: j.WithDefaults(), Owner: "file", Node: "x", Nonce: "x"}, 0); err != nil {
+	if _, err := store.Jobs().Write(t.Context(), core.Definition{Job: j.WithDefaults(), Owner: "file", Node: "x", Nonce: "x"}, 0); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (s *site) node(n job.Node) {
+func (s *site) node(n core.Node) {
 	s.Helper()
 	n.Nonce = n.Name
 	if _, err := s.Nodes().Write(s.Context(), n, 0); err != nil {
@@ -76,7 +77,7 @@ func (s *site) node(n job.Node) {
 func (s *site) at(node string) *sweep.Sweeper {
 	return sweep.New(sweep.Config{
 		Node: node, Ledger: countedLedger{s.Ledger(), &s.reads}, Locks: s.Locks(), Slots: s.Slots(), Timers: s.Timers(), Nodes: s.Nodes(), Registry: s.Jobs(), Ends: s.SweepEnds(),
-		After: func(name string) []job.Entry {
+		After: func(name string) []core.Entry {
 			if name == "report" || name == "check" {
 				return s.after
 			}
@@ -110,7 +111,7 @@ func (s *site) record(r job.Record) uint64 {
 	return revision
 }
 
-func (s *site) publish(m job.Message) {
+func (s *site) publish(m core.Message) {
 	s.Helper()
 	wait, err := s.Slots().Publish("default", m, nil)
 	if err == nil {
@@ -203,7 +204,7 @@ func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
 	t.Run("its message waits", func(t *testing.T) {
 		s := newSite(t)
 		s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: now})
-		s.publish(job.Message{Slot: slot(1)})
+		s.publish(core.Message{Slot: slot(1)})
 		s.shift = 5 * time.Minute
 		s.pass()
 		s.want(slot(1).ID() + " ")
@@ -228,11 +229,11 @@ func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	}
 	lost, waits, recorded, missed := slot(0), slot(1), slot(2), slot(3)
 	now := time.Now()
-	s.sweeper.Handed("default", job.Message{Slot: lost, Due: now, JobRevision: 1, Node: "p"})
-	s.sweeper.Handed("default", job.Message{Slot: waits, Due: now})
-	s.sweeper.Handed("default", job.Message{Slot: recorded, Due: now})
-	s.sweeper.Handed("default", job.Message{Slot: missed, Due: now, Missed: 1})
-	s.publish(job.Message{Slot: waits})
+	s.sweeper.Handed("default", core.Message{Slot: lost, Due: now, JobRevision: 1, Node: "p"})
+	s.sweeper.Handed("default", core.Message{Slot: waits, Due: now})
+	s.sweeper.Handed("default", core.Message{Slot: recorded, Due: now})
+	s.sweeper.Handed("default", core.Message{Slot: missed, Due: now, Missed: 1})
+	s.publish(core.Message{Slot: waits})
 	s.record(job.Record{Slot: recorded, State: job.Succeeded})
 	s.shift = time.Minute
 	s.pass()
@@ -243,11 +244,11 @@ func TestOneOfTheLiveProducersSweeps(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: time.Now().Add(-time.Hour)})
 	started := time.Now().Add(-time.Hour)
-	s.node(job.Node{Name: "n1", State: job.NodeStopped, Producer: true, Started: started})
-	s.node(job.Node{Name: "n2", State: job.NodeFenced, Producer: true, Started: started})
-	s.node(job.Node{Name: "n3", State: job.NodeAlive, Worker: true, Started: started})
-	s.node(job.Node{Name: "n9", State: job.NodeAlive, Producer: true, Started: started.Add(time.Minute)})
-	s.node(job.Node{Name: "n8", State: job.NodeAlive, Producer: true, Started: started, ClockOffset: 2 * time.Minute}) // its clock is slow
+	s.node(core.Node{Name: "n1", State: core.NodeStopped, Producer: true, Started: started})
+	s.node(core.Node{Name: "n2", State: core.NodeFenced, Producer: true, Started: started})
+	s.node(core.Node{Name: "n3", State: core.NodeAlive, Worker: true, Started: started})
+	s.node(core.Node{Name: "n9", State: core.NodeAlive, Producer: true, Started: started.Add(time.Minute)})
+	s.node(core.Node{Name: "n8", State: core.NodeAlive, Producer: true, Started: started, ClockOffset: 2 * time.Minute}) // its clock is slow
 	run := func(sweeper *sweep.Sweeper) (sweeps bool) {
 		if err := sweeper.Turn(t.Context()); err != nil {
 			t.Fatal(err)

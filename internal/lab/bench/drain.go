@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -94,7 +95,7 @@ func fill(ctx context.Context, store *kv.Store, jobs []job.Job, slots int) error
 		}
 		j := jobs[i%len(jobs)]
 		slot := job.NewSlot(j.Name, at)
-		wait, err := store.Slots().Publish(j.Queue, job.Message{Slot: slot, JobRevision: revisions[i%len(jobs)], Node: "bench", Due: slot.At}, []byte(`{"n":1}`))
+		wait, err := store.Slots().Publish(j.Queue, core.Message{Slot: slot, JobRevision: revisions[i%len(jobs)], Node: "bench", Due: slot.At}, []byte(`{"n":1}`))
 		if err != nil {
 			return err
 		}

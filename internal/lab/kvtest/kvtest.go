@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -26,32 +27,32 @@ type Ledger interface {
 
 // Nodes is what the suite asks of the nodes.
 type Nodes interface {
-	Read(ctx context.Context, name string) (job.Node, uint64, error)
-	Write(context.Context, job.Node, uint64) (uint64, error)
-	List(context.Context) ([]job.NodeEvent, error)
-	Watch(context.Context, func(job.NodeEvent)) error
+	Read(ctx context.Context, name string) (core.Node, uint64, error)
+	Write(context.Context, core.Node, uint64) (uint64, error)
+	List(context.Context) ([]core.NodeEvent, error)
+	Watch(context.Context, func(core.NodeEvent)) error
 }
 
 // Jobs is what the suite asks of the registry.
 type Jobs interface {
-	Read(ctx context.Context, name string) (job.Entry, uint64, error)
-	Write(context.Context, job.Definition, uint64) (uint64, error)
+	Read(ctx context.Context, name string) (core.Entry, uint64, error)
+	Write(context.Context, core.Definition, uint64) (uint64, error)
 	Delete(ctx context.Context, name string, revision uint64) error
-	List(context.Context) ([]job.Entry, error)
-	Watch(context.Context, func(job.RegistryEvent)) error
+	List(context.Context) ([]core.Entry, error)
+	Watch(context.Context, func(core.RegistryEvent)) error
 }
 
 // Watermark is what the suite asks of the watermark.
 type Watermark interface {
-	Read(context.Context) (job.Watermark, uint64, error)
-	Write(context.Context, job.Watermark, uint64) (uint64, error)
+	Read(context.Context) (core.Watermark, uint64, error)
+	Write(context.Context, core.Watermark, uint64) (uint64, error)
 }
 
 // Locks is what the suite asks of the locks.
 type Locks interface {
-	Read(ctx context.Context, name string) (job.Lock, uint64, error)
-	Write(context.Context, job.Lock, uint64) (uint64, error)
-	Send(ctx context.Context, l job.Lock, revision uint64, answered func(uint64, error))
+	Read(ctx context.Context, name string) (core.Lock, uint64, error)
+	Write(context.Context, core.Lock, uint64) (uint64, error)
+	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
 // Memory is one empty namespace.
@@ -118,7 +119,7 @@ func (s Sent) Write(ctx context.Context, r job.Record, revision uint64) (uint64,
 // sentLocks are locks whose Write waits for what Send tells.
 type sentLocks struct{ Locks }
 
-func (s sentLocks) Write(ctx context.Context, l job.Lock, revision uint64) (uint64, error) {
+func (s sentLocks) Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error) {
 	return answer(func(told func(uint64, error)) { s.Send(ctx, l, revision, told) })
 }
 
@@ -334,17 +335,17 @@ func revisionOfNothing(t *testing.T, m Memory) {
 }
 
 // Node is a living node's record.
-func Node(name, nonce string) job.Node {
-	return job.Node{Name: name, State: job.NodeAlive, Started: at, Lease: 20 * time.Second, Worker: true, Nonce: nonce}
+func Node(name, nonce string) core.Node {
+	return core.Node{Name: name, State: core.NodeAlive, Started: at, Lease: 20 * time.Second, Worker: true, Nonce: nonce}
 }
 
 func nodesWatched(t *testing.T, m Memory) {
 	ctx, cancel := context.WithCancel(limited(t))
 	must[uint64](t)(m.Nodes.Write(ctx, Node("old", "a"), 0))
-	events, ended := make(chan job.NodeEvent, 100), make(chan error, 1)
-	go func() { ended <- m.Nodes.Watch(ctx, func(e job.NodeEvent) { events <- e }) }()
+	events, ended := make(chan core.NodeEvent, 100), make(chan error, 1)
+	go func() { ended <- m.Nodes.Watch(ctx, func(e core.NodeEvent) { events <- e }) }()
 
-	if e := next(t, ctx, events); e.Name != "old" || e.Node.State != job.NodeAlive || e.Err != nil {
+	if e := next(t, ctx, events); e.Name != "old" || e.Node.State != core.NodeAlive || e.Err != nil {
 		t.Fatalf("first event %+v", e)
 	}
 	if e := next(t, ctx, events); !e.Ready {
@@ -355,17 +356,17 @@ func nodesWatched(t *testing.T, m Memory) {
 		t.Fatalf("event %+v, want new at %d", e, one)
 	}
 	fenced := Node("new", "c")
-	fenced.State, fenced.FencedBy = job.NodeFenced, "old"
+	fenced.State, fenced.FencedBy = core.NodeFenced, "old"
 	two := must[uint64](t)(m.Nodes.Write(ctx, fenced, one))
-	if e := next(t, ctx, events); e.Revision != two || e.Node.State != job.NodeFenced || e.Node.FencedBy != "old" {
+	if e := next(t, ctx, events); e.Revision != two || e.Node.State != core.NodeFenced || e.Node.FencedBy != "old" {
 		t.Fatalf("event %+v, want fenced at %d", e, two)
 	}
 	_, err := m.Nodes.Write(ctx, Node("new", "late heartbeat"), one)
 	wantError(t, err, job.ErrConflict)
-	if got, rev, err := m.Nodes.Read(ctx, "new"); err != nil || rev != two || got.State != job.NodeFenced {
+	if got, rev, err := m.Nodes.Read(ctx, "new"); err != nil || rev != two || got.State != core.NodeFenced {
 		t.Fatalf("read %+v at %d, %v", got, rev, err)
 	}
-	if all := must[[]job.NodeEvent](t)(m.Nodes.List(ctx)); len(all) != 2 || all[0].Name != "old" || all[1].Name != "new" {
+	if all := must[[]core.NodeEvent](t)(m.Nodes.List(ctx)); len(all) != 2 || all[0].Name != "old" || all[1].Name != "new" {
 		t.Fatalf("list %+v", all)
 	}
 	cancel()
@@ -386,8 +387,8 @@ func next[T any](t *testing.T, ctx context.Context, events <-chan T) T {
 }
 
 // Definition is a job's.
-func Definition(name, nonce string) job.Definition {
-	return job.Definition{Job: job.Job{Name: name, Schedule: "0 7 * * *"}.WithDefaults(), Owner: "file", Node: "n1", Nonce: nonce}
+func Definition(name, nonce string) core.Definition {
+	return core.Definition{Job: job.Job{Name: name, Schedule: "0 7 * * *"}.WithDefaults(), Owner: "file", Node: "n1", Nonce: nonce}
 }
 
 func jobsDeleted(t *testing.T, m Memory) {
@@ -395,7 +396,7 @@ func jobsDeleted(t *testing.T, m Memory) {
 	must[uint64](t)(m.Jobs.Write(ctx, Definition("a", "1"), 0))
 	rev := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "2"), 0))
 	for { // a list is a hint, which any replica may have given
-		all := must[[]job.Entry](t)(m.Jobs.List(ctx))
+		all := must[[]core.Entry](t)(m.Jobs.List(ctx))
 		if len(all) == 2 && all[0].Job.Name == "a" && all[1].Revision == rev && !all[1].Time.IsZero() {
 			break
 		}
@@ -427,9 +428,9 @@ func jobsDeleted(t *testing.T, m Memory) {
 
 func jobsWatched(t *testing.T, m Memory) {
 	ctx, cancel := context.WithCancel(limited(t))
-	events, ended := make(chan job.RegistryEvent, 1000), make(chan error, 1)
+	events, ended := make(chan core.RegistryEvent, 1000), make(chan error, 1)
 	go func() {
-		ended <- m.Jobs.Watch(ctx, func(e job.RegistryEvent) {
+		ended <- m.Jobs.Watch(ctx, func(e core.RegistryEvent) {
 			if !e.Settled { // it says nothing of a job, and comes whenever nothing is pending
 				events <- e
 			}
@@ -470,7 +471,7 @@ func jobBroken(t *testing.T, m Memory) {
 	must[uint64](t)(m.Jobs.Write(ctx, Definition("good", "2"), 0))
 	check := func(how string, err error) {
 		t.Helper()
-		var e *job.EntryError
+		var e *core.EntryError
 		if !errors.As(err, &e) || e.Name != "broken" || e.Revision != rev || e.Time.IsZero() || !errors.Is(err, job.ErrInvalid) {
 			t.Fatalf("%s: %v, want an error about the entry", how, err)
 		}
@@ -488,8 +489,8 @@ func jobBroken(t *testing.T, m Memory) {
 	if len(entries) != 1 || entries[0].Job.Name != "good" {
 		t.Fatalf("list %+v, want the good one", entries)
 	}
-	events, ended := make(chan job.RegistryEvent, 10), make(chan error, 1)
-	go func() { ended <- m.Jobs.Watch(ctx, func(e job.RegistryEvent) { events <- e }) }()
+	events, ended := make(chan core.RegistryEvent, 10), make(chan error, 1)
+	go func() { ended <- m.Jobs.Watch(ctx, func(e core.RegistryEvent) { events <- e }) }()
 	check("watch", next(t, ctx, events).Err)
 	if e := next(t, ctx, events); e.Name != "good" || e.Err != nil {
 		t.Fatalf("after it the watch tells %+v", e)
@@ -504,10 +505,10 @@ func watermark(t *testing.T, m Memory) {
 	ctx := limited(t)
 	_, rev, err := m.Watermark.Read(ctx)
 	wantError(t, err, job.ErrNotFound)
-	rev = must[uint64](t)(m.Watermark.Write(ctx, job.Watermark{Time: at, Revision: 3, Node: "n1", Nonce: "a"}, rev))
-	_, err = m.Watermark.Write(ctx, job.Watermark{Time: at, Revision: 3, Node: "n2", Nonce: "b"}, 0)
+	rev = must[uint64](t)(m.Watermark.Write(ctx, core.Watermark{Time: at, Revision: 3, Node: "n1", Nonce: "a"}, rev))
+	_, err = m.Watermark.Write(ctx, core.Watermark{Time: at, Revision: 3, Node: "n2", Nonce: "b"}, 0)
 	wantError(t, err, job.ErrConflict)
-	must[uint64](t)(m.Watermark.Write(ctx, job.Watermark{Time: at.Add(time.Second), Revision: 4, Node: "n2", Nonce: "c"}, rev))
+	must[uint64](t)(m.Watermark.Write(ctx, core.Watermark{Time: at.Add(time.Second), Revision: 4, Node: "n2", Nonce: "c"}, rev))
 	got, _, err := m.Watermark.Read(ctx)
 	if err != nil || !got.Time.Equal(at.Add(time.Second)) || got.Revision != 4 || !strings.HasPrefix(got.Node, "n2") {
 		t.Fatalf("read %+v, %v", got, err)
@@ -518,9 +519,9 @@ func locks(t *testing.T, m Memory) {
 	ctx := limited(t)
 	_, rev, err := m.Locks.Read(ctx, "report")
 	wantError(t, err, job.ErrNotFound)
-	held := job.Lock{Job: "report", Nonce: "a", Holders: []job.LockSlot{{Slot: Record(0, "").Slot, At: at, OnTime: true, Since: at}}}
+	held := core.Lock{Job: "report", Nonce: "a", Holders: []core.LockSlot{{Slot: Record(0, "").Slot, At: at, OnTime: true, Since: at}}}
 	rev = must[uint64](t)(m.Locks.Write(ctx, held, rev))
-	_, err = m.Locks.Write(ctx, job.Lock{Job: "report", Nonce: "b"}, 0)
+	_, err = m.Locks.Write(ctx, core.Lock{Job: "report", Nonce: "b"}, 0)
 	wantError(t, err, job.ErrConflict)
 	_, _, err = m.Locks.Read(ctx, "other")
 	wantError(t, err, job.ErrNotFound)

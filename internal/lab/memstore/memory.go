@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -334,24 +335,24 @@ func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEnt
 type Nodes struct{ *Bucket }
 
 // Read is kv.Nodes.Read.
-func (n *Nodes) Read(ctx context.Context, name string) (job.Node, uint64, error) {
+func (n *Nodes) Read(ctx context.Context, name string) (core.Node, uint64, error) {
 	e, err := n.read(ctx, name)
 	if err != nil {
-		return job.Node{}, e.revision, err
+		return core.Node{}, e.revision, err
 	}
-	node, err := job.DecodeNode(e.data)
+	node, err := core.DecodeNode(e.data)
 	return node, e.revision, err
 }
 
 // Write is kv.Nodes.Write.
-func (n *Nodes) Write(ctx context.Context, node job.Node, revision uint64) (uint64, error) {
+func (n *Nodes) Write(ctx context.Context, node core.Node, revision uint64) (uint64, error) {
 	return n.encode(ctx, node.Name, node.Nonce, node, revision)
 }
 
 // List is kv.Nodes.List.
-func (n *Nodes) List(context.Context) ([]job.NodeEvent, error) {
+func (n *Nodes) List(context.Context) ([]core.NodeEvent, error) {
 	all, _, _ := n.snapshot()
-	var nodes []job.NodeEvent
+	var nodes []core.NodeEvent
 	for _, e := range all {
 		if e.data != nil {
 			nodes = append(nodes, nodeEvent(e))
@@ -361,15 +362,15 @@ func (n *Nodes) List(context.Context) ([]job.NodeEvent, error) {
 }
 
 // Watch is kv.Nodes.Watch.
-func (n *Nodes) Watch(ctx context.Context, f func(job.NodeEvent)) error {
+func (n *Nodes) Watch(ctx context.Context, f func(core.NodeEvent)) error {
 	return n.watch(ctx, func(e entry) { f(nodeEvent(e)) },
-		func(e entry) { f(job.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at, Gone: true}) },
-		func(last uint64) { f(job.NodeEvent{Ready: true, Revision: last}) })
+		func(e entry) { f(core.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at, Gone: true}) },
+		func(last uint64) { f(core.NodeEvent{Ready: true, Revision: last}) })
 }
 
-func nodeEvent(e entry) job.NodeEvent {
-	ev := job.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at}
-	ev.Node, ev.Err = job.DecodeNode(e.data)
+func nodeEvent(e entry) core.NodeEvent {
+	ev := core.NodeEvent{Name: e.key, Revision: e.revision, Time: e.at}
+	ev.Node, ev.Err = core.DecodeNode(e.data)
 	return ev
 }
 
@@ -377,25 +378,25 @@ func nodeEvent(e entry) job.NodeEvent {
 type Jobs struct{ *Bucket }
 
 // Read is kv.Jobs.Read.
-func (j *Jobs) Read(ctx context.Context, name string) (job.Entry, uint64, error) {
+func (j *Jobs) Read(ctx context.Context, name string) (core.Entry, uint64, error) {
 	e, err := j.read(ctx, name)
 	if err != nil {
-		return job.Entry{}, e.revision, err
+		return core.Entry{}, e.revision, err
 	}
 	d, err := decodeEntry(e)
 	return d, e.revision, err
 }
 
-func decodeEntry(e entry) (job.Entry, error) {
-	d, err := job.DecodeEntry(e.data, e.revision, e.at)
+func decodeEntry(e entry) (core.Entry, error) {
+	d, err := core.DecodeEntry(e.data, e.revision, e.at)
 	if err != nil {
-		return job.Entry{}, &job.EntryError{Name: e.key, Revision: e.revision, Time: e.at.UTC(), Err: err}
+		return core.Entry{}, &core.EntryError{Name: e.key, Revision: e.revision, Time: e.at.UTC(), Err: err}
 	}
 	return d, nil
 }
 
 // Write is kv.Jobs.Write.
-func (j *Jobs) Write(ctx context.Context, d job.Definition, revision uint64) (uint64, error) {
+func (j *Jobs) Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
 	return j.encode(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
@@ -406,9 +407,9 @@ func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
 }
 
 // List is kv.Jobs.List.
-func (j *Jobs) List(context.Context) ([]job.Entry, error) {
+func (j *Jobs) List(context.Context) ([]core.Entry, error) {
 	all, _, _ := j.snapshot()
-	var entries []job.Entry
+	var entries []core.Entry
 	var bad []error
 	for _, e := range all {
 		if e.data == nil {
@@ -425,15 +426,15 @@ func (j *Jobs) List(context.Context) ([]job.Entry, error) {
 }
 
 // Watch is kv.Jobs.Watch.
-func (j *Jobs) Watch(ctx context.Context, f func(job.RegistryEvent)) error {
+func (j *Jobs) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
 	return j.watch(ctx,
 		func(e entry) {
-			ev := job.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at}
+			ev := core.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at}
 			ev.Entry, ev.Err = decodeEntry(e)
 			f(ev)
 		},
-		func(e entry) { f(job.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at, Deleted: true}) },
-		func(last uint64) { f(job.RegistryEvent{Ready: true, Revision: last}) })
+		func(e entry) { f(core.RegistryEvent{Name: e.key, Revision: e.revision, Time: e.at, Deleted: true}) },
+		func(last uint64) { f(core.RegistryEvent{Ready: true, Revision: last}) })
 }
 
 // Watermark is a kv.Watermark in memory.
@@ -442,17 +443,17 @@ type Watermark struct{ *Bucket }
 const watermarkKey = "watermark"
 
 // Read is kv.Watermark.Read.
-func (w *Watermark) Read(ctx context.Context) (job.Watermark, uint64, error) {
+func (w *Watermark) Read(ctx context.Context) (core.Watermark, uint64, error) {
 	e, err := w.read(ctx, watermarkKey)
 	if err != nil {
-		return job.Watermark{}, e.revision, err
+		return core.Watermark{}, e.revision, err
 	}
-	mark, err := job.DecodeWatermark(e.data)
+	mark, err := core.DecodeWatermark(e.data)
 	return mark, e.revision, err
 }
 
 // Write is kv.Watermark.Write.
-func (w *Watermark) Write(ctx context.Context, mark job.Watermark, revision uint64) (uint64, error) {
+func (w *Watermark) Write(ctx context.Context, mark core.Watermark, revision uint64) (uint64, error) {
 	return w.encode(ctx, watermarkKey, mark.Nonce, mark, revision)
 }
 
@@ -460,21 +461,21 @@ func (w *Watermark) Write(ctx context.Context, mark job.Watermark, revision uint
 type Locks struct{ *Bucket }
 
 // Read is kv.Locks.Read.
-func (l *Locks) Read(ctx context.Context, name string) (job.Lock, uint64, error) {
+func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
 	e, err := l.read(ctx, "lock."+name)
 	if err != nil {
-		return job.Lock{}, e.revision, err
+		return core.Lock{}, e.revision, err
 	}
-	lock, err := job.DecodeLock(e.data)
+	lock, err := core.DecodeLock(e.data)
 	return lock, e.revision, err
 }
 
 // Write is kv.Locks.Write.
-func (l *Locks) Write(ctx context.Context, lock job.Lock, revision uint64) (uint64, error) {
+func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	return l.encode(ctx, "lock."+lock.Job, lock.Nonce, lock, revision)
 }
 
 // Send is kv.Locks.Send.
-func (l *Locks) Send(ctx context.Context, lock job.Lock, revision uint64, answered func(uint64, error)) {
+func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
@@ -47,7 +48,7 @@ func TestOnlyUnansweredMessagesOfTheProcessesRunningSlotsAreLost(t *testing.T) {
 	slots := map[string]job.Slot{}
 	for i, name := range []string{"mine", "ended", "answered", "anothers", "waits"} {
 		slots[name] = job.NewSlot("a", time.Unix(int64(i), 0))
-		w.slots = append(w.slots, promise.SlotWrite{Seq: uint64(i + 1), Message: job.Message{Slot: slots[name]}})
+		w.slots = append(w.slots, promise.SlotWrite{Seq: uint64(i + 1), Message: core.Message{Slot: slots[name]}})
 	}
 	write := func(name, node string, state job.State) {
 		w.ledger = append(w.ledger, promise.LedgerWrite{Slot: slots[name], Record: job.Record{Slot: slots[name], Node: node, State: state}})

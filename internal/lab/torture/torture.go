@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
@@ -269,7 +270,7 @@ func (t *torture) define(ctx context.Context) error {
 	t.cases = plan.Bounded(t.cfg.Lease, t.from, t.until)
 	for i := range t.cases {
 		j := &t.cases[i].Job
-		d, _, err := job.Upsert(nil, *j, plan.JobOwner, "torture", false)
+		d, _, err := core.Upsert(nil, *j, plan.JobOwner, "torture", false)
 		if err != nil {
 			return err
 		}

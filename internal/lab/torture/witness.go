@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 	"github.com/cronce-io/cronce/job"
@@ -122,7 +123,7 @@ func (w *witness) told(m *nats.Msg) {
 			return // collected
 		}
 		n := promise.NodeWrite{Seq: seq, Last: last, Time: at}
-		if n.Node, err = job.DecodeNode(m.Data); err == nil {
+		if n.Node, err = core.DecodeNode(m.Data); err == nil {
 			w.nodes = append(w.nodes, n)
 		}
 	case "state":
@@ -130,7 +131,7 @@ func (w *witness) told(m *nats.Msg) {
 		if strings.HasPrefix(key, "lock.") {
 			l := promise.LockWrite{Seq: seq, Last: last, Time: at, Gone: gone}
 			if !gone {
-				l.Lock, err = job.DecodeLock(m.Data)
+				l.Lock, err = core.DecodeLock(m.Data)
 			}
 			w.locks = append(w.locks, l)
 		}
@@ -138,12 +139,12 @@ func (w *witness) told(m *nats.Msg) {
 			break
 		}
 		mark := promise.MarkWrite{Seq: seq, Time: at}
-		if mark.Mark, err = job.DecodeWatermark(m.Data); err == nil {
+		if mark.Mark, err = core.DecodeWatermark(m.Data); err == nil {
 			w.marks = append(w.marks, mark)
 		}
 	default:
-		s := promise.SlotWrite{Seq: seq, Time: at, ID: m.Header.Get(job.HeaderMsgID)}
-		if s.Message, err = job.ParseMessage(m.Header); err == nil {
+		s := promise.SlotWrite{Seq: seq, Time: at, ID: m.Header.Get(core.HeaderMsgID)}
+		if s.Message, err = core.ParseMessage(m.Header); err == nil {
 			w.slots, w.slotOf[seq] = append(w.slots, s), s.Message.Slot
 		}
 	}

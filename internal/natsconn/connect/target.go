@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -100,7 +101,7 @@ func Resolve(cfg Config) (Target, error) {
 		t.servers[i] = server
 	}
 	if cfg.Domain != "" {
-		if err := job.ValidateName("domain", cfg.Domain); err != nil {
+		if err := codec.ValidateName("domain", cfg.Domain); err != nil {
 			return Target{}, err
 		}
 	}

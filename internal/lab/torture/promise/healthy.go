@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -113,7 +114,7 @@ func (c *checker) leasesLost(l Line) (signs []sign) {
 }
 
 func (c *checker) fenced(node string) bool {
-	return slices.ContainsFunc(c.nodes[node], func(w NodeWrite) bool { return w.Node.State == job.NodeFenced })
+	return slices.ContainsFunc(c.nodes[node], func(w NodeWrite) bool { return w.Node.State == core.NodeFenced })
 }
 
 // checkPublished: a slot is published in time as long as one producer is up that has

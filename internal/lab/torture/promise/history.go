@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -68,21 +69,21 @@ type LedgerWrite struct {
 type NodeWrite struct {
 	Seq, Last uint64
 	Time      time.Time
-	Node      job.Node
+	Node      core.Node
 }
 
 // MarkWrite is one write of the watermark.
 type MarkWrite struct {
 	Seq  uint64
 	Time time.Time
-	Mark job.Watermark
+	Mark core.Watermark
 }
 
 // LockWrite is one write of a job's lock.
 type LockWrite struct {
 	Seq, Last uint64
 	Time      time.Time
-	Lock      job.Lock
+	Lock      core.Lock
 	Gone      bool
 }
 
@@ -90,7 +91,7 @@ type LockWrite struct {
 type SlotWrite struct {
 	Seq     uint64
 	Time    time.Time
-	Message job.Message
+	Message core.Message
 	ID      string // its Nats-Msg-Id
 	Queue   string
 }

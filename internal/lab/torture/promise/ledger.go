@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -113,7 +114,7 @@ func (c *checker) disowned(claim, w LedgerWrite) bool {
 // deadSince is when a node was proved dead, or had stopped by its own word.
 func (c *checker) deadSince(node string) (time.Time, bool) {
 	for _, w := range c.nodes[node] {
-		if w.Node.State != job.NodeAlive {
+		if w.Node.State != core.NodeAlive {
 			return w.Time, true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -55,11 +56,11 @@ func (c *checker) checkLocks() {
 			continue
 		}
 		for _, h := range w.Lock.Holders {
-			if slices.ContainsFunc(last.Lock.Holders, func(o job.LockSlot) bool { return o.Slot == h.Slot }) {
+			if slices.ContainsFunc(last.Lock.Holders, func(o core.LockSlot) bool { return o.Slot == h.Slot }) {
 				continue
 			}
-			older := slices.DeleteFunc(slices.Clone(w.Lock.Waiting), func(o job.LockSlot) bool {
-				return !o.At.Before(h.At) || !slices.ContainsFunc(last.Lock.Waiting, func(l job.LockSlot) bool { return l.Slot == o.Slot })
+			older := slices.DeleteFunc(slices.Clone(w.Lock.Waiting), func(o core.LockSlot) bool {
+				return !o.At.Before(h.At) || !slices.ContainsFunc(last.Lock.Waiting, func(l core.LockSlot) bool { return l.Slot == o.Slot })
 			})
 			// A place that is left for each of them is theirs when they ask.
 			if free := k.Places() - len(w.Lock.Holders); len(older) > max(free, 0) && !c.begun(h.Slot, w) {
@@ -72,7 +73,7 @@ func (c *checker) checkLocks() {
 // checkNewest: where only the newest slot counts, no two wait that were published on
 // time.
 func (c *checker) checkNewest(w LockWrite) {
-	var waits *job.LockSlot
+	var waits *core.LockSlot
 	for i := range w.Lock.Waiting {
 		switch s := &w.Lock.Waiting[i]; {
 		case !s.OnTime:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 	"github.com/cronce-io/cronce/job"
 )
@@ -82,16 +83,16 @@ func (s *story) next(key string) (seq, last uint64) {
 	return s.seq, last
 }
 
-func (s *story) beat(node string, when float64) { s.node(node, job.NodeAlive, when) }
+func (s *story) beat(node string, when float64) { s.node(node, core.NodeAlive, when) }
 
-func (s *story) node(name string, state job.NodeState, when float64) {
+func (s *story) node(name string, state core.NodeState, when float64) {
 	seq, last := s.next("node " + name)
-	s.h.Nodes = append(s.h.Nodes, NodeWrite{Seq: seq, Last: last, Time: at(when), Node: job.Node{Name: name, State: state}})
+	s.h.Nodes = append(s.h.Nodes, NodeWrite{Seq: seq, Last: last, Time: at(when), Node: core.Node{Name: name, State: state}})
 }
 
 func (s *story) publish(slot job.Slot, when float64) {
 	s.seq++
-	s.h.Slots = append(s.h.Slots, SlotWrite{Seq: s.seq, Time: at(when), Message: job.Message{Slot: slot}, ID: slot.ID()})
+	s.h.Slots = append(s.h.Slots, SlotWrite{Seq: s.seq, Time: at(when), Message: core.Message{Slot: slot}, ID: slot.ID()})
 }
 
 // write stores a record and returns its revision.
@@ -178,7 +179,7 @@ func (s *story) fenced(died float64) {
 	s.publish(a0, 0)
 	s.claim(a0, "x", 0.01)
 	s.line(LineStart, a0, 0.02)
-	s.node("x", job.NodeFenced, 4)
+	s.node("x", core.NodeFenced, 4)
 	s.claim(a0, "y", died+0.1)
 	s.line(LineStart, a0, died+0.11)
 	s.line(LineEnd, a0, died+1, plan.ResultOK)
@@ -214,7 +215,7 @@ func (s *story) late(when float64) {
 	s.line(LineStart, a0, 0.02)
 	s.again(len(s.h.Lines)-1, LineCancel, "", when)
 	s.again(len(s.h.Lines)-2, LineEnd, plan.ResultError, when+0.01)
-	s.node("x", job.NodeFenced, 4)
+	s.node("x", core.NodeFenced, 4)
 	s.claim(a0, "y", 4.1)
 	s.line(LineStart, a0, 4.11)
 	s.line(LineEnd, a0, 5, plan.ResultOK)
@@ -226,7 +227,7 @@ func (s *story) late(when float64) {
 func (s *story) lagging(delay time.Duration) {
 	s.fault(plan.Lag, "w1.1", 0, 12, delay)
 	s.beat("w1-42-7", 4.5)
-	s.node("w1-42-7", job.NodeFenced, 8)
+	s.node("w1-42-7", core.NodeFenced, 8)
 }
 
 // waits is a lock of the job newer in which slots wait, all published on time.
@@ -248,18 +249,18 @@ func (s *story) ack(slot job.Slot, when float64) {
 
 func (s *story) watermark(to, when float64) {
 	s.seq++
-	s.h.Marks = append(s.h.Marks, MarkWrite{Seq: s.seq, Time: at(when), Mark: job.Watermark{Time: at(to), Revision: 9}})
+	s.h.Marks = append(s.h.Marks, MarkWrite{Seq: s.seq, Time: at(when), Mark: core.Watermark{Time: at(to), Revision: 9}})
 }
 
 func (s *story) lock(name string, when float64, holders, waiting []job.Slot) {
 	seq, last := s.next("lock " + name)
-	list := func(slots []job.Slot) (all []job.LockSlot) {
+	list := func(slots []job.Slot) (all []core.LockSlot) {
 		for _, slot := range slots {
-			all = append(all, job.LockSlot{Slot: slot, At: slot.At})
+			all = append(all, core.LockSlot{Slot: slot, At: slot.At})
 		}
 		return all
 	}
-	s.h.Locks = append(s.h.Locks, LockWrite{Seq: seq, Last: last, Time: at(when), Lock: job.Lock{Job: name, Holders: list(holders), Waiting: list(waiting)}})
+	s.h.Locks = append(s.h.Locks, LockWrite{Seq: seq, Last: last, Time: at(when), Lock: core.Lock{Job: name, Holders: list(holders), Waiting: list(waiting)}})
 }
 
 // runs is a slot that is published, claimed, run and completed in the usual way,

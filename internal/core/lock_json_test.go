@@ -1,10 +1,13 @@
-package job
+package core
 
 import (
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // A member that lockWire has and MarshalJSON does not write would be lost with the
@@ -15,7 +18,7 @@ func TestALockIsWrittenAsItsWireFormSays(t *testing.T) {
 		return time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "s"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
 	})
 	slot := rapid.Custom(func(t *rapid.T) LockSlot {
-		return LockSlot{NewSlot("report", instant.Draw(t, "slot")), instant.Draw(t, "at"), rapid.Bool().Draw(t, "on time"), instant.Draw(t, "since")}
+		return LockSlot{job.NewSlot("report", instant.Draw(t, "slot")), instant.Draw(t, "at"), rapid.Bool().Draw(t, "on time"), instant.Draw(t, "since")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		l := Lock{
@@ -32,7 +35,7 @@ func TestALockIsWrittenAsItsWireFormSays(t *testing.T) {
 			}
 			return all
 		}
-		want, err := marshal(lockWire{Version, l.Job, wire(l.Holders), wire(l.Waiting), l.Newest, l.Nonce})
+		want, err := codec.Marshal(lockWire{codec.Version, l.Job, wire(l.Holders), wire(l.Waiting), l.Newest, l.Nonce})
 		if err != nil {
 			t.Fatal(err)
 		}

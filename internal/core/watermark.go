@@ -1,6 +1,11 @@
-package job
+package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
 
 // Watermark says: every slot due up to Time has been published, by a producer
 // that knew the registry up to Revision. It moves forward only, in both
@@ -18,7 +23,7 @@ type Watermark struct {
 
 	Node  string
 	Nonce string
-	Extra Extra
+	Extra job.Extra
 }
 
 type watermarkWire struct {
@@ -32,13 +37,13 @@ type watermarkWire struct {
 
 // MarshalJSON writes the value of the key "watermark".
 func (w Watermark) MarshalJSON() ([]byte, error) {
-	return encode(watermarkWire{Version, w.Time.UTC(), w.Revision, w.RegistryTime.UTC(), w.Node, w.Nonce}, w.Extra)
+	return codec.Encode(watermarkWire{codec.Version, w.Time.UTC(), w.Revision, w.RegistryTime.UTC(), w.Node, w.Nonce}, w.Extra)
 }
 
 // DecodeWatermark reads the value of the key "watermark".
 func DecodeWatermark(data []byte) (Watermark, error) {
 	var w watermarkWire
-	extra, err := decode("watermark", data, &w)
+	extra, err := codec.Decode("watermark", data, &w)
 	if err == nil {
 		err = w.bound()
 	}
@@ -49,10 +54,10 @@ func DecodeWatermark(data []byte) (Watermark, error) {
 }
 
 func (w *watermarkWire) bound() error {
-	b := bounds{what: "watermark"}
-	b.times("time", &w.Time)
-	b.times("registry_time", &w.RegistryTime)
-	b.words("node", w.Node)
-	b.words("nonce", w.Nonce)
-	return b.err
+	b := codec.Bounds{What: "watermark"}
+	b.Times("time", &w.Time)
+	b.Times("registry_time", &w.RegistryTime)
+	b.Words("node", w.Node)
+	b.Words("nonce", w.Nonce)
+	return b.Err
 }

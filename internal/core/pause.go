@@ -1,6 +1,11 @@
-package job
+package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
 
 // Window is a time in which a job was paused: what fell due after From, up to and
 // including To, was not published at its time. To is zero while the pause lasts.
@@ -56,7 +61,7 @@ func (e *Entry) settlePauses() {
 	case !e.Paused && open:
 		e.Pauses[n-1].To = e.Time
 	}
-	e.Pauses = last(e.Pauses, maxPauses)
+	e.Pauses = codec.Last(e.Pauses, maxPauses)
 }
 
 // PausedAt returns the pause in which a slot with this due time falls due.
@@ -72,7 +77,7 @@ func (e Entry) PausedAt(due time.Time) (Window, bool) {
 // Stretches cuts the slots of p, one of the entry's plans, whose schedule is s, at
 // the job's pauses. What falls due in a pause that has ended is a stretch of its
 // own; what falls due in one that lasts is none yet.
-func (e Entry) Stretches(p PastPlan, s *Schedule) []Stretch {
+func (e Entry) Stretches(p PastPlan, s *job.Schedule) []Stretch {
 	var cut []Stretch
 	at := Stretch{Schedule: s, After: p.From, Until: p.To, Since: p.From}
 	ends := func(t time.Time) bool { return !p.To.IsZero() && !t.Before(p.To) }
@@ -112,13 +117,13 @@ func (e Entry) IfResumed(now time.Time, horizon time.Duration) (missed, runs int
 		return 0, 0, nil
 	}
 	if horizon == 0 {
-		horizon = DefaultHorizon
+		horizon = job.DefaultHorizon
 	}
 	e.Pauses = append([]Window(nil), e.Pauses...)
 	e.Pauses[len(e.Pauses)-1].To = now
 	var pause []Stretch
 	for _, p := range e.Plans() {
-		s, err := ParseSchedule(e.Job.Name, p.Plan)
+		s, err := job.ParseSchedule(e.Job.Name, p.Plan)
 		if err != nil {
 			return 0, 0, err
 		}

@@ -1,6 +1,11 @@
-package job
+package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
 
 // NodeState is what a node's key says of it.
 type NodeState string
@@ -51,28 +56,28 @@ type Node struct {
 	FencedAt time.Time
 
 	Nonce string
-	Extra Extra
+	Extra job.Extra
 }
 
 type nodeWire struct {
-	V           int       `json:"v"`
-	Name        string    `json:"node"`
-	State       NodeState `json:"state"`
-	Started     time.Time `json:"started"`
-	Lease       duration  `json:"lease"`
-	Producer    bool      `json:"producer"`
-	Worker      bool      `json:"worker"`
-	Queues      []string  `json:"queues,omitempty"`
-	Handlers    []string  `json:"handlers,omitempty"`
-	Priority    int       `json:"priority,omitempty"`
-	Running     int       `json:"running"`
-	ClockOffset duration  `json:"clock_offset"`
-	ClockError  duration  `json:"clock_error"`
-	Tzdata      string    `json:"tzdata"`
-	Version     string    `json:"version"`
-	FencedBy    string    `json:"fenced_by,omitempty"`
-	FencedAt    time.Time `json:"fenced_at,omitzero"`
-	Nonce       string    `json:"nonce"`
+	V           int            `json:"v"`
+	Name        string         `json:"node"`
+	State       NodeState      `json:"state"`
+	Started     time.Time      `json:"started"`
+	Lease       codec.Duration `json:"lease"`
+	Producer    bool           `json:"producer"`
+	Worker      bool           `json:"worker"`
+	Queues      []string       `json:"queues,omitempty"`
+	Handlers    []string       `json:"handlers,omitempty"`
+	Priority    int            `json:"priority,omitempty"`
+	Running     int            `json:"running"`
+	ClockOffset codec.Duration `json:"clock_offset"`
+	ClockError  codec.Duration `json:"clock_error"`
+	Tzdata      string         `json:"tzdata"`
+	Version     string         `json:"version"`
+	FencedBy    string         `json:"fenced_by,omitempty"`
+	FencedAt    time.Time      `json:"fenced_at,omitzero"`
+	Nonce       string         `json:"nonce"`
 }
 
 // Began is when the incarnation began, by the broker's clock.
@@ -80,9 +85,9 @@ func (n Node) Began() time.Time { return n.Started.Add(n.ClockOffset) }
 
 // MarshalJSON writes the nodes bucket's value.
 func (n Node) MarshalJSON() ([]byte, error) {
-	return encode(nodeWire{
-		Version, n.Name, n.State, n.Started.UTC(), duration(n.Lease), n.Producer, n.Worker, n.Queues, n.Handlers,
-		n.Priority, n.Running, duration(n.ClockOffset), duration(n.ClockError), n.Tzdata, n.Version,
+	return codec.Encode(nodeWire{
+		codec.Version, n.Name, n.State, n.Started.UTC(), codec.Duration(n.Lease), n.Producer, n.Worker, n.Queues, n.Handlers,
+		n.Priority, n.Running, codec.Duration(n.ClockOffset), codec.Duration(n.ClockError), n.Tzdata, n.Version,
 		n.FencedBy, n.FencedAt.UTC(), n.Nonce,
 	}, n.Extra)
 }
@@ -90,7 +95,7 @@ func (n Node) MarshalJSON() ([]byte, error) {
 // DecodeNode reads a value of the nodes bucket.
 func DecodeNode(data []byte) (Node, error) {
 	var w nodeWire
-	extra, err := decode("node record", data, &w)
+	extra, err := codec.Decode("node record", data, &w)
 	if err == nil {
 		err = w.bound()
 	}
@@ -106,25 +111,25 @@ func DecodeNode(data []byte) (Node, error) {
 }
 
 func (w *nodeWire) bound() error {
-	b := bounds{what: "node record"}
-	word(&b, "state", w.State, NodeAlive, NodeStopped, NodeFenced)
-	b.names("node", w.Name)
-	b.times("started", &w.Started)
-	b.span("lease", time.Duration(w.Lease), 0, MaxLease)
-	b.length("queues", len(w.Queues), maxQueues)
-	b.names("queue", w.Queues...)
-	b.length("handlers", len(w.Handlers), maxHandlers)
-	b.names("job", w.Handlers...)
-	b.number("priority", w.Priority, 0, MaxPriority)
-	b.number("running", w.Running, 0, maxSlots)
-	b.span("clock_offset", time.Duration(w.ClockOffset), -maxSpan, maxSpan)
-	b.span("clock_error", time.Duration(w.ClockError), 0, maxSpan)
+	b := codec.Bounds{What: "node record"}
+	codec.Word(&b, "state", w.State, NodeAlive, NodeStopped, NodeFenced)
+	b.Names("node", w.Name)
+	b.Times("started", &w.Started)
+	b.Span("lease", time.Duration(w.Lease), 0, job.MaxLease)
+	b.Length("queues", len(w.Queues), codec.MaxQueues)
+	b.Names("queue", w.Queues...)
+	b.Length("handlers", len(w.Handlers), codec.MaxHandlers)
+	b.Names("job", w.Handlers...)
+	b.Number("priority", w.Priority, 0, MaxPriority)
+	b.Number("running", w.Running, 0, codec.MaxSlots)
+	b.Span("clock_offset", time.Duration(w.ClockOffset), -codec.MaxSpan, codec.MaxSpan)
+	b.Span("clock_error", time.Duration(w.ClockError), 0, codec.MaxSpan)
 	began := w.Started.Add(time.Duration(w.ClockOffset))
-	b.times("started", &began)
-	b.words("tzdata", w.Tzdata)
-	b.words("version", w.Version)
-	b.words("fenced_by", w.FencedBy)
-	b.times("fenced_at", &w.FencedAt)
-	b.words("nonce", w.Nonce)
-	return b.err
+	b.Times("started", &began)
+	b.Words("tzdata", w.Tzdata)
+	b.Words("version", w.Version)
+	b.Words("fenced_by", w.FencedBy)
+	b.Times("fenced_at", &w.FencedAt)
+	b.Words("nonce", w.Nonce)
+	return b.Err
 }

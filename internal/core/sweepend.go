@@ -1,6 +1,11 @@
-package job
+package core
 
-import "time"
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
 
 // SweepEnd is what the last sweep for lost slots left behind: its value says who made
 // it and what it could not read. The broker's timestamp of the value says when.
@@ -20,7 +25,7 @@ type SweepEnd struct {
 	Rewound Rewound
 
 	Nonce string
-	Extra Extra
+	Extra job.Extra
 }
 
 // MaxSkipped bounds SweepEnd.Skipped, maxSaid the bytes of what is said of each.
@@ -35,7 +40,7 @@ func (s *SweepEnd) Skip(what string, why error) {
 		s.More++
 		return
 	}
-	s.Skipped = append(s.Skipped, PassedOver{clipTo(what, maxSaid), clipTo(why.Error(), maxSaid)})
+	s.Skipped = append(s.Skipped, PassedOver{codec.ClipTo(what, maxSaid), codec.ClipTo(why.Error(), maxSaid)})
 }
 
 // PassedOver is one thing that a sweep could not read, and why.
@@ -75,13 +80,13 @@ type sweepEndWire struct {
 
 // MarshalJSON writes the value of the key "sweep".
 func (s SweepEnd) MarshalJSON() ([]byte, error) {
-	return encode(sweepEndWire{Version, s.Node, s.Skipped, s.More, s.Newest, s.Rewound, s.Nonce}, s.Extra)
+	return codec.Encode(sweepEndWire{codec.Version, s.Node, s.Skipped, s.More, s.Newest, s.Rewound, s.Nonce}, s.Extra)
 }
 
 // DecodeSweepEnd reads the value of the key "sweep".
 func DecodeSweepEnd(data []byte) (SweepEnd, error) {
 	var w sweepEndWire
-	extra, err := decode("end of a sweep", data, &w)
+	extra, err := codec.Decode("end of a sweep", data, &w)
 	if err == nil {
 		err = w.bound()
 	}
@@ -92,15 +97,15 @@ func DecodeSweepEnd(data []byte) (SweepEnd, error) {
 }
 
 func (w *sweepEndWire) bound() error {
-	b := bounds{what: "end of a sweep"}
-	b.words("node", w.Node)
-	b.words("nonce", w.Nonce)
-	b.words("slot", w.Newest.Slot, w.Rewound.Lost.Slot)
-	b.times("time", &w.Newest.Time, &w.Rewound.Time, &w.Rewound.Lost.Time)
-	b.number("more", w.More, 0, maxSlots)
-	b.length("skipped", len(w.Skipped), MaxSkipped)
+	b := codec.Bounds{What: "end of a sweep"}
+	b.Words("node", w.Node)
+	b.Words("nonce", w.Nonce)
+	b.Words("slot", w.Newest.Slot, w.Rewound.Lost.Slot)
+	b.Times("time", &w.Newest.Time, &w.Rewound.Time, &w.Rewound.Lost.Time)
+	b.Number("more", w.More, 0, codec.MaxSlots)
+	b.Length("skipped", len(w.Skipped), MaxSkipped)
 	for i := range w.Skipped {
-		cutText(maxSaid, &w.Skipped[i].What, &w.Skipped[i].Why)
+		codec.CutText(maxSaid, &w.Skipped[i].What, &w.Skipped[i].Why)
 	}
-	return b.err
+	return b.Err
 }

@@ -1,4 +1,4 @@
-package job
+package codec
 
 import (
 	"bytes"
@@ -14,30 +14,30 @@ import (
 const Version = 1
 
 var (
-	errInvalid = errors.New("invalid")
-	errVersion = errors.New("unknown format version")
+	ErrInvalid = errors.New("invalid")
+	ErrVersion = errors.New("unknown format version")
 )
 
 // decode reads the object in data into the struct that dst points to, whose field
 // V is the version, and returns the members left over. An unknown version is
 // refused.
-func decode(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
+func Decode(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
 	// Nearly all objects have no unknown members: one strict pass reads them, and
 	// a ledger of a million records is listed three times as fast.
-	if newStrict().read(data, dst) {
+	if NewStrict().Read(data, dst) {
 		return nil, nil
 	}
-	return decodeLoosely(what, data, dst)
+	return DecodeLoosely(what, data, dst)
 }
 
 // strict reads one object after the other.
-type strict struct {
+type Strict struct {
 	from bytes.Reader
 	*json.Decoder
 }
 
-func newStrict() *strict {
-	s := &strict{}
+func NewStrict() *Strict {
+	s := &Strict{}
 	s.Decoder = json.NewDecoder(&s.from)
 	s.DisallowUnknownFields()
 	return s
@@ -45,27 +45,27 @@ func newStrict() *strict {
 
 // read reports whether all of data is one object of this version, with no members that
 // dst has no field for. If it is not, s cannot be used again.
-func (s *strict) read(data []byte, dst any) bool {
+func (s *Strict) Read(data []byte, dst any) bool {
 	s.from.Reset(data)
 	return s.Decode(dst) == nil && reflect.ValueOf(dst).Elem().FieldByName("V").Int() == Version && !s.More()
 }
 
-func decodeLoosely(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
+func DecodeLoosely(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
 	var head struct {
 		V int `json:"v"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, unreadable(what, err)
+		return nil, Unreadable(what, err)
 	}
 	if head.V != Version {
-		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade it", errVersion, what, head.V, Version)
+		return nil, fmt.Errorf("%w: %s has v=%d, this program knows v=%d: upgrade it", ErrVersion, what, head.V, Version)
 	}
 	if err := json.Unmarshal(data, dst); err != nil {
-		return nil, unreadable(what, err)
+		return nil, Unreadable(what, err)
 	}
 	var extra map[string]json.RawMessage
 	if err := json.Unmarshal(data, &extra); err != nil {
-		return nil, unreadable(what, err)
+		return nil, Unreadable(what, err)
 	}
 	for _, name := range members(reflect.TypeOf(dst).Elem()) {
 		delete(extra, name)
@@ -77,12 +77,12 @@ func decodeLoosely(what string, data []byte, dst any) (map[string]json.RawMessag
 }
 
 // unreadable wraps errInvalid. The text of err may quote the whole value.
-func unreadable(what string, err error) error {
-	return fmt.Errorf("%w %s: %s", errInvalid, what, clipTo(err.Error(), maxOldBytes))
+func Unreadable(what string, err error) error {
+	return fmt.Errorf("%w %s: %s", ErrInvalid, what, ClipTo(err.Error(), MaxOldBytes))
 }
 
 // marshal is json.Marshal that does not escape HTML: "<" would take six bytes.
-func marshal(v any) ([]byte, error) {
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -91,16 +91,16 @@ func marshal(v any) ([]byte, error) {
 }
 
 // encode writes src with the extra members beside its own.
-func encode(src any, extra map[string]json.RawMessage) ([]byte, error) {
-	data, err := marshal(src)
+func Encode(src any, extra map[string]json.RawMessage) ([]byte, error) {
+	data, err := Marshal(src)
 	if err != nil {
 		return nil, err
 	}
-	return withExtra(data, extra)
+	return WithExtra(data, extra)
 }
 
 // withExtra adds to an object the members that this program has no field for.
-func withExtra(data []byte, extra map[string]json.RawMessage) ([]byte, error) {
+func WithExtra(data []byte, extra map[string]json.RawMessage) ([]byte, error) {
 	if len(extra) == 0 {
 		return data, nil
 	}
@@ -113,7 +113,7 @@ func withExtra(data []byte, extra map[string]json.RawMessage) ([]byte, error) {
 			all[name] = value
 		}
 	}
-	return marshal(all)
+	return Marshal(all)
 }
 
 func members(t reflect.Type) []string {
@@ -126,12 +126,12 @@ func members(t reflect.Type) []string {
 }
 
 // duration is a time.Duration that stands in JSON as Go writes it: "1m30s".
-type duration time.Duration
+type Duration time.Duration
 
-func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-func (d *duration) UnmarshalText(text []byte) error {
+func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
-	*d = duration(parsed)
+	*d = Duration(parsed)
 	return err
 }

@@ -1,8 +1,10 @@
-package job
+package core
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // A slot that is split has a record for each of its parts, and one for the whole.
@@ -16,7 +18,7 @@ type Whole struct {
 	// Known says that it was looked up at the ledger's leader. Record is nil for
 	// none, Revision the key's.
 	Known    bool
-	Record   *Record
+	Record   *job.Record
 	Revision uint64
 }
 
@@ -36,22 +38,22 @@ func divided(d Delivery, v View) (Step, bool) {
 	case w.State.Final() && v.Record == nil:
 		return Step{Action: Ack}, true // it ended as a whole, and this is no news
 	case w.State.Final(), w.Error != "":
-		return Step{Action: End, Record: ended(record(d, v), v, Cancelled, w.Error)}, true
+		return Step{Action: End, Record: ended(record(d, v), v, job.Cancelled, w.Error)}, true
 	}
 	return Step{}, false
 }
 
 // split is the record of the whole slot that is about to begin.
-func split(d Delivery) Record {
+func split(d Delivery) job.Record {
 	n := d.Slot.Shards
 	d.Slot = d.Slot.Whole()
 	r := record(d, View{})
-	r.State, r.Shards = Running, n
+	r.State, r.Shards = job.Running, n
 	return r
 }
 
 // wholeEnd is the outcome of the whole slot, of which no part has begun.
-func wholeEnd(d Delivery, v View, outcome State, reason string) Record {
+func wholeEnd(d Delivery, v View, outcome job.State, reason string) job.Record {
 	n := d.Slot.Shards
 	d.Slot = d.Slot.Whole()
 	r := ended(record(d, View{}), v, outcome, reason)
@@ -61,36 +63,36 @@ func wholeEnd(d Delivery, v View, outcome State, reason string) Record {
 
 // MarkWhole is the record of a whole slot, r, whose parts are to end for the cause:
 // those that wait see it, those that run have to be asked.
-func MarkWhole(r Record, cause error) Record {
+func MarkWhole(r job.Record, cause error) job.Record {
 	r.Error = clipError(cause.Error())
 	return r
 }
 
 // CancelWhole is the record that ends a whole slot, for the cause, of which no part
 // has begun. d is the message of one of its parts.
-func CancelWhole(d Delivery, v View, cause error) Record {
-	return wholeEnd(d, v, Cancelled, cause.Error())
+func CancelWhole(d Delivery, v View, cause error) job.Record {
+	return wholeEnd(d, v, job.Cancelled, cause.Error())
 }
 
 // ReopenWhole is the record of a whole slot that has ended, r, whose parts are to be
 // given a new start.
-func ReopenWhole(r Record) Record {
-	r.State, r.Node, r.Error, r.Finished = Running, "", "", time.Time{}
+func ReopenWhole(r job.Record) job.Record {
+	r.State, r.Node, r.Error, r.Finished = job.Running, "", "", time.Time{}
 	return r
 }
 
 // Conclude is the outcome of a whole slot, r, all of whose parts have one: success
 // only if all have succeeded.
-func Conclude(r Record, parts []Record, by string, now time.Time) Record {
+func Conclude(r job.Record, parts []job.Record, by string, now time.Time) job.Record {
 	why := r.Error
-	r.State, r.Node, r.Finished, r.Error = Succeeded, by, now.UTC(), ""
-	for _, state := range []State{Failed, Cancelled, Expired, Missed, Skipped} {
+	r.State, r.Node, r.Finished, r.Error = job.Succeeded, by, now.UTC(), ""
+	for _, state := range []job.State{job.Failed, job.Cancelled, job.Expired, job.Missed, job.Skipped} {
 		n := 0
 		for _, p := range parts {
 			if p.State != state {
 				continue
 			}
-			if n++; n == 1 && r.State == Succeeded {
+			if n++; n == 1 && r.State == job.Succeeded {
 				r.State, r.Error = state, fmt.Sprintf("shard %dof%d: %s", p.Slot.Shard, p.Slot.Shards, p.Error)
 			}
 		}
@@ -98,7 +100,7 @@ func Conclude(r Record, parts []Record, by string, now time.Time) Record {
 			r.Error = fmt.Sprintf("%d of %d shards %s; %s", n, len(parts), state, r.Error)
 		}
 	}
-	if r.State == Cancelled && why != "" {
+	if r.State == job.Cancelled && why != "" {
 		r.Error = why
 	}
 	for _, p := range parts {

@@ -1,14 +1,17 @@
-package job
+package core
 
 import (
 	"slices"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Stretch is a part of a job's timeline: the slots of one schedule after After,
 // up to and including Until. The bounds are instants, not due times.
 type Stretch struct {
-	Schedule *Schedule
+	Schedule *job.Schedule
 	After    time.Time
 
 	// Until ends the stretch. Zero: it has no end.
@@ -62,7 +65,7 @@ type Lateness struct {
 // All of one job's stretches are judged together, since "the newest missed slot"
 // is a word about the job, not about one of its plans. Cutting a stretch in two
 // changes nothing.
-func Due(timeline []Stretch, c CatchUp, now time.Time, l Lateness) []DueSlot {
+func Due(timeline []Stretch, c job.CatchUp, now time.Time, l Lateness) []DueSlot {
 	var late, young []DueSlot
 	for _, s := range timeline {
 		delay := s.Schedule.Delay()
@@ -74,7 +77,7 @@ func Due(timeline []Stretch, c CatchUp, now time.Time, l Lateness) []DueSlot {
 			young = append(young, DueSlot{At: at, Due: at.Add(delay)})
 		}
 	}
-	late = last(late, MaxMissed)
+	late = codec.Last(late, MaxMissed)
 	older, some := folded(timeline, late, now, l)
 	choose(c, late, now, l.Horizon)
 	due := append(late, young...)
@@ -104,7 +107,7 @@ func (s Stretch) lateEdge(now time.Time, l Lateness) time.Time {
 }
 
 // choose turns those of the late slots that may still run into caught-up ones.
-func choose(c CatchUp, late []DueSlot, now time.Time, horizon time.Duration) {
+func choose(c job.CatchUp, late []DueSlot, now time.Time, horizon time.Duration) {
 	within := horizon
 	if c.Within > 0 {
 		within = min(c.Within, horizon)
@@ -117,14 +120,14 @@ func choose(c CatchUp, late []DueSlot, now time.Time, horizon time.Duration) {
 }
 
 // mostRuns returns how many late slots the policy lets run, at most.
-func mostRuns(c CatchUp) int {
+func mostRuns(c job.CatchUp) int {
 	switch {
-	case c.Policy == CatchUpNone:
+	case c.Policy == job.CatchUpNone:
 		return 0
-	case c.Policy != CatchUpAll:
+	case c.Policy != job.CatchUpAll:
 		return 1
 	case c.Max == 0:
-		return DefaultCatchUpMax
+		return job.DefaultCatchUpMax
 	}
 	return min(c.Max, MaxMissed)
 }

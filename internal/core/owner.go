@@ -1,4 +1,4 @@
-package job
+package core
 
 // Who brought a job into the registry, as Definition.Owner has it. Files and code
 // do not overrule an operator.

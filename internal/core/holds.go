@@ -1,8 +1,11 @@
-package job
+package core
 
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // HoldsRequest asks a node that lives whether it holds the claim of a running record
@@ -38,19 +41,19 @@ type HoldsAnswer struct {
 
 // DecodeHolds reads a request and which slot it means. It returns false if the data is
 // no HoldsRequest.
-func DecodeHolds(data []byte) (Slot, bool) {
+func DecodeHolds(data []byte) (job.Slot, bool) {
 	var r HoldsRequest
-	if json.Unmarshal(data, &r) != nil || r.V != Version || r.Claim == 0 {
-		return Slot{}, false
+	if json.Unmarshal(data, &r) != nil || r.V != codec.Version || r.Claim == 0 {
+		return job.Slot{}, false
 	}
-	slot, err := ParseSlotID(r.ID)
+	slot, err := job.ParseSlotID(r.ID)
 	return slot, err == nil
 }
 
 // Err returns an error if the answer says nothing.
 func (a HoldsAnswer) Err() error {
-	if a.V != Version || a.Error != "" {
-		return fmt.Errorf("%w: v=%d %s", ErrUnknown, a.V, clip(a.Error))
+	if a.V != codec.Version || a.Error != "" {
+		return fmt.Errorf("%w: v=%d %s", job.ErrUnknown, a.V, codec.Clip(a.Error))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package job
+package codec
 
 import (
 	"strconv"
@@ -8,12 +8,12 @@ import (
 // object is a JSON object under construction, without reflection: the ledger's
 // records and the events are written once or twice for each slot. What it writes
 // is, byte for byte, what encoding/json makes of the same members.
-type object []byte
+type Object []byte
 
 // open begins an object, the outer one or one within.
-func (o object) open() object { return append(o, '{') }
+func (o Object) Open() Object { return append(o, '{') }
 
-func (o object) name(name string) object {
+func (o Object) Name(name string) Object {
 	if o[len(o)-1] != '{' { // which ends nothing but open: text is quoted
 		o = append(o, ',')
 	}
@@ -22,61 +22,61 @@ func (o object) name(name string) object {
 	return append(o, '"', ':')
 }
 
-func (o object) end() object { return append(o, '}') }
+func (o Object) End() Object { return append(o, '}') }
 
-func (o object) text(name, value string) object { return appendText(o.name(name), value) }
+func (o Object) Text(name, value string) Object { return appendText(o.Name(name), value) }
 
 // textIf, and its like, leave out what is empty.
-func (o object) textIf(name, value string) object {
+func (o Object) TextIf(name, value string) Object {
 	if value == "" {
 		return o
 	}
-	return o.text(name, value)
+	return o.Text(name, value)
 }
 
-func (o object) number(name string, value int) object {
-	return strconv.AppendInt(o.name(name), int64(value), 10)
+func (o Object) Number(name string, value int) Object {
+	return strconv.AppendInt(o.Name(name), int64(value), 10)
 }
 
-func (o object) numberIf(name string, value int) object {
+func (o Object) NumberIf(name string, value int) Object {
 	if value == 0 {
 		return o
 	}
-	return o.number(name, value)
+	return o.Number(name, value)
 }
 
-func (o object) revisionIf(name string, value uint64) object {
+func (o Object) RevisionIf(name string, value uint64) Object {
 	if value == 0 {
 		return o
 	}
-	return strconv.AppendUint(o.name(name), value, 10)
+	return strconv.AppendUint(o.Name(name), value, 10)
 }
 
-func (o object) time(name string, value time.Time) object {
-	o = append(o.name(name), '"')
+func (o Object) Time(name string, value time.Time) Object {
+	o = append(o.Name(name), '"')
 	o = value.UTC().AppendFormat(o, time.RFC3339Nano)
 	return append(o, '"')
 }
 
-func (o object) timeIf(name string, value time.Time) object {
+func (o Object) TimeIf(name string, value time.Time) Object {
 	if value.IsZero() {
 		return o
 	}
-	return o.time(name, value)
+	return o.Time(name, value)
 }
 
-func (o object) trueIf(name string, value bool) object {
+func (o Object) TrueIf(name string, value bool) Object {
 	if !value {
 		return o
 	}
-	return append(o.name(name), "true"...)
+	return append(o.Name(name), "true"...)
 }
 
 // appendText quotes a string.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := marshal(s) // of a string it does not fail
+			quoted, _ := Marshal(s) // of a string it does not fail
 			return append(b, quoted...)
 		}
 	}

@@ -1,4 +1,4 @@
-package job
+package core
 
 import (
 	"cmp"
@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Delivery is a slot message as the broker handed it to a worker.
@@ -39,7 +42,7 @@ type View struct {
 	Horizon time.Duration
 
 	// Record is the slot's record, nil for none, and Revision the key's.
-	Record   *Record
+	Record   *job.Record
 	Revision uint64
 
 	// OwnerDead says that the record's node was proved dead: fenced, or stopped
@@ -102,7 +105,7 @@ const (
 type Step struct {
 	Action Action
 	Delay  time.Duration
-	Record Record
+	Record job.Record
 
 	// Reason is what somebody should know of a Later. Empty: it is in the order of
 	// things.
@@ -120,7 +123,7 @@ func Decide(d Delivery, v View) Step {
 		return Step{Action: Ack}
 	case v.Record.Shards > 0:
 		return Step{Action: Conclusion} // its parts do the work
-	case v.Record.State == Retrying:
+	case v.Record.State == job.Retrying:
 		return retry(d, v)
 	case v.Record.Node == v.Self:
 		return adopt(d, v)
@@ -150,29 +153,29 @@ func first(d Delivery, v View) Step {
 	case early(d, v) > 0 && (d.Slot.Range || !tooOld(d, v)):
 		return Step{Action: Later, Delay: min(early(d, v), longestWait)}
 	case d.Missed > 0 && d.Chained:
-		return end(d, v, Missed, "its turn came while its job was paused")
+		return end(d, v, job.Missed, "its turn came while its job was paused")
 	case d.Missed > 0:
-		return end(d, v, Missed, "not published in time, and left out by the catch-up policy")
+		return end(d, v, job.Missed, "not published in time, and left out by the catch-up policy")
 	case d.Refused != "":
-		return end(d, v, Failed, d.Refused)
+		return end(d, v, job.Failed, d.Refused)
 	case tooOld(d, v):
-		return aged(d, v, Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
-	case len(d.Payload) > MaxPayload: // no program of ours sends that, and no record could hold it
-		return end(d, v, Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), MaxPayload))
+		return aged(d, v, job.Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
+	case len(d.Payload) > job.MaxPayload: // no program of ours sends that, and no record could hold it
+		return end(d, v, job.Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), job.MaxPayload))
 	case v.Entry == nil:
-		return end(d, v, Cancelled, "job deleted")
+		return end(d, v, job.Cancelled, "job deleted")
 	case splitOtherwise(d, v.Entry):
 		return Step{Action: Ack} // the slot goes on, in the parts that its plan says
 	case !belongs(d, v.Entry):
-		return end(d, v, Cancelled, "definition changed")
+		return end(d, v, job.Cancelled, "definition changed")
 	case unsplit(d, v.Entry):
 		s := unhandled(d)
 		s.Reason = "it asks for the whole of a slot that is split: that is run in parts only, whose messages a producer that knows of parts sends"
 		return s
 	case paused(d, v.Entry):
-		return end(d, v, Missed, "fell due while its job was paused")
+		return end(d, v, job.Missed, "fell due while its job was paused")
 	case pastDeadline(d, v):
-		return aged(d, v, Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
+		return aged(d, v, job.Expired, fmt.Sprintf("not started within its deadline of %v", v.Entry.Job.Deadline))
 	case !v.Handles:
 		return unhandled(d)
 	default:
@@ -185,11 +188,11 @@ func retry(d Delivery, v View) Step {
 	wait := untilRetry(v)
 	switch {
 	case tooOld(d, v):
-		return aged(d, v, Failed, fmt.Sprintf("retries end at the horizon of %v; last error: %s", v.Horizon, v.Record.Error))
-	case v.Record.Attempt >= maxClaims:
-		return end(d, v, Failed, v.Record.Error+spent(*v.Record))
+		return aged(d, v, job.Failed, fmt.Sprintf("retries end at the horizon of %v; last error: %s", v.Horizon, v.Record.Error))
+	case v.Record.Attempt >= codec.MaxClaims:
+		return end(d, v, job.Failed, v.Record.Error+spent(*v.Record))
 	case startsTooLate(v.Record, v):
-		return aged(d, v, Expired, "not started within its deadline")
+		return aged(d, v, job.Expired, "not started within its deadline")
 	case wait > 0:
 		return Step{Action: Later, Delay: wait}
 	case !v.Handles:
@@ -213,7 +216,7 @@ func untilRetry(v View) time.Duration {
 // RetryWait is for how long the slot's message is given back at now, until its next
 // attempt. It is no longer than the delay that was decided on when the last attempt
 // ended, whatever the clock has done since, nor than an hour.
-func RetryWait(r Record, now time.Time) time.Duration {
+func RetryWait(r job.Record, now time.Time) time.Duration {
 	wait := min(r.RetryAt.Sub(now), longestWait)
 	if n := len(r.Attempts); n > 0 {
 		wait = min(wait, r.RetryAt.Sub(r.Attempts[n-1].Finished))
@@ -240,7 +243,7 @@ func adopt(d Delivery, v View) Step {
 
 // startsTooLate reports whether the slot, which was claimed and released, is past the
 // deadline of its first start.
-func startsTooLate(r *Record, v View) bool {
+func startsTooLate(r *job.Record, v View) bool {
 	return r.Attempt == 0 && !r.StartBy.IsZero() && v.certain().After(r.StartBy)
 }
 
@@ -250,10 +253,10 @@ func takeOver(d Delivery, v View) Step {
 	died := died(v)
 	v.Record = &died
 	switch {
-	case died.Attempt >= min(died.MaxAttempts, maxClaims):
-		return end(d, v, Failed, died.Error+spent(died))
+	case died.Attempt >= min(died.MaxAttempts, codec.MaxClaims):
+		return end(d, v, job.Failed, died.Error+spent(died))
 	case tooOld(d, v):
-		return aged(d, v, Failed, fmt.Sprintf("%s; retries end at the horizon of %v", died.Error, v.Horizon))
+		return aged(d, v, job.Failed, fmt.Sprintf("%s; retries end at the horizon of %v", died.Error, v.Horizon))
 	case !v.Handles:
 		return unhandled(d)
 	default:
@@ -276,7 +279,7 @@ func Disowned(d Delivery, v View, answer HoldsAnswer, err error) bool {
 }
 
 // died is the record of a slot that its worker has left, with its attempt closed.
-func died(v View) Record {
+func died(v View) job.Record {
 	r := *v.Record
 	r.Attempts = slices.Clone(r.Attempts)
 	r.Error = fmt.Sprintf("worker %s died", r.Node)
@@ -354,7 +357,7 @@ func belongs(d Delivery, e *Entry) bool {
 	if !ok {
 		return false
 	}
-	s, err := ParseSchedule(e.Job.Name, p.Plan)
+	s, err := job.ParseSchedule(e.Job.Name, p.Plan)
 	return err == nil && s.Includes(d.Slot.At)
 }
 
@@ -458,7 +461,7 @@ func claim(d Delivery, v View, attempt int) Step {
 	}
 	r := record(d, v)
 	if r.MaxAttempts == 0 {
-		r.MaxAttempts = DefaultAttempts
+		r.MaxAttempts = job.DefaultAttempts
 		if v.Entry != nil {
 			r.MaxAttempts = v.Entry.Job.WithDefaults().Retry.Attempts
 		}
@@ -469,9 +472,9 @@ func claim(d Delivery, v View, attempt int) Step {
 	if attempt == r.Attempt && len(r.Attempts) > 0 {
 		r.Attempts = r.Attempts[:len(r.Attempts)-1]
 	}
-	r.State, r.Node, r.Attempt = Running, v.Self, attempt
+	r.State, r.Node, r.Attempt = job.Running, v.Self, attempt
 	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the history has them
-	r.Attempts = history(append(r.Attempts, Attempt{Number: attempt, Node: v.Self, Started: started(d, v).UTC()}))
+	r.Attempts = history(append(r.Attempts, job.Attempt{Number: attempt, Node: v.Self, Started: started(d, v).UTC()}))
 	return Step{Action: Start, Record: r}
 }
 
@@ -490,23 +493,23 @@ func unplaced(d Delivery, v View) Step {
 	case PlaceWaits, PlaceCrowded:
 		return Step{Action: Wait}
 	case PlaceBarred:
-		return end(d, v, Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Place.InWay, v.Entry.Job.WithDefaults().Overlap))
+		return end(d, v, job.Skipped, fmt.Sprintf("slot %s was in its way (overlap: %s)", v.Place.InWay, v.Entry.Job.WithDefaults().Overlap))
 	case PlaceDisplaced:
 		if d.Slot.Shards > 0 && v.Whole.Record != nil {
 			return Step{Action: WriteWhole, Record: MarkWhole(*v.Whole.Record, ReplacedBy(v.Place.InWay))}
 		}
-		return end(d, v, Cancelled, ReplacedBy(v.Place.InWay).Error())
+		return end(d, v, job.Cancelled, ReplacedBy(v.Place.InWay).Error())
 	}
 	return Step{Action: Enter}
 }
 
 // ReplacedBy is the cause with which a slot ends for a newer one. It wraps
 // ErrReplaced.
-func ReplacedBy(s Slot) error { return fmt.Errorf("%w by %s", ErrReplaced, s) }
+func ReplacedBy(s job.Slot) error { return fmt.Errorf("%w by %s", job.ErrReplaced, s) }
 
 // end is the record of an outcome without a run. A shard's ends the whole slot if
 // no part of that has begun.
-func end(d Delivery, v View, outcome State, reason string) Step {
+func end(d Delivery, v View, outcome job.State, reason string) Step {
 	if s, decided := divided(d, v); decided {
 		return s
 	}
@@ -518,7 +521,7 @@ func end(d Delivery, v View, outcome State, reason string) Step {
 
 // aged ends a slot for its age. While the clock is not believed the slot waits instead:
 // the outcome could not be taken back.
-func aged(d Delivery, v View, outcome State, reason string) Step {
+func aged(d Delivery, v View, outcome job.State, reason string) Step {
 	if v.Doubted {
 		return Step{Action: Later, Delay: doubtWait, Reason: "it would end by its age, by a clock that is not believed: " + reason}
 	}
@@ -526,8 +529,8 @@ func aged(d Delivery, v View, outcome State, reason string) Step {
 }
 
 // ended is the record r with an outcome.
-func ended(r Record, v View, outcome State, reason string) Record {
-	open := r.State == Running && len(r.Attempts) > 0 && r.Attempts[len(r.Attempts)-1].Finished.IsZero()
+func ended(r job.Record, v View, outcome job.State, reason string) job.Record {
+	open := r.State == job.Running && len(r.Attempts) > 0 && r.Attempts[len(r.Attempts)-1].Finished.IsZero()
 	r.State, r.Node, r.Error, r.Finished, r.RetryAt = outcome, v.Self, clipError(reason), v.Now.UTC(), time.Time{}
 	if open {
 		closeAttempt(&r, v.Revision, v.Now)
@@ -536,17 +539,17 @@ func ended(r Record, v View, outcome State, reason string) Record {
 }
 
 // record is the slot's record, a new one when there is none.
-func record(d Delivery, v View) Record {
+func record(d Delivery, v View) job.Record {
 	if v.Record != nil {
 		r := *v.Record
 		r.Attempts = slices.Clone(r.Attempts)
 		return r
 	}
-	r := Record{
+	r := job.Record{
 		Slot: d.Slot, Queue: d.Queue, JobRevision: d.JobRevision,
 		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node,
 	}
-	if d.Slot.Token != "" && len(d.Payload) <= MaxPayload {
+	if d.Slot.Token != "" && len(d.Payload) <= job.MaxPayload {
 		r.Payload = d.Payload
 	}
 	if d.Slot.Range {
@@ -557,9 +560,9 @@ func record(d Delivery, v View) Record {
 
 // Release is the record that takes back a claim of r whose attempt was never
 // started, as if it had not been made.
-func Release(r Record, now time.Time) Record {
+func Release(r job.Record, now time.Time) job.Record {
 	r.Attempts = slices.Clone(r.Attempts[:max(len(r.Attempts)-1, 0)])
-	r.State, r.Attempt, r.RetryAt = Retrying, r.Attempt-1, now.UTC()
+	r.State, r.Attempt, r.RetryAt = job.Retrying, r.Attempt-1, now.UTC()
 	r.Error = releasedText
 	return r
 }
@@ -567,19 +570,19 @@ func Release(r Record, now time.Time) Record {
 const releasedText = "given back before it was started"
 
 // Released reports whether r is what Release made of a record: no attempt failed.
-func Released(r Record) bool { return r.State == Retrying && r.Error == releasedText }
+func Released(r job.Record) bool { return r.State == job.Retrying && r.Error == releasedText }
 
 // Outlasts reports whether the claim r, which was won, still counts although its key is
 // not at its revision any more: the ledger was purged, or an older copy of it was
 // restored. What stands there now, nil for nothing, is then this very claim or comes
 // from before it. Whoever took the slot over has counted an attempt more.
-func Outlasts(r Record, stands *Record) bool {
+func Outlasts(r job.Record, stands *job.Record) bool {
 	switch {
 	case stands == nil:
 		return true
 	case stands.State.Final():
 		return false
-	case stands.State == Running && stands.Node == r.Node:
+	case stands.State == job.Running && stands.Node == r.Node:
 		return stands.Attempt <= r.Attempt
 	}
 	return stands.Attempt < r.Attempt
@@ -606,7 +609,7 @@ type Result struct {
 }
 
 // Complete is the record that ends the attempt which claimed r at fence.
-func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res Result) Record {
+func Complete(r job.Record, fence uint64, now time.Time, horizon time.Duration, res Result) job.Record {
 	r.Attempts = slices.Clone(r.Attempts)
 	r.Error, r.Output = "", strings.ToValidUTF8(res.Output, "\uFFFD")
 	if res.Err != nil {
@@ -614,11 +617,11 @@ func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res 
 	}
 	closeAttempt(&r, fence, now)
 	if res.Err == nil {
-		r.State, r.Finished = Succeeded, now.UTC()
+		r.State, r.Finished = job.Succeeded, now.UTC()
 		return r
 	}
 	delay := res.Backoff
-	if asked, ok := RetryDelay(res.Err); ok {
+	if asked, ok := job.RetryDelay(res.Err); ok {
 		delay = asked
 	}
 	if res.Stopped {
@@ -630,29 +633,29 @@ func Complete(r Record, fence uint64, now time.Time, horizon time.Duration, res 
 	}
 	switch {
 	case res.Cancelled:
-		r.State, r.Finished = Cancelled, now.UTC()
+		r.State, r.Finished = job.Cancelled, now.UTC()
 		return r
-	case IsPermanent(res.Err):
+	case job.IsPermanent(res.Err):
 	case r.Attempt >= r.MaxAttempts:
 		r.Error += spent(r)
 	case now.Add(delay).Sub(start) > horizon:
 		r.Error += fmt.Sprintf(" (retries end at the horizon of %v)", horizon)
 	default:
-		r.State, r.RetryAt = Retrying, now.Add(delay).UTC()
+		r.State, r.RetryAt = job.Retrying, now.Add(delay).UTC()
 		return r
 	}
-	r.State, r.Finished = Failed, now.UTC()
+	r.State, r.Finished = job.Failed, now.UTC()
 	return r
 }
 
-func closeAttempt(r *Record, fence uint64, now time.Time) {
+func closeAttempt(r *job.Record, fence uint64, now time.Time) {
 	if n := len(r.Attempts); n > 0 {
 		a := &r.Attempts[n-1]
 		a.Fence, a.Finished, a.Error = fence, now.UTC(), r.Error
 	}
 }
 
-func spent(r Record) string {
+func spent(r job.Record) string {
 	if r.MaxAttempts == 1 {
 		return " (its one attempt is spent)"
 	}
@@ -667,10 +670,10 @@ const (
 )
 
 // history is what is kept of the attempts, which it may change.
-func history(attempts []Attempt) []Attempt {
-	attempts = last(attempts, maxHistory)
+func history(attempts []job.Attempt) []job.Attempt {
+	attempts = codec.Last(attempts, codec.MaxHistory)
 	for i := range max(0, len(attempts)-maxRecent) {
-		attempts[i].Error = clipTo(attempts[i].Error, maxOldBytes)
+		attempts[i].Error = codec.ClipTo(attempts[i].Error, codec.MaxOldBytes)
 	}
 	return attempts
 }
@@ -684,5 +687,5 @@ func clipError(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s[:min(len(s), 2*maxErrorBytes)], "\uFFFD"))
-	return clipTo(s, maxErrorBytes)
+	return codec.ClipTo(s, maxErrorBytes)
 }

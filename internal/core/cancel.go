@@ -1,4 +1,4 @@
-package job
+package core
 
 import (
 	"encoding/json"
@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // CancelRequest asks the node that runs a slot to end it for good. It is the
@@ -44,17 +47,17 @@ type CancelAnswer struct {
 }
 
 // DecodeCancel reads a request and which slot it means.
-func DecodeCancel(data []byte) (Slot, CancelRequest, error) {
+func DecodeCancel(data []byte) (job.Slot, CancelRequest, error) {
 	var r CancelRequest
 	if err := json.Unmarshal(data, &r); err != nil {
-		return Slot{}, r, unreadable("request", err)
+		return job.Slot{}, r, codec.Unreadable("request", err)
 	}
-	if r.V != Version {
-		return Slot{}, r, fmt.Errorf("%w: the request has v=%d, this program knows v=%d", ErrVersion, r.V, Version)
+	if r.V != codec.Version {
+		return job.Slot{}, r, fmt.Errorf("%w: the request has v=%d, this program knows v=%d", job.ErrVersion, r.V, codec.Version)
 	}
-	slot, err := ParseSlotID(r.ID)
+	slot, err := job.ParseSlotID(r.ID)
 	if err == nil && r.Fence == 0 {
-		err = fmt.Errorf("%w request: it names no fence", ErrInvalid)
+		err = fmt.Errorf("%w request: it names no fence", job.ErrInvalid)
 	}
 	return slot, r, err
 }
@@ -63,9 +66,9 @@ func DecodeCancel(data []byte) (Slot, CancelRequest, error) {
 func DecodeCancelAnswer(data []byte) (CancelAnswer, error) {
 	var a CancelAnswer
 	if err := json.Unmarshal(data, &a); err != nil {
-		return CancelAnswer{}, unreadable("answer", err)
+		return CancelAnswer{}, codec.Unreadable("answer", err)
 	}
-	cutText(maxText, &a.Error)
+	codec.CutText(codec.MaxText, &a.Error)
 	return a, nil
 }
 
@@ -73,14 +76,14 @@ func DecodeCancelAnswer(data []byte) (CancelAnswer, error) {
 // say: ErrCancelled or ErrReplaced, with who asked.
 func (r CancelRequest) Cause() error {
 	if r.Replaced {
-		return fmt.Errorf("%w by %s", ErrReplaced, oneName(r.By))
+		return fmt.Errorf("%w by %s", job.ErrReplaced, oneName(r.By))
 	}
-	return fmt.Errorf("%w by %s", ErrCancelled, oneName(r.By))
+	return fmt.Errorf("%w by %s", job.ErrCancelled, oneName(r.By))
 }
 
 // Ended reports whether cause says that a slot was ended for good from outside.
 func Ended(cause error) bool {
-	return errors.Is(cause, ErrCancelled) || errors.Is(cause, ErrReplaced)
+	return errors.Is(cause, job.ErrCancelled) || errors.Is(cause, job.ErrReplaced)
 }
 
 // oneName makes one short line of what somebody sent as a name.
@@ -106,19 +109,19 @@ func oneName(s string) string {
 // whose owner was proved dead (v.OwnerDead). It is to be written at the view's
 // revision. A running slot with a live owner is that owner's to end: see
 // CancelRequest.
-func Cancel(d Delivery, v View, cause error) Record {
-	if v.Record != nil && v.Record.State == Running {
+func Cancel(d Delivery, v View, cause error) job.Record {
+	if v.Record != nil && v.Record.State == job.Running {
 		died := died(v)
 		v.Record = &died
 	}
-	return ended(record(d, v), v, Cancelled, cause.Error())
+	return ended(record(d, v), v, job.Cancelled, cause.Error())
 }
 
 // Reopen is the record that gives a slot which has ended a new start, with so many
 // more attempts: it is due at once, and keeps its history.
-func Reopen(r Record, by string, attempts int, now time.Time) Record {
+func Reopen(r job.Record, by string, attempts int, now time.Time) job.Record {
 	r.Error = clipError(fmt.Sprintf("given a new start by %s; it was %s%s", oneName(by), r.State, because(r.Error)))
-	r.State, r.Node, r.MaxAttempts = Retrying, by, min(r.Attempt+attempts, maxClaims)
+	r.State, r.Node, r.MaxAttempts = job.Retrying, by, min(r.Attempt+attempts, codec.MaxClaims)
 	r.RetryAt, r.Finished, r.StartBy = now.UTC(), time.Time{}, time.Time{}
 	return r
 }

@@ -1,9 +1,11 @@
-package job
+package core
 
 import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // SlotAlgorithm is the version of the rules by which slots are computed from a
@@ -71,15 +73,15 @@ func (d *digest) UnmarshalText(text []byte) error {
 
 // MarshalJSON writes the message's body.
 func (a Announcement) MarshalJSON() ([]byte, error) {
-	return encode(announcementWire{
-		Version, a.Node, a.Started.UTC(), a.Kind, a.Time.UTC(), a.Except, digest(a.Members), digest(a.Registry),
+	return codec.Encode(announcementWire{
+		codec.Version, a.Node, a.Started.UTC(), a.Kind, a.Time.UTC(), a.Except, digest(a.Members), digest(a.Registry),
 	}, nil)
 }
 
 // DecodeAnnouncement reads a message's body. Errors wrap ErrInvalid or ErrVersion.
 func DecodeAnnouncement(data []byte) (Announcement, error) {
 	var w announcementWire
-	if _, err := decode("announcement", data, &w); err != nil {
+	if _, err := codec.Decode("announcement", data, &w); err != nil {
 		return Announcement{}, err
 	}
 	if err := w.bound(); err != nil {
@@ -89,12 +91,12 @@ func DecodeAnnouncement(data []byte) (Announcement, error) {
 }
 
 func (w *announcementWire) bound() error {
-	b := bounds{what: "announcement"}
-	b.names("node", w.Node)
-	b.words("kind", string(w.Kind))
-	b.times("started", &w.Started)
-	b.times("time", &w.Time)
-	b.length("except", len(w.Except), maxExcept)
-	b.names("job", w.Except...)
-	return b.err
+	b := codec.Bounds{What: "announcement"}
+	b.Names("node", w.Node)
+	b.Words("kind", string(w.Kind))
+	b.Times("started", &w.Started)
+	b.Times("time", &w.Time)
+	b.Length("except", len(w.Except), codec.MaxExcept)
+	b.Names("job", w.Except...)
+	return b.Err
 }

@@ -1,10 +1,13 @@
-package job
+package core
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Headers of a slot message.
@@ -27,7 +30,7 @@ const (
 // Message is a slot as a producer publishes it and a worker receives it. The
 // body beside it is the job's payload as given.
 type Message struct {
-	Slot Slot
+	Slot job.Slot
 
 	// JobRevision is the registry revision of the definition that the slot was
 	// computed from.
@@ -147,7 +150,7 @@ func offerOf(id, slot string) (int, error) {
 	case id == "" || id == slot:
 		return 0, nil
 	case id != slot+"/r"+number || number == "" || strings.Trim(number, "0123456789") != "":
-		return 0, fmt.Errorf("%w message: %w: it names slot %q, and its message ID is %q", ErrInvalid, ErrContradicts, clip(slot), clip(id))
+		return 0, fmt.Errorf("%w message: %w: it names slot %q, and its message ID is %q", job.ErrInvalid, job.ErrContradicts, codec.Clip(slot), codec.Clip(id))
 	}
 	offer, _ := strconv.ParseUint(number, 10, strconv.IntSize-1)
 	return int(offer), nil
@@ -166,7 +169,7 @@ func (m Message) CheckSubject(subject string) error {
 	if (kind == "slot" || kind == "timer.due") && subject[name+1:] == m.Slot.Job {
 		return nil
 	}
-	return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", ErrInvalid, ErrContradicts, clip(m.Slot.ID()), clip(subject))
+	return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", job.ErrInvalid, job.ErrContradicts, codec.Clip(m.Slot.ID()), codec.Clip(subject))
 }
 
 // ParseMessage reads the headers of a slot message. The slot's name comes from
@@ -183,37 +186,37 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	var m Message
 	id, slot := get(HeaderMsgID), get(HeaderSlot)
 	if slot == "" {
-		slot = reoffer.ReplaceAllString(id, "")
+		slot = codec.Reoffer.ReplaceAllString(id, "")
 	}
 	var err error
-	if m.Slot, err = ParseSlotID(slot); err != nil {
+	if m.Slot, err = job.ParseSlotID(slot); err != nil {
 		return Message{}, err
 	}
 	if m.Offer, err = offerOf(id, slot); err != nil {
 		return Message{}, err
 	}
-	if trace := get(HeaderTraceparent); len(trace) <= maxWord {
+	if trace := get(HeaderTraceparent); len(trace) <= codec.MaxWord {
 		m.Traceparent = trace // a longer one is none
 	}
-	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
+	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(codec.Clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
 	m.Event = get(HeaderEvent) != ""
-	m.Refused = clipTo(strings.ToValidUTF8(get(HeaderRefused), "\uFFFD"), maxErrorBytes)
+	m.Refused = codec.ClipTo(strings.ToValidUTF8(get(HeaderRefused), "\uFFFD"), maxErrorBytes)
 	number := func(name string, dst *uint64) {
 		if v := get(name); v != "" && err == nil {
 			if *dst, err = strconv.ParseUint(v, 10, 64); err != nil {
-				err = fmt.Errorf("%w header %s %q: want a number", ErrInvalid, name, clip(v))
+				err = fmt.Errorf("%w header %s %q: want a number", job.ErrInvalid, name, codec.Clip(v))
 			}
 		}
 	}
 	instant := func(name string, dst *time.Time) {
 		if v := get(name); v != "" && err == nil {
 			if *dst, err = time.Parse(time.RFC3339, v); err != nil {
-				err = fmt.Errorf("%w header %s %q: want an instant", ErrInvalid, name, clip(v))
+				err = fmt.Errorf("%w header %s %q: want an instant", job.ErrInvalid, name, codec.Clip(v))
 				return
 			}
-			b := bounds{what: "header " + name}
-			b.times("time", dst)
-			err = b.err
+			b := codec.Bounds{What: "header " + name}
+			b.Times("time", dst)
+			err = b.Err
 		}
 	}
 	var missed uint64
@@ -224,7 +227,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	m.Missed = int(min(missed, maxSlots))
+	m.Missed = int(min(missed, codec.MaxSlots))
 	if m.Due.IsZero() || m.Due.Before(m.Slot.At) && !m.Chained {
 		m.Due = m.Slot.At // nothing is due before its instant, whoever says so
 	}

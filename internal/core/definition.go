@@ -1,16 +1,19 @@
-package job
+package core
 
 import (
 	"bytes"
 	"encoding/json"
 	"sync"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Definition is what the registry holds for one job: the job, and enough of its
 // past to say which slots there were before an edit.
 type Definition struct {
-	Job Job
+	Job job.Job
 
 	// Since is when the current plan came into force; slots after it belong to
 	// it. Zero: the broker's timestamp of this very entry, which the writer
@@ -47,13 +50,13 @@ type Definition struct {
 	// Nonce tells a writer its own write from another's.
 	Nonce string
 
-	Extra Extra
+	Extra job.Extra
 }
 
 // PastPlan is a plan that was in force for slots after From, up to and including
 // To.
 type PastPlan struct {
-	Plan     Plan
+	Plan     job.Plan
 	From, To time.Time
 }
 
@@ -105,7 +108,7 @@ const (
 // Upsert computes what replaces old (nil: no entry) when job is applied by
 // owner on node. It is pure. A content that an edit replaced comes back only with
 // force; over an operator's edit, nothing but another one's.
-func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Change, error) {
+func Upsert(old *Entry, j job.Job, owner, node string, force bool) (Definition, Change, error) {
 	j = j.WithDefaults()
 	hash, err := j.Hash()
 	if err != nil {
@@ -134,7 +137,7 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 		}
 	}
 	if owner != OwnerOperator {
-		next.Superseded = last(append(next.Superseded, oldHash), maxSuperseded)
+		next.Superseded = codec.Last(append(next.Superseded, oldHash), maxSuperseded)
 	}
 	next.Job, next.Owner, next.Node = j, owner, node
 	next.Since = old.Since()
@@ -143,13 +146,13 @@ func Upsert(old *Entry, j Job, owner, node string, force bool) (Definition, Chan
 		// brings it; the old one's To is that same instant, which the next
 		// reader fills in (see Decode).
 		next.Since = time.Time{}
-		next.Past = last(append(append([]PastPlan(nil), old.Past...), PastPlan{Plan: old.Job.Plan(), From: old.Since()}), maxPast)
+		next.Past = codec.Last(append(append([]PastPlan(nil), old.Past...), PastPlan{Plan: old.Job.Plan(), From: old.Since()}), maxPast)
 	}
 	return next, Changed, nil
 }
 
 // samePlan compares what would be written.
-func samePlan(a, b Plan) bool {
+func samePlan(a, b job.Plan) bool {
 	wa, errA := json.Marshal(a)
 	wb, errB := json.Marshal(b)
 	return errA == nil && errB == nil && bytes.Equal(wa, wb)
@@ -157,7 +160,7 @@ func samePlan(a, b Plan) bool {
 
 type definitionWire struct {
 	V          int        `json:"v"`
-	Job        Job        `json:"job"`
+	Job        job.Job    `json:"job"`
 	Since      time.Time  `json:"since,omitzero"`
 	Past       []pastWire `json:"past,omitempty"`
 	Superseded []string   `json:"superseded,omitempty"`
@@ -171,7 +174,7 @@ type definitionWire struct {
 
 type pastWire struct {
 	From time.Time `json:"from"`
-	Plan Plan      `json:"plan"`
+	Plan job.Plan  `json:"plan"`
 }
 
 type window struct {
@@ -182,14 +185,14 @@ type window struct {
 // MarshalJSON writes the registry's value. The end of a past plan is not
 // written: it is the beginning of the next one.
 func (d Definition) MarshalJSON() ([]byte, error) {
-	w := definitionWire{Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
+	w := definitionWire{codec.Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
 	for _, p := range d.Pauses {
 		w.Pauses = append(w.Pauses, window{p.From.UTC(), p.To.UTC()})
 	}
 	for _, p := range d.Past {
 		w.Past = append(w.Past, pastWire{p.From, p.Plan})
 	}
-	return encode(w, d.Extra)
+	return codec.Encode(w, d.Extra)
 }
 
 // DecodeEntry reads a registry value with the revision and timestamp that the
@@ -202,7 +205,7 @@ func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 // EntryDecoder decodes entries as DecodeEntry does, faster if there are many. The zero
 // value is ready for use. It is safe for concurrent use.
 type EntryDecoder struct {
-	Parser
+	job.Parser
 
 	strict sync.Pool // of *strict
 }
@@ -240,33 +243,33 @@ func (c *EntryDecoder) Entry(data []byte, revision uint64, at time.Time) (Entry,
 
 // bound leaves the job, but for its times, to Job.Validate.
 func (w *definitionWire) bound() error {
-	b := bounds{what: "job definition"}
-	b.times("since", &w.Since)
-	b.length("past", len(w.Past), maxPast)
+	b := codec.Bounds{What: "job definition"}
+	b.Times("since", &w.Since)
+	b.Length("past", len(w.Past), maxPast)
 	for i := range w.Past {
-		b.times("past.from", &w.Past[i].From)
+		b.Times("past.from", &w.Past[i].From)
 	}
-	b.length("superseded", len(w.Superseded), maxSuperseded)
-	b.words("superseded", w.Superseded...)
-	b.length("pauses", len(w.Pauses), maxPauses)
+	b.Length("superseded", len(w.Superseded), maxSuperseded)
+	b.Words("superseded", w.Superseded...)
+	b.Length("pauses", len(w.Pauses), maxPauses)
 	for i := range w.Pauses {
-		b.times("pauses", &w.Pauses[i].From, &w.Pauses[i].To)
+		b.Times("pauses", &w.Pauses[i].From, &w.Pauses[i].To)
 	}
-	b.words("owner", w.Owner)
-	b.words("node", w.Node)
-	b.words("nonce", w.Nonce)
-	return b.err
+	b.Words("owner", w.Owner)
+	b.Words("node", w.Node)
+	b.Words("nonce", w.Nonce)
+	return b.Err
 }
 
 // decode is the function decode for definitions, of which it reads many.
-func (c *EntryDecoder) decode(data []byte, w *definitionWire) (Extra, error) {
-	s, ok := c.strict.Get().(*strict)
+func (c *EntryDecoder) decode(data []byte, w *definitionWire) (job.Extra, error) {
+	s, ok := c.strict.Get().(*codec.Strict)
 	if !ok {
-		s = newStrict()
+		s = codec.NewStrict()
 	}
-	if s.read(data, w) {
+	if s.Read(data, w) {
 		c.strict.Put(s)
 		return nil, nil
 	}
-	return decodeLoosely("job definition", data, w)
+	return codec.DecodeLoosely("job definition", data, w)
 }

@@ -1,4 +1,4 @@
-package job
+package core
 
 import (
 	"strings"
@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 var (
 	eventTime = time.Date(2026, 11, 21, 7, 0, 0, 500, time.UTC)
-	charge    = Job{Name: "charge", On: On{Stream: "ORDERS", Subject: "orders.paid"}, Overlap: OverlapAllow}
+	charge    = job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, Overlap: job.OverlapAllow}
 )
 
 func event(edit func(*StreamEvent)) StreamEvent {
@@ -26,15 +28,15 @@ func TestRunOfAMessageIsNamedByItsID(t *testing.T) {
 	e := Entry{Revision: 9, Definition: Definition{Job: charge}}
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "17", "o/r2", "o#1of2", " o ", "a\r\nb", strings.Repeat("x", 129), "\xff"})).Draw(t, "id")
-		size := rapid.IntRange(0, 2*MaxPayload).Draw(t, "size")
+		size := rapid.IntRange(0, 2*job.MaxPayload).Draw(t, "size")
 		for _, m := range Started(e, event(func(e *StreamEvent) { e.ID, e.Size = id, size })) {
-			if err := ValidateToken(m.Slot.Token); err != nil {
+			if err := job.ValidateToken(m.Slot.Token); err != nil {
 				t.Fatalf("%q: %v", id, err)
 			}
-			if trimmed := strings.TrimSpace(id); ValidateToken(trimmed) == nil && m.Slot.Token != trimmed {
+			if trimmed := strings.TrimSpace(id); job.ValidateToken(trimmed) == nil && m.Slot.Token != trimmed {
 				t.Fatalf("%q gives %q", id, m.Slot.Token)
 			}
-			if (m.Refused != "") != (size > MaxPayload) || m.Slot.Shards != 0 {
+			if (m.Refused != "") != (size > job.MaxPayload) || m.Slot.Shards != 0 {
 				t.Fatalf("%d bytes: %+v", size, m)
 			}
 			if back, err := ParseMessage(m.Header()); err != nil || back != m {
@@ -74,16 +76,16 @@ func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
 		message Message
 		age     time.Duration // of the event
 		action  Action
-		state   State
+		state   job.State
 	}{
-		"young":                        {Message{Event: true}, time.Hour, Start, Running},
-		"at the horizon":               {Message{Event: true}, 24 * time.Hour, Start, Running},
-		"old":                          {Message{Event: true}, 24*time.Hour + 1, End, Expired},
-		"triggered for a time gone by": {Message{}, 25 * time.Hour, Start, Running},
+		"young":                        {Message{Event: true}, time.Hour, Start, job.Running},
+		"at the horizon":               {Message{Event: true}, 24 * time.Hour, Start, job.Running},
+		"old":                          {Message{Event: true}, 24*time.Hour + 1, End, job.Expired},
+		"triggered for a time gone by": {Message{}, 25 * time.Hour, Start, job.Running},
 	} {
 		now := eventTime.Add(c.age)
 		m := c.message
-		m.Slot, m.JobRevision, m.Due = Slot{Job: "charge", Token: "x"}, 9, eventTime
+		m.Slot, m.JobRevision, m.Due = job.Slot{Job: "charge", Token: "x"}, 9, eventTime
 		entry := Entry{Revision: 9, Time: eventTime.Add(-time.Hour), Definition: Definition{Job: charge}}
 		s := Decide(Delivery{Message: m, Published: now}, View{Now: now, Self: "A", Horizon: 24 * time.Hour, Handles: true, Entry: &entry})
 		if s.Action != c.action || s.Record.State != c.state {
@@ -91,9 +93,9 @@ func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
 		}
 	}
 	// One that says that it comes from the future does not wait for ever.
-	m := Message{Slot: Slot{Job: "charge", Token: "x"}, JobRevision: 9, Due: eventTime.AddDate(1, 0, 0), Event: true}
+	m := Message{Slot: job.Slot{Job: "charge", Token: "x"}, JobRevision: 9, Due: eventTime.AddDate(1, 0, 0), Event: true}
 	s := Decide(Delivery{Message: m, Published: eventTime}, View{Now: eventTime.Add(25 * time.Hour), Self: "A", Horizon: 24 * time.Hour, Handles: true})
-	if s.Action != End || s.Record.State != Expired {
+	if s.Action != End || s.Record.State != job.Expired {
 		t.Errorf("from the future: action %d, %s", s.Action, s.Record.State)
 	}
 }
@@ -105,7 +107,7 @@ func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
 	split.Shards = 2
 	edit := eventTime.Add(time.Minute)
 	for name, c := range map[string]struct {
-		past, now Job
+		past, now job.Job
 		stored    time.Time
 		parts     int
 	}{
@@ -133,9 +135,9 @@ func TestOnPlansAreThoseByWhichMessagesStartTheJob(t *testing.T) {
 	t.Parallel()
 	at := eventTime
 	past := []PastPlan{
-		{Job{Name: "charge", On: On{Stream: "BILLS", Subject: "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
-		{Job{Name: "charge", Schedule: "@hourly"}.Plan(), at.Add(-2 * time.Hour), at.Add(-time.Hour)},
-		{Job{Name: "charge", On: On{Stream: "ORDERS", Subject: "b"}}.Plan(), at.Add(-time.Hour), at},
+		{job.Job{Name: "charge", On: job.On{Stream: "BILLS", Subject: "a"}}.Plan(), at.Add(-3 * time.Hour), at.Add(-2 * time.Hour)},
+		{job.Job{Name: "charge", Schedule: "@hourly"}.Plan(), at.Add(-2 * time.Hour), at.Add(-time.Hour)},
+		{job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "b"}}.Plan(), at.Add(-time.Hour), at},
 	}
 	plans := Entry{Time: at, Definition: Definition{Job: charge, Past: past}}.OnPlans()
 	if len(plans) != 3 || plans[0].Plan.On.Stream != "BILLS" || plans[1].Plan.On.Subject != "b" || plans[2].Plan.On != charge.On || !plans[2].From.Equal(at) || !plans[2].To.IsZero() {

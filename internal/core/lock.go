@@ -1,10 +1,13 @@
-package job
+package core
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // MaxLockWaiting is how many slots of one job wait in its lock's value; more wait
@@ -34,12 +37,12 @@ type Lock struct {
 	Newest time.Time
 
 	Nonce string
-	Extra Extra
+	Extra job.Extra
 }
 
 // LockSlot is one slot in a lock.
 type LockSlot struct {
-	Slot Slot
+	Slot job.Slot
 
 	// At is the slot's place in the order: its instant, of a triggered run the
 	// publication of the message that brought it into the lock.
@@ -57,7 +60,7 @@ type LockSlot struct {
 // Entrant is a slot that asks for a place.
 type Entrant struct {
 	LockSlot
-	Policy Overlap
+	Policy job.Overlap
 
 	// Places is how many slots of the job may run at once. 0: the job was deleted, and
 	// nobody knows: the slot goes on as it is if there is nobody in the lock, and else
@@ -68,7 +71,7 @@ type Entrant struct {
 // InLine reports whether the entrant waits for its turn however many do: it is not
 // skipped, and displaces nothing.
 func (e Entrant) InLine() bool {
-	return !e.OnTime || e.Policy == OverlapQueue || e.Policy == OverlapAllow
+	return !e.OnTime || e.Policy == job.OverlapQueue || e.Policy == job.OverlapAllow
 }
 
 // PlaceKind is what a lock says to an entrant.
@@ -94,20 +97,20 @@ type Place struct {
 	Kind PlaceKind
 
 	// InWay is the slot that PlaceBarred and PlaceDisplaced speak of.
-	InWay Slot
+	InWay job.Slot
 
 	// Ahead is how many slots that wait have their turn before this one.
 	Ahead int
 
 	// Displaces is the holder that has to end for this slot; zero for none.
-	Displaces Slot
+	Displaces job.Slot
 }
 
 // NewEntrant is the delivered slot as it asks for a place, as a whole: its shards
 // do not get in each other's way. Of a deleted job (v.Entry is nil) it is one that has
 // begun.
 func NewEntrant(d Delivery, v View) Entrant {
-	policy, places := OverlapQueue, 0
+	policy, places := job.OverlapQueue, 0
 	if v.Entry != nil {
 		policy, places = v.Entry.Job.WithDefaults().Overlap, v.Entry.Job.Places()
 	}
@@ -126,15 +129,15 @@ func NewEntrant(d Delivery, v View) Entrant {
 // Enter answers an entrant, and returns the lock as it has to be stored for the
 // answer to hold. ended says of slots in the lock whether they have an outcome;
 // those that must be known first are returned in ask, and nothing else then.
-func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []LockSlot) {
+func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Place, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
 	if stay, in := l.Stay(e.Slot); in {
 		e.At = stay.At // its messages may differ in when they were published; its place in the order is one
 	}
-	newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace
+	newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace
 	held := find(l.Holders, e.Slot)
 	holds := held >= 0
-	if e.Policy == OverlapReplace && holds && l.Holders[held].OnTime {
+	if e.Policy == job.OverlapReplace && holds && l.Holders[held].OnTime {
 		if i := slices.IndexFunc(l.Waiting, func(w LockSlot) bool { return w.OnTime && w.after(e.LockSlot) }); i >= 0 {
 			if _, known := ended[l.Waiting[i].Slot]; !known { // it may have been cancelled, or be past its deadline
 				return Lock{}, Place{}, l.Waiting[i : i+1]
@@ -166,10 +169,10 @@ func (l Lock) Enter(e Entrant, ended map[Slot]bool) (next Lock, p Place, ask []L
 }
 
 // refuse answers an entrant for which there is no place now.
-func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[Slot]bool) (Lock, Place, []LockSlot) {
+func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]bool) (Lock, Place, []LockSlot) {
 	// A slot is skipped for one that came before it. After a gap in which no worker was
 	// ready a newer one may have got the place first: the older one then has its turn.
-	if e.Policy == OverlapSkip && e.OnTime {
+	if e.Policy == job.OverlapSkip && e.OnTime {
 		inWay := append(slices.Clone(l.Holders), ahead...)
 		if i := slices.IndexFunc(inWay, func(s LockSlot) bool { return !s.after(e.LockSlot) }); i >= 0 {
 			if _, known := ended[inWay[i].Slot]; !known { // it waits, and may have been cancelled
@@ -179,7 +182,7 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[Slot]bool)
 		}
 	}
 	p := Place{Kind: PlaceWaits, Ahead: len(ahead)}
-	if e.Policy == OverlapReplace && e.OnTime && free <= 0 {
+	if e.Policy == job.OverlapReplace && e.OnTime && free <= 0 {
 		p.Displaces = l.oldestBefore(e)
 	}
 	if find(l.Waiting, e.Slot) >= 0 {
@@ -200,10 +203,10 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[Slot]bool)
 // oldestBefore is the holder that an entrant displaces, zero for none: the oldest of
 // those that were published on time. A run that somebody asked for, or that catches
 // up, has its turn: of a job that is due every few seconds it would never end.
-func (l Lock) oldestBefore(e Entrant) (oldest Slot) {
+func (l Lock) oldestBefore(e Entrant) (oldest job.Slot) {
 	var first LockSlot
 	for _, h := range l.Holders {
-		if h.OnTime && e.after(h) && (oldest == Slot{} || first.after(h)) {
+		if h.OnTime && e.after(h) && (oldest == job.Slot{} || first.after(h)) {
 			first, oldest = h, h.Slot
 		}
 	}
@@ -212,7 +215,7 @@ func (l Lock) oldestBefore(e Entrant) (oldest Slot) {
 
 // Leave takes a slot out of the lock, for good, and gives the places that are free
 // to those that wait: they are woken.
-func (l Lock) Leave(s Slot, places int) (next Lock, woken []Slot) {
+func (l Lock) Leave(s job.Slot, places int) (next Lock, woken []job.Slot) {
 	next = l.without(func(o LockSlot) bool { return o.Slot == s })
 	for len(next.Holders) < max(1, places) && len(next.Waiting) > 0 {
 		next.Holders = append(next.Holders, next.Waiting[0])
@@ -223,13 +226,13 @@ func (l Lock) Leave(s Slot, places int) (next Lock, woken []Slot) {
 }
 
 // Holds reports whether the slot holds a place.
-func (l Lock) Holds(s Slot) bool { return find(l.Holders, s) >= 0 }
+func (l Lock) Holds(s job.Slot) bool { return find(l.Holders, s) >= 0 }
 
 // Has reports whether the slot holds a place or waits for one.
-func (l Lock) Has(s Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waiting, s) >= 0 }
+func (l Lock) Has(s job.Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waiting, s) >= 0 }
 
 // Stay is the slot as it stands in the lock; false when it does not.
-func (l Lock) Stay(s Slot) (LockSlot, bool) {
+func (l Lock) Stay(s job.Slot) (LockSlot, bool) {
 	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
 		if i := find(slots, s); i >= 0 {
 			return slots[i], true
@@ -240,7 +243,7 @@ func (l Lock) Stay(s Slot) (LockSlot, bool) {
 
 // Renewed is the lock with the slot, if it is there, in a stay that began at the
 // given time: what was found out about an earlier one does not hold of it.
-func (l Lock) Renewed(s Slot, since time.Time) Lock {
+func (l Lock) Renewed(s job.Slot, since time.Time) Lock {
 	l = l.without(func(LockSlot) bool { return false })
 	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
 		if i := find(slots, s); i >= 0 {
@@ -265,7 +268,7 @@ func (l Lock) without(gone func(LockSlot) bool) Lock {
 
 // remember notes the newest slot under a policy that lets only the newest run.
 func (l Lock) remember(e Entrant) Lock {
-	if newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace; newest && e.OnTime && e.At.After(l.Newest) {
+	if newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace; newest && e.OnTime && e.At.After(l.Newest) {
 		l.Newest = e.At
 	}
 	return l
@@ -274,25 +277,25 @@ func (l Lock) remember(e Entrant) Lock {
 // unlisted are those that wait on beside the entrant: not itself, and by its
 // policy not those that it displaces.
 func (l Lock) unlisted(e Entrant) []LockSlot {
-	newest := e.Policy == OverlapLatest || e.Policy == OverlapReplace
+	newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace
 	return slices.DeleteFunc(l.Waiting, func(w LockSlot) bool {
 		return w.Slot == e.Slot || newest && e.OnTime && w.OnTime
 	})
 }
 
 // newestSlot is the one that an older entrant came too late for.
-func (l Lock) newestSlot(e Entrant) Slot {
+func (l Lock) newestSlot(e Entrant) job.Slot {
 	for _, s := range slices.Concat(l.Holders, l.Waiting) {
 		if s.At.Equal(l.Newest) {
 			return s.Slot
 		}
 	}
-	return NewSlot(e.Slot.Job, l.Newest)
+	return job.NewSlot(e.Slot.Job, l.Newest)
 }
 
 // unknown are the slots that must be known to have no outcome before an entrant
 // is refused: the holders when no place is free, else those that would go first.
-func unknown(holders, ahead []LockSlot, free int, ended map[Slot]bool) (ask []LockSlot) {
+func unknown(holders, ahead []LockSlot, free int, ended map[job.Slot]bool) (ask []LockSlot) {
 	inWay := holders
 	if free > 0 {
 		inWay = ahead
@@ -305,7 +308,7 @@ func unknown(holders, ahead []LockSlot, free int, ended map[Slot]bool) (ask []Lo
 	return ask
 }
 
-func find(slots []LockSlot, s Slot) int {
+func find(slots []LockSlot, s job.Slot) int {
 	return slices.IndexFunc(slots, func(l LockSlot) bool { return l.Slot == s })
 }
 
@@ -339,25 +342,25 @@ func (l Lock) MarshalJSON() ([]byte, error) {
 
 // AppendJSON appends what MarshalJSON returns.
 func (l Lock) AppendJSON(b []byte) ([]byte, error) {
-	o := appendSlots(object(b).open().number("v", Version).text("job", l.Job), "holders", l.Holders)
+	o := appendSlots(codec.Object(b).Open().Number("v", codec.Version).Text("job", l.Job), "holders", l.Holders)
 	if len(l.Waiting) > 0 {
 		o = appendSlots(o, "waiting", l.Waiting)
 	}
-	o = o.timeIf("newest", l.Newest).text("nonce", l.Nonce).end()
+	o = o.TimeIf("newest", l.Newest).Text("nonce", l.Nonce).End()
 	if len(l.Extra) == 0 {
 		return o, nil
 	}
-	whole, err := withExtra(o[len(b):], l.Extra)
+	whole, err := codec.WithExtra(o[len(b):], l.Extra)
 	return append(b, whole...), err
 }
 
-func appendSlots(o object, name string, slots []LockSlot) object {
-	o = append(o.name(name), '[')
+func appendSlots(o codec.Object, name string, slots []LockSlot) codec.Object {
+	o = append(o.Name(name), '[')
 	for i, s := range slots {
 		if i > 0 {
 			o = append(o, ',')
 		}
-		o = o.open().text("id", s.Slot.ID()).time("at", s.At).trueIf("on_time", s.OnTime).time("since", s.Since).end()
+		o = o.Open().Text("id", s.Slot.ID()).Time("at", s.At).TrueIf("on_time", s.OnTime).Time("since", s.Since).End()
 	}
 	return append(o, ']')
 }
@@ -366,7 +369,7 @@ func appendSlots(o object, name string, slots []LockSlot) object {
 // job is none.
 func DecodeLock(data []byte) (Lock, error) {
 	var w lockWire
-	extra, err := decode("lock", data, &w)
+	extra, err := codec.Decode("lock", data, &w)
 	if err == nil {
 		err = w.bound()
 	}
@@ -379,12 +382,12 @@ func DecodeLock(data []byte) (Lock, error) {
 		to   *[]LockSlot
 	}{{w.Holders, &l.Holders}, {w.Waiting, &l.Waiting}} {
 		for _, s := range part.from {
-			slot, err := ParseSlotID(s.ID)
+			slot, err := job.ParseSlotID(s.ID)
 			if err != nil {
 				return Lock{}, err
 			}
 			if slot.Job != l.Job { // or who may write one job's lock could have another's slots replaced
-				return Lock{}, fmt.Errorf("%w lock of job %q: it names slot %q", ErrInvalid, clip(l.Job), clip(s.ID))
+				return Lock{}, fmt.Errorf("%w lock of job %q: it names slot %q", job.ErrInvalid, codec.Clip(l.Job), codec.Clip(s.ID))
 			}
 			*part.to = append(*part.to, LockSlot{slot, s.At, s.OnTime, s.Since})
 		}
@@ -393,16 +396,16 @@ func DecodeLock(data []byte) (Lock, error) {
 }
 
 func (w *lockWire) bound() error {
-	b := bounds{what: "lock"}
-	b.names("job", w.Job)
-	b.length("holders", len(w.Holders), MaxConcurrency)
-	b.length("waiting", len(w.Waiting), MaxLockWaiting)
-	b.times("newest", &w.Newest)
-	b.words("nonce", w.Nonce)
+	b := codec.Bounds{What: "lock"}
+	b.Names("job", w.Job)
+	b.Length("holders", len(w.Holders), job.MaxConcurrency)
+	b.Length("waiting", len(w.Waiting), MaxLockWaiting)
+	b.Times("newest", &w.Newest)
+	b.Words("nonce", w.Nonce)
 	for _, slots := range [][]lockSlotWire{w.Holders, w.Waiting} {
 		for i := range slots {
-			b.times("slot", &slots[i].At, &slots[i].Since)
+			b.Times("slot", &slots[i].At, &slots[i].Since)
 		}
 	}
-	return b.err
+	return b.Err
 }

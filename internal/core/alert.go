@@ -1,0 +1,24 @@
+package core
+
+import (
+	"strconv"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
+)
+
+// NewAlert is the event that has an alert delivered about the record that stands at
+// revision. Its Kind is EventAlert; the caller fills in the rest.
+func NewAlert(r job.Record, revision uint64) job.Event {
+	return job.Event{
+		V: codec.Version, Kind: job.EventAlert, Alert: r.State, Time: r.Finished, ID: r.Slot.ID(), Job: r.Slot.Job, JobRevision: r.JobRevision,
+		Attempt: r.Attempt, Fence: r.Fence(revision), Error: r.Error, Count: r.Count, Last: r.Last,
+	}
+}
+
+// AlertID is the message ID of the alert about a record that stands at revision:
+// the same for all who tell of it, and another one when the slot, reopened, ends
+// again.
+func AlertID(r job.Record, revision uint64) string {
+	return r.Slot.ID() + "/alert/" + string(r.State) + "/" + strconv.FormatUint(revision, 10)
+}
