@@ -11,7 +11,7 @@
 //	limiter bounds the handlers of a queue that run at once in the process
 //	held    marks each as in progress, every third of a lease
 //	serve   reads the message and enters the slot in the table of obligations
-//	task    asks job.Decide what to do, and does it: the claim is a write that has
+//	task    asks core.Decide what to do, and does it: the claim is a write that has
 //	        to be won
 //	attempt runs the handler under a context that ends with the node's lease, and
 //	        has its end written at the revision of its claim
@@ -36,7 +36,7 @@
 // What cannot be done without waiting (a read, a lock, a place that comes before the
 // claim, a write that did not win at once, anything logged) is done on a goroutine of
 // the crew. There are not two ways of a slot: begin does nothing unless the step is an
-// ordinary start, by job.Decide like any other, and hands it over as all others do.
+// ordinary start, by core.Decide like any other, and hands it over as all others do.
 //
 // # Design: the invariants that live here
 //
@@ -72,7 +72,7 @@
 // # Design: overlap
 //
 // A slot of a guarded job (job.Job.Guarded) takes a place in its job's lock before
-// its first claim and leaves it after its outcome is written: job.Lock has the rules,
+// its first claim and leaves it after its outcome is written: core.Lock has the rules,
 // lock.go asks and stores. The order is what makes it hold. The place is a won
 // write before the claim, so that no two slots run that may not; only an outcome
 // in the ledger frees it, so that a crash in between leaves a place taken by a slot

@@ -160,7 +160,7 @@ func (t *task) unheard() bool {
 }
 
 // decide follows the claim rules until they end in a verdict, or a write is on its
-// way that does. Each turn looks at what is known, asks job.Decide, and tries the
+// way that does. Each turn looks at what is known, asks core.Decide, and tries the
 // write it names; a conflict means that something was not as it seemed, so it looks
 // again.
 func (t *task) decide() verdict {

@@ -33,7 +33,7 @@
 //
 // A small world in which every order of events is tried, breadth-first, each state
 // once: one slot, one message, two workers (wholly) or three (to the depth in the
-// test), one or two attempts. Decisions are those of job.Decide, job.Complete and
+// test), one or two attempts. Decisions are those of core.Decide, core.Complete and
 // job.Release; the rest of a worker is written out in worker_test.go, nodes and
 // the broker in machine_test.go. In it,
 //
@@ -80,7 +80,7 @@
 //
 // Another small world, explored in the same way: two slots of one job that may not
 // run beside each other, its lock, and two workers, each of which may have both in
-// hand. Decisions are those of job.Decide, job.Complete, job.NewEntrant, Lock.Enter
+// hand. Decisions are those of core.Decide, core.Complete, core.NewEntrant, Lock.Enter
 // and Lock.Leave. What the world above shows is taken for granted: the claim of a
 // live worker stands, and one that ends does so at once, with its handler. In it,
 //

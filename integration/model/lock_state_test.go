@@ -24,7 +24,7 @@ type queue struct {
 	w [2]porter
 }
 
-// lock is what matters of a job.Lock: sets of slots, whose order is theirs, and
+// lock is what matters of a core.Lock: sets of slots, whose order is theirs, and
 // the newest one, plus one.
 type lock struct{ holders, waiting, newest uint8 }
 

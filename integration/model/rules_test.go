@@ -41,7 +41,7 @@ var (
 
 func nodeName(n uint8) string { return string(rune('a' + n)) }
 
-// decide is job.Decide.
+// decide is core.Decide.
 func (r *rules) decide(q question) answer {
 	if a, known := r.memo[q]; known {
 		return a
@@ -65,7 +65,7 @@ func (r *rules) decide(q question) answer {
 	return a
 }
 
-// complete is job.Complete, of an attempt that ended well, badly, or because its
+// complete is core.Complete, of an attempt that ended well, badly, or because its
 // worker stops.
 func (r *rules) complete(s slot, res core.Result) slot {
 	return abstract(core.Complete(r.record(s), 1, theTime, job.DefaultHorizon, res))

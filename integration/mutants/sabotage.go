@@ -56,8 +56,8 @@ var sabotages = []sabotage{
 	{
 		mutant: mutant{
 			name: "replace-waits", breaks: "under replace a newer slot has no older one cancelled",
-			file: "job/lock.go",
-			old:  "if e.Policy == OverlapReplace && e.OnTime && free <= 0 {",
+			file: "internal/core/lock.go",
+			old:  "if e.Policy == job.OverlapReplace && e.OnTime && free <= 0 {",
 			new:  "if false {",
 		},
 		seed: 3, duration: time.Minute, rules: []string{"never replaced"},
@@ -65,7 +65,7 @@ var sabotages = []sabotage{
 	{
 		mutant: mutant{
 			name: "latest-drops-nothing", breaks: "under latest all slots wait in line",
-			file: "job/lock.go",
+			file: "internal/core/lock.go",
 			old:  "	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
 			new:  "	if policy == OverlapLatest {\n		policy = OverlapQueue\n	}\n	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
 		},
@@ -74,9 +74,9 @@ var sabotages = []sabotage{
 	{
 		mutant: mutant{
 			name: "none-runs-the-newest", breaks: "catch_up none runs the newest of the late slots",
-			file: "job/due.go",
-			old:  "	case c.Policy == CatchUpNone:\n		return 0\n",
-			new:  "	case c.Policy == CatchUpNone:\n		return 1\n",
+			file: "internal/core/due.go",
+			old:  "	case c.Policy == job.CatchUpNone:\n		return 0\n",
+			new:  "	case c.Policy == job.CatchUpNone:\n		return 1\n",
 		},
 		seed: 3, duration: 4 * time.Minute, rules: []string{"caught up"}, // with a silence in it
 	},

@@ -1,4 +1,4 @@
-package job_test
+package core_test
 
 import (
 	"encoding/json"
