@@ -457,7 +457,7 @@ func TestALoginForOneJobReachesNoOther(t *testing.T) {
 	send(next, "{}", "Nats-Msg-Id", "next:@own", "Cronce-Slot", "next:@own")
 	eventually(t, 40*time.Second, "the login's own slot to run", func() bool { return slices.Contains(g.touched(), "next:@own") })
 	eventually(t, 40*time.Second, "five slots and two alerts to be dropped, and said to be", func() bool {
-		return strings.Count(worker.stderr(), "is no slot; dropped") == 5 && strings.Count(worker.stderr(), "among the events is none; dropped") == 2
+		return strings.Count(worker.stderr(), "is no slot; dropped") == 5 && strings.Count(worker.stderr(), "message dropped: it is not an event") == 2
 	})
 	if got := g.touched(); len(got) != 1 {
 		t.Errorf("ran %q", got)

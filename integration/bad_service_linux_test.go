@@ -25,7 +25,7 @@ func TestASlotsRecordSaysWhatABadServiceDid(t *testing.T) {
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	bad := "http://" + addr + "/bad/"
-	cut := "status 200 OK, but the answer broke off: "
+	cut := "status 200 OK, but the answer is incomplete: "
 	cases := map[string]struct{ url, state, says, output string }{
 		"hang":          {bad + "hang", "failed", "timeout of 2s", ""},
 		"garbage":       {bad + "garbage", "failed", "malformed HTTP status code", ""},

@@ -67,7 +67,7 @@ func TestTwoFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
 	w1.says("node is up")
 	w2 := s.worker("w2", s.jobFile("two.yaml", `name: report, schedule: "0 8 * * *"`, `name: same, schedule: "@daily"`))
 	w2.says("job definition replaced: this node's holds now")
-	w1.says("two nodes disagree about this job")
+	w1.says("two nodes define this job differently")
 	for _, w := range []*process{w1, w2} {
 		for line := range strings.Lines(w.stderr()) {
 			if strings.Contains(line, "replaced") || strings.Contains(line, "disagree") {
@@ -143,7 +143,7 @@ func TestAnOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 	edit := s.jobFile("edit.yaml", `name: report, schedule: "0 9 * * *"`)
 	s.command(0, "job", "apply", "-f", edit)
 	for _, w := range workers {
-		w.says("an operator changed this job")
+		w.says("job changed by an operator")
 	}
 	for i, w := range workers {
 		if i == 1 {
@@ -163,7 +163,7 @@ func TestAnOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 	s.worker("w0", file).says("job definition replaced: this node's holds now")
 	s.holds("report", "0 7 * * *", "file")
 	s.command(0, "job", "rm", "report")
-	workers[1].says("somebody removed this job")
+	workers[1].says("job removed from the registry")
 }
 
 // kill -9 in the middle of an apply of 2,000 jobs: each is old or new, and the same

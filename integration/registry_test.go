@@ -77,7 +77,7 @@ func TestWorkerLosesTheRegistryForMoreThanTheLease(t *testing.T) {
 	outcome := s.record(id)
 	w.heal()
 	far.says("completion refused")
-	far.says("starting over under a new name")
+	far.says("starting again under a new name")
 	eventually(t, 20*time.Second, "the worker to be back under a new name", func() bool {
 		n := s.node("far")
 		return n.State == "alive" && n.Node != incarnation

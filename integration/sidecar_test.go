@@ -51,7 +51,7 @@ jobs:
 	s.works(3)
 	term(a)
 	term(b)
-	if n := strings.Count(a.stderr()+b.stderr(), "slots are taken again"); n != 4 {
+	if n := strings.Count(a.stderr()+b.stderr(), "this node takes slots again"); n != 4 {
 		t.Errorf("said %d times that slots are taken again, want 4: twice each", n)
 	}
 
@@ -120,7 +120,7 @@ func (s *site) refusing(workers ...*process) {
 	s.t.Helper()
 	for _, w := range workers {
 		eventually(s.t, 20*time.Second, w.name+" to see that the service is away", func() bool {
-			return strings.Count(w.stderr(), "a service is not ready") > strings.Count(w.stderr(), "slots are taken again")
+			return strings.Count(w.stderr(), "service not ready") > strings.Count(w.stderr(), "this node takes slots again")
 		})
 	}
 }

@@ -1,20 +1,18 @@
-// Package action holds what the actions that call a service have in common:
-// what they tell it about its slot, how long they wait for it, and which of its
-// answers are final.
+// Package action holds what the actions that call a service have in common: the headers of a
+// request, its timeout, and which answers are final.
 //
-// A service hears the same whatever carries it: the idempotency key, which is
-// the slot's one name, so that a service that has seen it can answer without
-// doing the work again; the attempt; and the fence, which tells a late request
-// from the current one. The key is the slot ID. Outside the default namespace it
-// begins with the namespace, since two applications may have a job of one name
-// and call one service.
+// A service gets the same headers whatever carries the request. The idempotency key is the
+// slot ID, so a service that has seen it can answer without doing the work again. Outside
+// the default namespace the key begins with the namespace, because two applications may have
+// jobs of the same name and call the same service. The attempt counts the tries. The fence
+// tells a late request from the current one.
 //
-// An error of the service says "not this way" or "not now". 400, 410 and 422 are
-// the first kind: the same request would be refused again. Everything else may
-// pass, even a 404, which is what a proxy says while a service is being deployed.
+// The statuses 400, 410 and 422 are final: the same request would be refused again. All
+// other errors are retried, even 404, which a proxy returns while a service is being
+// deployed.
 //
-// What a service says is kept and logged, and services repeat what they were asked: so
-// the secrets of a request are taken out of it, see [Hide].
+// Answers of services are recorded and logged, and services repeat what they received. So
+// the secrets of a request are removed from them, see [Hide].
 package action
 
 import (
@@ -28,15 +26,15 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// DefaultTimeout bounds a call when neither its action nor its job sets one: a
-// service that never answers must not hold its slot, and a place, for ever.
+// DefaultTimeout bounds a call if neither its action nor its job has a timeout. A service
+// that never answers must not hold its slot for ever.
 const DefaultTimeout = time.Minute
 
 // Header is one name and value.
 type Header struct{ Name, Value string }
 
-// Headers tell a service about the slot that it is called for, and of the trace of
-// ctx, if it has one. Values hold no line breaks, see job.ValidateToken.
+// Headers returns the headers that describe the slot, and its trace if ctx has one. Values
+// contain no line breaks, see job.ValidateToken.
 func Headers(ctx context.Context, run job.Run) []Header {
 	headers := []Header{
 		{"Idempotency-Key", Key(run)},
@@ -64,7 +62,8 @@ func Headers(ctx context.Context, run job.Run) []Header {
 	return headers
 }
 
-// Key is the same for all attempts of a slot, and for no other slot.
+// Key returns the idempotency key, which is the same for all attempts of a slot and differs
+// from that of every other slot.
 func Key(run job.Run) string {
 	if run.Namespace == job.DefaultNamespace {
 		return run.Slot.ID()
@@ -72,7 +71,7 @@ func Key(run job.Run) string {
 	return run.Namespace + "/" + run.Slot.ID()
 }
 
-// Instant is the slot's, as RFC 3339; empty for a triggered run, which has none.
+// Instant returns the instant of a slot as RFC 3339, or "" for a triggered run.
 func Instant(s job.Slot) string {
 	if s.Token != "" {
 		return ""
@@ -80,11 +79,11 @@ func Instant(s job.Slot) string {
 	return s.At.UTC().Format(time.RFC3339)
 }
 
-// Rejected reports whether an error status means that no repetition will do.
+// Rejected reports whether an error status is final.
 func Rejected(status int) bool { return status == 400 || status == 410 || status == 422 }
 
-// WithTimeout bounds a call. Zero is DefaultTimeout, unless ctx has a deadline
-// already: a job's timeout then stands alone.
+// WithTimeout bounds a call. Zero means DefaultTimeout, unless ctx already has a deadline:
+// then the timeout of the job applies alone.
 func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout == 0 {
 		if _, bounded := ctx.Deadline(); bounded {
@@ -95,8 +94,8 @@ func WithTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w of %v", job.ErrTimeout, timeout))
 }
 
-// Reason is why a call failed: the cause of ctx when that has ended, since err is
-// then only its echo.
+// Reason returns why a call failed: the cause of ctx if that has ended, because err then
+// only repeats that.
 func Reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -11,20 +11,19 @@ import (
 	"strings"
 )
 
-// Secret returns the forms in which a secret comes back from a service that repeats
-// what it was asked: as it is; quoted, as JSON and errors have it; with PHP's escaped
-// slashes; and as part of a URL.
+// Secret returns the forms in which a service may repeat a secret: as it is, quoted as in
+// JSON and errors, with slashes escaped as by PHP, and as part of a URL.
 func Secret(secret string) []string {
 	inner := func(quoted string) string { return quoted[1 : len(quoted)-1] }
 	quoted := inner(strconv.Quote(secret))
-	escaped, _ := json.Marshal(secret) // of a string it never fails
+	escaped, _ := json.Marshal(secret) // never fails for a string
 	forms := []string{secret, quoted, inner(string(escaped)), strings.ReplaceAll(quoted, "/", `\/`), url.QueryEscape(secret)}
 	slices.Sort(forms)
 	return slices.Compact(forms)
 }
 
-// URLSecrets is what must not be shown of a URL, in the forms in which it is sent: its
-// password and its query, which often holds a key.
+// URLSecrets returns the secret parts of a URL, in the forms in which they are sent: the
+// password, and the query, which often contains a key.
 func URLSecrets(u *url.URL) (secrets []string) {
 	if u.RawQuery != "" {
 		secrets = append(secrets, "?"+u.RawQuery)
@@ -35,7 +34,7 @@ func URLSecrets(u *url.URL) (secrets []string) {
 	secret, _ := u.User.Password()
 	basic := base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + secret))
 	if secret == "" {
-		secret = u.User.Username() // some services take a key in its place
+		secret = u.User.Username() // some services take a key as the user name
 	}
 	if secret == "" {
 		return secrets
@@ -45,7 +44,7 @@ func URLSecrets(u *url.URL) (secrets []string) {
 
 const placeholder = "[hidden]"
 
-// Hide takes the secrets out of text, long ones first: one may be part of another.
+// Hide removes the secrets from text, the longest first, because one may be part of another.
 func Hide(text []byte, secrets []string) []byte {
 	for _, s := range slices.SortedFunc(slices.Values(secrets), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		text = bytes.ReplaceAll(text, []byte(s), []byte(placeholder))
@@ -53,7 +52,7 @@ func Hide(text []byte, secrets []string) []byte {
 	return text
 }
 
-// hiddenError is an error without the secrets in its text.
+// hiddenError is an error whose text has no secrets.
 type hiddenError struct {
 	text string
 	err  error
@@ -62,8 +61,8 @@ type hiddenError struct {
 func (e *hiddenError) Error() string { return e.text }
 func (e *hiddenError) Unwrap() error { return e.err }
 
-// Hidden keeps secrets out of what is logged and recorded: a service that answers
-// garbage may have sent back the request.
+// Hidden returns err without secrets in its text. A service that answers with garbage may
+// have sent back the request.
 func Hidden(err error, secrets []string) error {
 	text := err.Error()
 	if shown := string(Hide([]byte(text), secrets)); shown != text {

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 )
 
-// logged is how many bytes of one attribute's text a log holds.
+// logged is the maximum length of the text of one attribute, in bytes.
 const logged = 1000
 
-// Logs hands records on to h with the text of every attribute clipped. Messages are
-// the program's own, and stay.
+// Logs returns a handler that clips the text of every attribute and passes the record to h.
+// The message is the program's own text and is not clipped.
 func Logs(h slog.Handler) slog.Handler { return handler{h} }
 
 type handler struct{ slog.Handler }
@@ -31,7 +31,7 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
 
-// clip leaves values that are no text as they are: numbers, times, and what a handler
+// clip leaves values that are not text as they are: numbers, times, and types that a handler
 // encodes by itself.
 func clip(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()

@@ -1,6 +1,6 @@
-// Package printable prepares other people's words for a screen and a log: what a
-// terminal would obey becomes an escape, and what would fill the screen is cut. What is
-// stored on the broker, and what handlers write, is shown through here and nowhere else.
+// Package printable prepares foreign text for a terminal and for logs. Control characters
+// become escapes, and long texts are cut. All text that comes from the broker or from a
+// handler is shown through this package.
 package printable
 
 import (
@@ -14,10 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is s with everything that a terminal might obey, and not show, written
-// as an escape: outputs, errors and names are other people's words, and must not
-// move the cursor, change colours or turn the direction of what is read. Lines and
-// tabs stay.
+// Text returns s with every character that a terminal may obey written as an escape.
+// Outputs, errors and names are foreign text and must not move the cursor, change colours or
+// turn the direction of the text. Newlines and tabs stay.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, Hidden) && utf8.ValidString(s) {
 		return s
@@ -37,19 +36,19 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Hidden reports whether a terminal may obey r and not show it.
+// Hidden reports whether a terminal may obey r instead of showing it.
 func Hidden(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 
-// Line is s on one line, as Text has it.
+// Line returns Text(s) on one line.
 func Line(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
-		return s // as nearly all of a long table are
+		return s // the common case in a long table
 	}
 	return lines.Replace(Text(s))
 }
 
-// Clip is at most the first bytes of s, as many as are asked for, on one line as Text has
-// it. What was cut ends in "...".
+// Clip returns at most the first most bytes of s, as Line writes them. If something was cut,
+// the result ends in "...".
 func Clip(s string, most int) string {
 	cut := len(s) > most
 	if cut {
@@ -66,13 +65,14 @@ func Clip(s string, most int) string {
 
 var lines = strings.NewReplacer("\n", `\n`, "\t", " ")
 
-// JSON writes JSON, in whose strings all that is hidden becomes an escape:
-// the encoder leaves what stands behind ASCII as it is. A program reads the same.
+// JSON is a writer of encoded JSON. It replaces the hidden characters in strings with JSON
+// escapes, since the encoder writes those above ASCII as they are. A program reads the same
+// value.
 type JSON struct{ io.Writer }
 
 func (w JSON) Write(p []byte) (int, error) {
 	if !slices.ContainsFunc(p, func(c byte) bool { return c >= 0x7f }) {
-		return w.Writer.Write(p) // the encoder has escaped what is below
+		return w.Writer.Write(p) // the encoder has escaped control characters of ASCII
 	}
 	s := string(p)
 	if strings.ContainsFunc(s, Hidden) {

@@ -1,4 +1,4 @@
-// Package suggest guesses which word was meant by one that is not known.
+// Package suggest finds the known word that is nearest to an unknown one.
 package suggest
 
 import (
@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Nearest is the candidate that the writer of name most likely meant, or empty:
-// the same but for upper and lower case, one that ends in it ("Berlin"), or one
-// with a typing error or two.
+// Nearest returns the candidate that the writer of name most likely meant, or "". It
+// compares without case, accepts the last part of a path ("Berlin" for "Europe/Berlin"), and
+// tolerates one to three typing errors, depending on the length of name.
 func Nearest(name string, candidates []string) string {
 	const longest = 40
 	if name == "" || len(name) > longest {
 		return ""
 	}
-	candidates = slices.Sorted(slices.Values(candidates)) // so that everybody is told the same
+	candidates = slices.Sorted(slices.Values(candidates)) // the same answer for any order
 	lower := strings.ToLower(name)
 	best, least := "", max(1, min(len(name)/3, 3))+1
 	for _, c := range candidates {
@@ -33,7 +33,7 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance counts the bytes to insert, delete or replace to get from a to b.
+// editDistance returns the number of bytes to insert, delete or replace to turn a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

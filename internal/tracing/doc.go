@@ -1,33 +1,24 @@
-// Package tracing follows slots with OpenTelemetry: their publication, and of each
-// attempt the claim, the run and the completion, are spans of one trace.
+// Package tracing makes OpenTelemetry spans of slots. The publication of a slot, and the
+// claim, the run and the completion of each attempt, are spans of one trace.
 //
-// # Decisions
+// The ID of the trace is computed from the slot (job.Slot.TraceID). All copies of a message
+// belong to the same trace, whichever of them the stream stored. A worker computes the ID if
+// a message has no traceparent. All nodes that sample by trace ID decide alike. See
+// docs/decisions/0040.
 //
-// The trace's ID is computed from the slot's (job.Slot.TraceID). A copy that the
-// broker folds, one that is published again since its answer was lost, one that
-// the sweep offers weeks later: all belong to the trace, whichever of them was
-// stored, and a worker that finds no traceparent on a message (its producer does
-// not trace) needs none. All nodes that sample by trace ID decide alike. Nobody
-// has to store which trace a slot has. Rejected: a random
-// ID, as is usual. Of two copies one would be folded and its publication, a trace of
-// its own, would point nowhere.
+// Each publication is a root span, since any number of producers may publish a slot. The SDK
+// takes the trace ID from a parent context that has no span ID. Such a parent is not valid,
+// so the sampler decides as for a root. If an SDK makes up an ID instead, the traceparent
+// header carries that ID on.
 //
-// Nobody owns the root, since any number of producers may publish: each publication
-// is a span without a parent. The SDK takes the ID of the trace from a parent's
-// context that has no span ID; since that is no valid parent, its sampler decides as
-// for every root. An SDK that does otherwise makes up an ID, and the header carries
-// that one on.
+// If a message has a traceparent, the spans continue that trace. A program that triggers a
+// run, or that sends a message which starts one, can so continue its own trace.
 //
-// A traceparent on a message is believed, whatever trace it names, and one that a
-// publication has already is its parent: a program that triggers a run, or sends a
-// message that starts one, may continue its own.
+// Package kv traces publications in kv.Slots, because all of them pass there: those of
+// producers, workers, the sweep and operators.
 //
-// Publications are traced where all of them pass, in kv.Slots, and not by each of
-// those that have a reason to publish: a producer, a worker that follows up an
-// outcome, the sweep, an operator.
-//
-// Slots that are only recorded as missed have no trace: after an outage there are
-// thousands of them, and nothing to see.
+// Slots that are only recorded as missed have no trace. After an outage there are thousands
+// of them.
 //
 // Without a provider there is no Tracer, and nothing is computed.
 package tracing

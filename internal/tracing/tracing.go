@@ -14,17 +14,16 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// scope names who makes the spans.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/cronce-io/cronce"
 
-// Tracer makes the spans of slots. It is safe for concurrent use. A nil one makes
-// none.
+// Tracer makes the spans of slots. It is safe for concurrent use. A nil Tracer makes none.
 type Tracer struct {
 	tracer    trace.Tracer
 	namespace string
 }
 
-// New returns a tracer for the slots of a namespace; nil for no provider.
+// New returns a tracer for the slots of a namespace, or nil if provider is nil.
 func New(provider trace.TracerProvider, namespace, version string) *Tracer {
 	if provider == nil {
 		return nil
@@ -32,9 +31,9 @@ func New(provider trace.TracerProvider, namespace, version string) *Tracer {
 	return &Tracer{provider.Tracer(scope, trace.WithInstrumentationVersion(version)), namespace}
 }
 
-// Publish begins the publication of a message, in the trace that it names or in its
-// slot's, and enters in it where that goes on. ended, which may be nil, is to be told
-// how it ended.
+// Publish begins the span of a publication, in the trace that the message names or else in
+// the trace of its slot. It sets the traceparent of m to that span. Call ended, unless it is
+// nil, with the result of the publication.
 func (t *Tracer) Publish(queue string, m *core.Message) (ended func(duplicate bool, err error)) {
 	if t == nil || m.Missed > 0 {
 		return nil
@@ -48,8 +47,9 @@ func (t *Tracer) Publish(queue string, m *core.Message) (ended func(duplicate bo
 	}
 }
 
-// Step begins a step of an attempt ("claim", "run", "complete") at a delivered slot,
-// whose record is as given or about to be. ended is to be told how it ended.
+// Step begins the span of a step ("claim", "run" or "complete") of an attempt at d. rec is
+// the record of the slot, as stored or as about to be written. Call ended with the result of
+// the step.
 func (t *Tracer) Step(ctx context.Context, step string, d core.Delivery, rec job.Record) (_ context.Context, ended func(error)) {
 	if t == nil || d.Missed > 0 {
 		return ctx, func(error) {}
@@ -66,8 +66,8 @@ func (t *Tracer) Step(ctx context.Context, step string, d core.Delivery, rec job
 	return ctx, func(err error) { end(span, err) }
 }
 
-// parent is ctx in the trace of the message; a span that begins in its slot's own has
-// no parent.
+// parent returns ctx in the trace that the message names, or else in the trace of its slot,
+// where a span has no parent.
 func (t *Tracer) parent(ctx context.Context, m core.Message) context.Context {
 	if ctx, ok := within(ctx, m.Traceparent); ok {
 		return ctx
@@ -76,7 +76,7 @@ func (t *Tracer) parent(ctx context.Context, m core.Message) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(id))
 }
 
-// within is ctx in the trace that a traceparent names, if it names one.
+// within returns ctx in the trace that a traceparent names; ok is false if it names none.
 func within(ctx context.Context, traceparent string) (_ context.Context, ok bool) {
 	if traceparent == "" {
 		return ctx, false
@@ -85,8 +85,8 @@ func within(ctx context.Context, traceparent string) (_ context.Context, ok bool
 	return ctx, trace.SpanContextFromContext(ctx).IsRemote()
 }
 
-// Continue is ctx in the trace that the headers of somebody else's message or request
-// name, if they do. Their names may be written in any case.
+// Continue returns ctx in the trace that the headers of a foreign message or request name,
+// or ctx itself if they name none. Header names may be in any case.
 func Continue(ctx context.Context, headers map[string][]string) context.Context {
 	for name, values := range headers {
 		if len(values) == 1 && strings.EqualFold(name, core.HeaderTraceparent) {
@@ -98,7 +98,8 @@ func Continue(ctx context.Context, headers map[string][]string) context.Context 
 	return ctx
 }
 
-// Traceparent is the one by which the trace of ctx goes on; empty without a trace.
+// Traceparent returns the header value that continues the trace of ctx, or "" without a
+// trace.
 func Traceparent(ctx context.Context) string { return Headers(ctx)[core.HeaderTraceparent] }
 
 func about(queue string, s job.Slot) []attribute.KeyValue {
@@ -108,7 +109,7 @@ func about(queue string, s job.Slot) []attribute.KeyValue {
 	}
 }
 
-// end ends a span. That somebody else was faster is no failure.
+// end ends a span. A conflict is no failure: another node was faster.
 func end(span trace.Span, err error) {
 	switch {
 	case errors.Is(err, job.ErrConflict):
@@ -120,8 +121,8 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// Headers are those by which whoever is called continues the trace of ctx: W3C
-// traceparent and tracestate, in lower case; none without a trace.
+// Headers returns the W3C headers traceparent and tracestate, in lower case, that continue
+// the trace of ctx in a called program. Without a trace it returns nil.
 func Headers(ctx context.Context) map[string]string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil

@@ -1,16 +1,15 @@
-// Package execaction makes a job's handler out of a command.
+// Package execaction runs a command as the handler of a job.
 //
-// The command is started as it is, without a shell. It reads the payload from
-// its standard input, and is told about its slot by environment variables, and in
-// TRACEPARENT and TRACESTATE of the trace that it is part of, if it is traced. Its
-// exit status is the outcome of the attempt: 0 succeeded; 65 (EX_DATAERR) failed
-// for good; 75 (EX_TEMPFAIL) and anything else is retried. It runs under a
-// guard, so that its whole process group is gone when the handler returns, and
-// before the worker's lease is over.
+// The command is started without a shell. Its standard input is the payload. Environment
+// variables describe its slot, and TRACEPARENT and TRACESTATE its trace, if it has one. The
+// exit status is the outcome of the attempt: 0 means succeeded, 65 (EX_DATAERR) failed for
+// good, and 75 (EX_TEMPFAIL) and all others are retried. The command runs under a guard: its
+// whole process group has ended when the handler returns, and before the lease of the worker
+// expires.
 //
-// The command gets the worker's environment, but none of the variables that may hold the
+// The command gets the environment of the worker without the variables that may hold the
 // worker's login, unless its job asks for them.
 //
-// An exit status counts only if the command was left alone: one that exits with
-// 0 because it was told to end has not done its work.
+// If the guard ended the command, its exit status does not count: a command that exits with
+// 0 after TERM has not finished its work.
 package execaction

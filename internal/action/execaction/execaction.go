@@ -16,13 +16,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// exDataErr is EX_DATAERR of sysexits.h: the input is wrong and will stay so.
+// exDataErr is EX_DATAERR of sysexits.h: the input is wrong and a retry does not help.
 const exDataErr = 65
 
-// New returns a handler that runs argv under g: the command and its arguments,
-// at least one. A command without a slash in its name is looked up in PATH at
-// every run, so one that is installed later is found. The command gets the worker's
-// environment without the variables that may hold a login, but for those in pass.
+// New returns a handler that runs argv, the command and its arguments, under g. A command
+// without a slash in its name is searched in PATH at every run, so a command that is
+// installed later is found. The command gets the environment of the worker without the
+// variables that may hold a login, except those named in pass.
 func New(argv, pass []string, g *guard.Guard) (job.Handler, error) {
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, fmt.Errorf("%w command %q: it needs a program, as in [\"/bin/sh\", \"-c\", \"make report\"]", job.ErrInvalid, argv)
@@ -50,13 +50,14 @@ func New(argv, pass []string, g *guard.Guard) (job.Handler, error) {
 	}, nil
 }
 
-// logins are the variables of Cronce that hold a login, or say where one is.
+// logins are the variables of Cronce that hold a login or the location of one.
 var logins = []string{
 	"CRONCE_PASSWORD", "CRONCE_TOKEN", "CRONCE_CREDS", "CRONCE_NKEY", "CRONCE_USER", "CRONCE_TLSCERT", "CRONCE_TLSKEY",
 }
 
-// withoutLogins is env without the variables that may hold a login: those of Cronce, of
-// its alerts, all of NATS, and a server's URL with a password. What pass names stays.
+// withoutLogins returns env without the variables that may hold a login: those of Cronce, of
+// its alerts, all of NATS, and a server URL with a password. The variables named in pass
+// stay.
 func withoutLogins(env, pass []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, value, _ := strings.Cut(v, "=")
@@ -66,9 +67,8 @@ func withoutLogins(env, pass []string) []string {
 	})
 }
 
-// environ is base with what the command is told about its slot. Variables that
-// say nothing about this slot are taken out: the worker may itself be the
-// command of another one.
+// environ returns base with the variables that describe the slot. It removes inherited
+// variables of that kind, because the worker may itself be the command of another slot.
 func environ(ctx context.Context, base []string, run job.Run) []string {
 	traced := tracing.Headers(ctx)
 	about := []struct{ name, value string }{
@@ -102,7 +102,7 @@ func environ(ctx context.Context, base []string, run job.Run) []string {
 	return env
 }
 
-// number is empty for none.
+// number returns n as text, or "" for zero.
 func number(n int) string {
 	if n == 0 {
 		return ""

@@ -85,7 +85,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// A command that is told to end may exit as it likes: that says nothing about
+// The exit status of a command that the guard ends says nothing about
 // its input.
 func TestExit65AfterTheContextHasEndedIsNotPermanent(t *testing.T) {
 	t.Parallel()

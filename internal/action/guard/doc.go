@@ -1,72 +1,58 @@
-// Package guard runs commands that do not outlive their worker's lease.
+// Package guard runs commands that do not outlive the lease of their worker.
 //
-// A worker that is killed, or stopped (SIGSTOP, a frozen container), cannot end
-// the commands it started, and the cluster gives their slots to other workers as
-// soon as its lease is over. So commands are not children of the worker but of a
-// small process beside it, the guard: the program's own binary under a hidden
-// argument, in a session of its own. The worker asks it over a socket to start
-// and to end commands, and tells it at every heartbeat how long the lease may
-// still be trusted. The guard ends every command, with its whole process group,
+// A worker that was killed or stopped (SIGSTOP, a frozen container) cannot end its commands,
+// and the fleet gives their slots to other workers when its lease expires. So the commands
+// are children of a small process beside the worker, the guard. It is the program's own
+// binary with a hidden argument, in a session of its own. Over a socket the worker asks the
+// guard to start and end commands, and sends the deadline of the lease with every heartbeat.
+// The guard ends a command, with its whole process group,
 //
-//   - when the worker asks for it, because the context has ended: TERM, and KILL
-//     Config.Grace later;
-//   - when the command itself has exited and left others of its group behind: a
-//     slot's processes do not outlive its outcome;
-//   - when the deadline passes without a renewal, unless it is to be kept
-//     (Command.Keep): TERM, and KILL
-//     Config.KillAfter after the deadline, before the lease is over;
-//   - when the socket closes, because the worker is gone: TERM, and KILL
-//     Config.KillAfter later, or sooner if the deadline says so. Then it exits.
+//   - if the worker asks for it because the context has ended: TERM, and KILL after
+//     Config.Grace;
+//   - if the command has exited and other processes of its group are left: the processes of
+//     a slot do not outlive its outcome;
+//   - if the deadline passes without a renewal, unless Command.Keep is set: TERM, and KILL
+//     Config.KillAfter later, before the lease expires;
+//   - if the socket closes because the worker has died: TERM, and KILL after
+//     Config.KillAfter or sooner, if the deadline requires it. Then the guard exits.
 //
-// Where the guard ends a command that has not exited, it also ends, on Linux, the
-// processes that the command has started and that have left its group, as setsid does: its
-// descendants, and those of the guard's adopted children that have the command's mark
-// (Command.Mark) in their environment. What leaves the group of a command that exits by
-// itself goes on: that is how a command starts a service.
+// If the guard ends a command that has not exited, it also ends, on Linux, the processes of
+// the command that have left the group, as setsid does. It finds them as descendants of the
+// command, or as adopted children with the mark of the command (Command.Mark) in their
+// environment. If a command exits by itself, processes that left its group go on: a command
+// may start a service this way.
 //
-// One goroutine of the guard ends commands, and it never waits: reports to the worker are
-// queued, since a stopped worker does not read them, and another goroutine starts
-// commands, since a file system that does not answer can hold a start.
+// One goroutine of the guard ends commands, and it never blocks. Reports to the worker are
+// queued, because a stopped worker does not read them. Another goroutine starts commands,
+// because a file system that hangs can block a start.
 //
-// Deadlines are readings of boot.Now, which counts suspend; timers do not, so
-// the guard looks at the clock ten times a second while a command runs.
+// Deadlines are readings of boot.Now, which counts suspend. Timers do not, so the guard
+// reads the clock ten times a second while a command runs.
 //
-// # Decisions
+// The guard adopts orphans (Linux: PR_SET_CHILD_SUBREAPER). In a container whose first
+// process does not reap they would stay zombies, and their group would never be empty.
 //
-// The guard starts the commands itself. The other way, that the worker starts
-// them and registers their process groups, leaves a window between fork and
-// registration, which can only be closed by a wrapper that waits for leave to
-// exec: one more start of a large Go binary per slot, many milliseconds, a
-// hundred times on the second. It also leaves the reaping to the worker: the
-// children of a stopped worker stay zombies, and a process group's number may be
-// used again between the reaping and the de-registration. The guard is both
-// parent and judge: what it signals it has not forgotten, and what it has reaped
-// is gone for everybody to see.
+// If the guard dies, the kernel kills the commands (Linux: PR_SET_PDEATHSIG). The worker
+// kills what is left of their groups, their Run fails, and the next Run starts another
+// guard.
 //
-// The guard adopts what a command's processes leave behind (Linux:
-// PR_SET_CHILD_SUBREAPER), or orphans would stay zombies for ever in containers
-// whose first process does not reap, and their group would never be empty.
+// docs/decisions/0043 says why the guard starts the commands itself.
 //
-// If the guard dies, the kernel kills the commands (Linux: PR_SET_PDEATHSIG),
-// the worker kills what is left of their groups, their Run fails, and the next
-// Run starts another guard.
+// # Limits
 //
-// # What it cannot do
+// The guard cannot end a process that left the group on systems other than Linux, or on
+// Linux if its parents have exited and it does not have the mark. It cannot end a process of
+// another user (sudo).
 //
-// A process that leaves the group is out of reach except on Linux, and there if its
-// parents have exited and it does not have the mark. So is one that runs as another user
-// (sudo).
+// If worker and guard are killed at the same time, the commands die with the guard on Linux,
+// but the processes that they started do not. On other systems neither do the commands. If
+// both are stopped, everything goes on until the guard is continued, which then ends it at
+// once. The guard has a process name of its own, so a signal by the program's name reaches
+// the worker only. A signal to a cgroup, a container or a machine reaches the commands too.
 //
-// When worker and guard are killed in the same instant, the commands die with the guard on
-// Linux, but not what they started; elsewhere nothing does. When both are stopped, all of
-// it goes on until the guard is continued, which then ends it at once. The guard has a
-// name of its own, so that what kills or stops by the program's name meets the worker
-// only; a cgroup, a container or a machine takes the commands along.
+// A start that a file system blocks also blocks the starts behind it.
 //
-// A start that a file system holds also holds those behind it.
-//
-// On Windows there is no guard. Commands live in a job object which the kernel
-// ends with the worker, however that dies; but nothing ends the commands of a
-// worker that is suspended until it runs again, and there is no TERM: they are
-// ended at once. Other systems are not supported.
+// On Windows there is no guard. Commands run in a job object, which the kernel ends when the
+// worker dies. If a worker is suspended, nothing ends its commands until it runs again.
+// There is no TERM: commands are terminated at once. Other systems are not supported.
 package guard

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Config says how long commands may take to end. The zero value is usable.
+// Config sets how long commands may take to end. The zero value is usable.
 type Config struct {
-	// KillAfter is the time from TERM to KILL once the lease can no longer be
-	// trusted. All must be over before the lease is, so it should be half the
-	// time between the deadline given to Renew and the lease's end. Zero:
-	// 125 ms, right for the shortest lease there is.
+	// KillAfter is the time from TERM to KILL when the lease can no longer be trusted.
+	// Everything must have ended before the lease expires, so it should be half the time
+	// between the deadline given to Renew and the end of the lease. Zero means 125 ms, which
+	// suits the shortest lease.
 	KillAfter time.Duration
 
-	// Grace is the time from TERM to KILL when a command's context ends or when
-	// it leaves others of its group behind; the deadline may shorten it. Zero:
-	// 2 s.
+	// Grace is the time from TERM to KILL when the context of a command ends, or when the
+	// command has left other processes of its group behind. The deadline may shorten it.
+	// Zero means 2 s.
 	Grace time.Duration
 }
 
@@ -31,45 +31,43 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Command is what Run starts, in the worker's working directory.
+// Command is what Run starts, in the working directory of the worker.
 type Command struct {
-	// Path of the executable; no search is done.
+	// Path is the executable. It is not searched for.
 	Path string
 
-	// Args is the argument list, the command's own name first.
+	// Args are the arguments, beginning with the name of the command.
 	Args []string
 
 	// Env is the whole environment, as NAME=VALUE.
 	Env []string
 
-	// Mark are entries of Env that no other command has. By them the guard knows the
-	// command's processes that have left its group and lost their parents (Linux).
+	// Mark are entries of Env that no other command has. By them the guard finds the
+	// processes of the command that have left its group and lost their parents (Linux).
 	Mark []string
 
-	// Keep has the command go on when the lease's deadline passes. It still ends
-	// with its context, and with the worker.
+	// Keep lets the command go on when the deadline of the lease passes. It still ends with
+	// its context and with the worker.
 	Keep bool
 
-	// Input is what the command reads from its standard input. It need not
-	// read it.
+	// Input is the standard input of the command, which need not read it.
 	Input []byte
 
-	// Output takes what the command writes to standard output and standard
-	// error, from one goroutine, which has ended when Run returns. Nil: it is
-	// dropped.
+	// Output receives standard output and standard error, from one goroutine that has ended
+	// when Run returns. If it is nil, the output is dropped.
 	Output io.Writer
 }
 
-// ExitError says how a command ended that did not succeed.
+// ExitError describes how a command ended that did not succeed.
 type ExitError struct {
 	// Code is the exit status; -1 if a signal ended the command.
 	Code int
 
-	// Signal is the signal's name, such as "terminated"; else empty.
+	// Signal is the name of the signal that ended the command, such as "terminated", or "".
 	Signal string
 
-	// Cause is why the command was ended; nil if it ended by itself. It is the
-	// cause of the context, or wraps job.ErrLeaseLost.
+	// Cause is why the command was ended: the cause of the context, or an error that wraps
+	// job.ErrLeaseLost. It is nil if the command ended by itself.
 	Cause error
 }
 

@@ -22,21 +22,21 @@ const (
 	// lookEvery bounds how late the end of a suspend is noticed.
 	lookEvery = 100 * time.Millisecond
 
-	// endEvery is how often groups that are ending are looked at: systems that
-	// let another process adopt orphans do not tell when those have gone.
+	// endEvery is how often ending groups are checked. Systems where another process adopts
+	// orphans do not report when those have ended.
 	endEvery = 10 * time.Millisecond
 
 	// reapIn is how long the parents of killed processes have to reap them.
 	reapIn = 500 * time.Millisecond
 )
 
-// serve is the guard process: it keeps commands for the worker at the other end
-// of conn until that is gone, and ends what is left then.
+// serve is the main function of the guard process. It runs commands for the worker at the
+// other end of conn until the worker is gone, and then ends what is left.
 func serve(conn *net.UnixConn, config Config) error {
 	adoptOrphans()
-	// Those who end the worker often signal its whole cgroup or all of its name.
-	// The guard has to stay until its commands are gone. The signals are caught,
-	// not ignored: commands would inherit that.
+	// Supervisors often signal the whole cgroup of a worker, or all processes of its name.
+	// The guard must stay until its commands have ended. The signals are caught and not
+	// ignored, because commands would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
@@ -78,13 +78,13 @@ func serve(conn *net.UnixConn, config Config) error {
 	return broken
 }
 
-// incoming is a request with its files.
+// incoming is a request with the files that came with it.
 type incoming struct {
 	request
 	files []int
 }
 
-// receive passes on what the worker says until it is gone.
+// receive passes on the requests of the worker until the worker is gone.
 func receive(conn *net.UnixConn, to chan<- incoming) error {
 	r := &fileReader{conn: conn}
 	decoder := gob.NewDecoder(r)
@@ -104,8 +104,8 @@ func receive(conn *net.UnixConn, to chan<- incoming) error {
 	}
 }
 
-// keeper holds what the guard process knows. One goroutine uses it, which never waits:
-// neither for the worker to read, nor for a command to start.
+// keeper is the state of the guard process. One goroutine uses it. It never blocks, neither
+// on a worker that does not read nor on a command that does not start.
 type keeper struct {
 	config   Config
 	until    time.Duration
@@ -113,14 +113,15 @@ type keeper struct {
 	groups   map[uint64]*group
 	reports  *queue[report]
 
-	// starting are the commands that the starter was asked for. One of them may be
-	// reaped before its start is known: reaped keeps those that are unknown meanwhile.
+	// starting are the commands that the starter is about to start. Such a command may be
+	// reaped before its start is reported. While any is pending, reaped holds the exits of
+	// unknown processes.
 	starter  *starter
 	starting map[uint64]*start
 	reaped   map[int]syscall.WaitStatus
 
-	table  map[int]process // of the system, as it was
-	readAt time.Duration   // then
+	table  map[int]process // the process table of the system
+	readAt time.Duration   // when table was read
 }
 
 func newKeeper(config Config, s *starter) *keeper {
@@ -130,8 +131,8 @@ func newKeeper(config Config, s *starter) *keeper {
 	}
 }
 
-// group is the process group of one command. The number of its leader cannot be
-// given to another process before the leader is reaped and all others have left.
+// group is the process group of one command. Its number cannot be given to another process
+// before the leader is reaped and all other members have left.
 type group struct {
 	pid    int
 	mark   []string
@@ -141,9 +142,9 @@ type group struct {
 
 	ending   bool          // TERM was sent
 	killAt   time.Duration // if ending
-	killedAt time.Duration // when KILL was sent first; zero: it was not
+	killedAt time.Duration // when KILL was first sent; zero if not yet
 
-	// strays are processes of an ended command that have left its group, with their
+	// strays are the processes of an ended command that have left its group, with their
 	// start times.
 	strays map[int]string
 
@@ -151,8 +152,8 @@ type group struct {
 }
 
 func (k *keeper) handle(in incoming) {
-	// What ran while the lease was over must end, even if the worker has a new
-	// one by now; what has exited before this request was not ended by it.
+	// Commands that ran past the end of the lease must end, even if this request renews
+	// the lease. Commands that have exited before were not ended by it.
 	k.reap()
 	k.enforce(boot.Now())
 	k.until = max(k.until, in.Until)
@@ -170,8 +171,8 @@ func (k *keeper) handle(in incoming) {
 	}
 }
 
-// started takes in what became of a start. A command whose end was asked for meanwhile
-// ends at once.
+// started records the result of a start. If the end of the command was requested meanwhile,
+// the command ends at once.
 func (k *keeper) started(r startResult) {
 	asked := k.starting[r.id]
 	delete(k.starting, r.id)
@@ -189,7 +190,7 @@ func (k *keeper) started(r startResult) {
 	}
 }
 
-// orphan ends all commands, since the worker is gone.
+// orphan ends all commands because the worker is gone.
 func (k *keeper) orphan(killAt time.Duration) {
 	k.orphaned = true
 	k.starter.until.Store(0)
@@ -201,7 +202,7 @@ func (k *keeper) orphan(killAt time.Duration) {
 	}
 }
 
-// reap collects every child that has exited: commands, and adopted orphans.
+// reap collects all children that have exited, commands and adopted orphans.
 func (k *keeper) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -224,7 +225,7 @@ func (k *keeper) reap() {
 	}
 }
 
-// enforce does what is due, and forgets groups that are gone.
+// enforce sends the signals that are due, and reports and removes groups that have ended.
 func (k *keeper) enforce(now time.Duration) {
 	if now >= k.readAt+strayEvery && k.isEnding() {
 		k.look(now)
@@ -251,7 +252,7 @@ func (k *keeper) enforce(now time.Duration) {
 	}
 }
 
-// isEnding reports whether a command was told to end.
+// isEnding reports whether the guard is ending a command.
 func (k *keeper) isEnding() bool {
 	for _, g := range k.groups {
 		if g.ended {
@@ -261,9 +262,9 @@ func (k *keeper) isEnding() bool {
 	return false
 }
 
-// isGone reports whether no process of the command is left that could do anything. After
-// KILL all are zombies for a moment, until they are reaped; those that stay so
-// will not be waited for.
+// isGone reports whether no process of the command is left that can act. After KILL all of
+// them are zombies until they are reaped. Those that are not reaped within reapIn do not
+// count.
 func (g *group) isGone(now time.Duration) bool {
 	killed := g.killedAt != 0 && now >= g.killedAt+reapIn
 	return (len(g.strays) == 0 || killed) && (!exists(g.pid) || killed && onlyZombies(g.pid))
@@ -272,9 +273,9 @@ func (g *group) isGone(now time.Duration) bool {
 // exists reports whether the process group has any process, zombies included.
 func exists(pgid int) bool { return unix.Kill(-pgid, 0) != unix.ESRCH }
 
-// end sends TERM, once, and sees to it that KILL follows no later than killAt. What has
-// left the group of a command that is told to end is found before: when its parents have
-// ended, only the mark tells whose it is.
+// end sends TERM once, and schedules KILL for killAt at the latest. It first looks for
+// processes that have left the group: once their parents have ended, only the mark
+// identifies them.
 func (k *keeper) end(g *group, killAt time.Duration) {
 	if g.ending {
 		g.killAt = min(g.killAt, killAt)
@@ -288,7 +289,7 @@ func (k *keeper) end(g *group, killAt time.Duration) {
 	_ = unix.Kill(-g.pid, unix.SIGCONT) // a stopped process does not hear TERM
 }
 
-// pause is how long the guard may wait for events before it must look again.
+// pause returns how long the guard may wait for events before it must check the clock.
 func (k *keeper) pause(now time.Duration) time.Duration {
 	if len(k.groups) == 0 {
 		return time.Hour

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// answerIn bounds how long a guard process may leave its socket full, and how
-// long it may take to exit beyond the time that commands have to end.
+// answerIn bounds how long a guard process may leave its socket full, and how long it may
+// take to exit after its commands have ended.
 const answerIn = 5 * time.Second
 
-// inGuard is set in the environment of guard processes. One that goes on as if it
-// were the program itself, for want of Dispatch, would start another one.
+// inGuard is set in the environment of guard processes. If a program does not call Dispatch,
+// its guard process would run the program and start another guard.
 const inGuard = "CRONCE_GUARD_PROCESS"
 
-// guardName is the name of guard processes, in lists of processes. It is not the
-// program's: one who ends all processes of that name would end the guard with the worker,
-// and nothing would be left to end what the commands have started.
+// guardName is the process name of guards. It differs from the program's name: if an
+// operator killed all processes of one name, the guard would die with the worker, and no
+// process would be left to end the commands.
 const guardName = "slot-guard"
 
-// link is a running guard process as the worker sees it.
+// link is the worker's side of a running guard process.
 type link struct {
 	config  Config
 	conn    *net.UnixConn
@@ -42,7 +42,7 @@ type link struct {
 	ending sync.Once
 	why    error // set by ending
 
-	// dead is closed when the process has been reaped; err says why, then.
+	// dead is closed when the process has been reaped. err is then the reason.
 	dead chan struct{}
 	err  error
 
@@ -77,7 +77,7 @@ func newLink(config Config, until func() time.Duration) (*link, error) {
 		dead: make(chan struct{}), reports: map[uint64]chan report{},
 	}
 	l.process = exec.Command(executable, guardArgs(config)...)
-	l.process.Args[0] = guardName // what ends processes by their name finds the worker only
+	l.process.Args[0] = guardName // a signal by the program's name reaches the worker only
 	l.process.Env = append(os.Environ(), inGuard+"=1")
 	l.process.ExtraFiles = []*os.File{theirs}
 	complaint := &head{max: 2 << 10}
@@ -94,8 +94,8 @@ func newLink(config Config, until func() time.Duration) (*link, error) {
 	return l, nil
 }
 
-// write sends what there is to send. It owns the sending half of conn, so that
-// Renew never waits.
+// write sends requests and renewals. It owns the sending half of conn, so that Renew never
+// blocks.
 func (l *link) write() {
 	encoder := newEncoder(l.conn)
 	for {
@@ -117,8 +117,7 @@ func (l *link) write() {
 	}
 }
 
-// end closes the connection: a guard that lives ends all commands and itself when
-// it sees that.
+// end closes the connection. A living guard then ends all commands and itself.
 func (l *link) end(why error) {
 	l.ending.Do(func() {
 		l.why = why
@@ -126,7 +125,7 @@ func (l *link) end(why error) {
 	})
 }
 
-// read hands reports out until the guard is gone.
+// read delivers reports until the guard is gone.
 func (l *link) read(complaint *head) {
 	decoder := gob.NewDecoder(l.conn)
 	var err error
@@ -161,8 +160,8 @@ func (l *link) deliver(r report) {
 	}
 }
 
-// add names a command and returns where the reports on it arrive: two at most
-// from the guard, and one if that is lost. Once dead, send fails instead.
+// add returns a new ID for a command and the channel of its reports: at most two from the
+// guard, and one if the guard is lost. Once the link is dead, send fails instead.
 func (l *link) add() (uint64, <-chan report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,8 +177,8 @@ func (l *link) remove(id uint64) {
 	delete(l.reports, id)
 }
 
-// send returns when r has been written, or surely will not be. The files are the
-// caller's again then.
+// send returns when r has been written or will certainly not be. The files then belong to
+// the caller again.
 func (l *link) send(ctx context.Context, r request, files ...*os.File) error {
 	out := outgoing{r, files, make(chan error, 1)}
 	select {
@@ -192,11 +191,11 @@ func (l *link) send(ctx context.Context, r request, files ...*os.File) error {
 	}
 }
 
-// renew never waits.
+// renew never blocks.
 func (l *link) renew() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // one is due already, and will send the newest deadline
+	default: // a pending renewal will send the newest deadline
 	}
 }
 
@@ -217,7 +216,7 @@ func (l *link) close() {
 	<-l.dead
 }
 
-// head keeps the first max bytes.
+// head keeps the first max bytes that are written to it.
 type head struct {
 	max int
 	buf bytes.Buffer

@@ -20,20 +20,20 @@ import (
 type Guard struct {
 	config Config
 
-	// Apart from mu, so that a heartbeat never waits for a process to start.
+	// These are not guarded by mu, so that a heartbeat never waits for the start of a process.
 	until atomic.Int64         // a time.Duration
 	link  atomic.Pointer[link] // nil, or the last guard process, which may be dead
 
-	mu     sync.Mutex // held by those who set link
+	mu     sync.Mutex // held to set link
 	closed bool
 }
 
 // New returns a guard without a process: the first Run, or Start, starts it.
 func New(config Config) *Guard { return &Guard{config: config.withDefaults()} }
 
-// Renew says that the lease may be trusted up to until, a reading of boot.Now.
-// Before the first call, and when the deadline has passed, nothing is started.
-// An earlier deadline than the last one changes nothing. It never waits.
+// Renew sets the deadline until which the lease may be trusted, a reading of boot.Now.
+// Nothing starts before the first call or after the deadline. A deadline earlier than the
+// last one changes nothing. Renew never blocks.
 func (g *Guard) Renew(until time.Duration) {
 	for {
 		last := g.until.Load()
@@ -49,7 +49,7 @@ func (g *Guard) Renew(until time.Duration) {
 	}
 }
 
-// Start starts the guard process, if none runs: without it, the first Run does.
+// Start starts the guard process unless it runs. Otherwise the first Run starts it.
 func (g *Guard) Start() error {
 	_, err := g.connect()
 	return err
@@ -74,8 +74,8 @@ func (g *Guard) connect() (*link, error) {
 
 func (g *Guard) deadline() time.Duration { return time.Duration(g.until.Load()) }
 
-// Close ends what runs, as if the lease had been lost, and the guard process.
-// Run fails from then on.
+// Close ends all commands, as if the lease had been lost, and the guard process. From then
+// on Run fails.
 func (g *Guard) Close() {
 	g.mu.Lock()
 	g.closed = true
@@ -85,11 +85,11 @@ func (g *Guard) Close() {
 	}
 }
 
-// Run runs c and returns when its whole process group is gone. It returns nil if
-// the command exited with status 0 without having been told to end; an
-// *ExitError if it ended otherwise; an error that wraps job.ErrLeaseLost if it
-// was not started because the lease's deadline has passed; a *fs.PathError if it
-// could not be started. When ctx ends the group is ended.
+// Run runs c and returns when its whole process group has ended. It returns nil if the
+// command exited with status 0 and the guard did not end it, and an *ExitError if it ended
+// otherwise. It returns an error that wraps job.ErrLeaseLost if the command was not started
+// because the deadline of the lease has passed, and a *fs.PathError if it could not be
+// started. When ctx ends, the group is ended.
 func (g *Guard) Run(ctx context.Context, c Command) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -140,8 +140,8 @@ func (l *link) follow(ctx context.Context, id uint64, path string, reports <-cha
 	}
 }
 
-// abandon kills the group of a command whose guard has died, and waits until it
-// is gone, for answerIn at most.
+// abandon kills the group of a command whose guard has died, and waits for its end for at
+// most answerIn.
 func abandon(pid int) {
 	if pid == 0 {
 		return

@@ -13,9 +13,8 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 )
 
-// starter starts commands in a goroutine of its own. A file system that does not answer
-// can hold a start for as long as it likes, and with it those behind it, but not the
-// keeper, which has commands to end.
+// starter starts commands in a goroutine of its own. A file system that hangs can block a
+// start, and those behind it, but not the keeper, which has to end commands.
 type starter struct {
 	until   atomic.Int64 // a reading of boot.Now: nothing is started from then on
 	waiting *queue[incoming]
@@ -23,11 +22,11 @@ type starter struct {
 	fork    func(incoming) (pid int, err error)
 }
 
-// startResult is what became of a start.
+// startResult is the result of a start.
 type startResult struct {
 	id      uint64
 	pid     int
-	refused bool // it was too late
+	refused bool // the deadline had passed
 	err     error
 }
 
@@ -35,8 +34,8 @@ func newStarter(fork func(incoming) (int, error)) *starter {
 	return &starter{waiting: newQueue[incoming](), results: make(chan startResult), fork: fork}
 }
 
-// run does not return in a guard: the kernel kills a command when the thread that started
-// it ends. A request without a command ends it, in a test.
+// run never returns in a guard process, because the kernel kills a command when the thread
+// that started it ends. In tests a request without a command ends it.
 func (s *starter) run() {
 	runtime.LockOSThread()
 	for {
@@ -68,7 +67,7 @@ func forkExec(in incoming) (pid int, err error) {
 	})
 }
 
-// report is what the worker is told about a start.
+// report returns the report of the start for the worker.
 func (r startResult) report() report {
 	switch {
 	case r.refused:

@@ -11,26 +11,25 @@ import (
 )
 
 const (
-	// strayEvery bounds how often the table of processes is read while commands are
-	// ending, which takes some milliseconds.
+	// strayEvery is the shortest time between two reads of the process table while commands
+	// are ending. A read takes some milliseconds.
 	strayEvery = 100 * time.Millisecond
 
-	// maxDepth bounds a line of parents.
+	// maxDepth bounds the search through the parents of a process.
 	maxDepth = 100
 )
 
-// process is a row of the system's table of processes.
+// process is a row of the system's process table.
 type process struct {
 	parent, group int
-	start         string // tells it from a later one of the same number
+	start         string // distinguishes it from a later process with the same number
 	zombie        bool
 }
 
-// look finds the processes that ended commands have started and that have left their
-// groups, as setsid does, and sends them TERM: those whose line of parents leads to the
-// command, and, since the guard becomes the parent of those whose own has exited, those of
-// the guard's children with the command's mark in their environment. Where the system has
-// no table to read there are none.
+// look finds the processes of ended commands that have left their groups, as setsid does,
+// and sends them TERM. It finds descendants of a command, and adopted children of the guard
+// with the mark of a command in their environment. On systems without a process table there
+// are none.
 func (k *keeper) look(now time.Duration) {
 	fresh := now >= k.readAt+strayEvery
 	if fresh {
@@ -39,7 +38,7 @@ func (k *keeper) look(now time.Duration) {
 	owners, self := k.owners(fresh), os.Getpid()
 	for pid, p := range k.table {
 		if owners[pid] != nil || owners[p.group] != nil || p.zombie {
-			continue // it is known, or ends with its group
+			continue // known, or signalled with its group
 		}
 		g := k.ancestor(p, owners)
 		if g == nil && fresh && p.parent == self {
@@ -53,8 +52,8 @@ func (k *keeper) look(now time.Duration) {
 	}
 }
 
-// owners says of the processes that are known to be a command's, or its strays, whose
-// they are. Strays that are gone are forgotten first, if the table is fresh.
+// owners maps the known processes of commands, and their strays, to their groups. If the
+// table is fresh, it first removes strays that have ended.
 func (k *keeper) owners(fresh bool) map[int]*group {
 	owners := make(map[int]*group, len(k.groups))
 	for _, g := range k.groups {
@@ -70,7 +69,7 @@ func (k *keeper) owners(fresh bool) map[int]*group {
 	return owners
 }
 
-// ancestor is the command that the process descends from; nil: from none.
+// ancestor returns the group of the command that p descends from, or nil.
 func (k *keeper) ancestor(p process, owners map[int]*group) *group {
 	for range maxDepth {
 		if g := owners[p.parent]; g != nil {
@@ -85,7 +84,8 @@ func (k *keeper) ancestor(p process, owners map[int]*group) *group {
 	return nil
 }
 
-// marked is the ended command whose mark the process has in its environment.
+// marked returns the group of the ended command whose mark the process has in its
+// environment, or nil.
 func (k *keeper) marked(pid int) *group {
 	var environment []string
 	for _, g := range k.groups {
@@ -102,7 +102,7 @@ func (k *keeper) marked(pid int) *group {
 	return nil
 }
 
-// signal sends a signal to all of the command's processes.
+// signal sends a signal to all processes of the command.
 func (g *group) signal(s unix.Signal) {
 	_ = unix.Kill(-g.pid, s)
 	for pid := range g.strays {

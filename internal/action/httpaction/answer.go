@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// maxDrained is how much of an answer is read in all, in bytes: beyond it a
-	// new connection is cheaper than the rest.
+	// maxDrained is how many bytes of an answer are read. Beyond that a new connection is
+	// cheaper than reading the rest.
 	maxDrained = 1 << 20
 
-	// maxRetryAfter is the longest that a service can put an attempt off. One that
-	// says "in a year" would otherwise end the slot.
+	// maxRetryAfter is the longest delay that a service can ask for. One that asks for a
+	// year would otherwise end the slot.
 	maxRetryAfter = time.Hour
 )
 
-// readAnswer returns as much of the body as may be kept, without the secrets, and
-// reads the rest up to maxDrained, so that the connection can be used again. Of a
-// body that is cut off, by us or on its way, the last bytes are left out, as many
-// as the longest secret has: what has begun there could not be told any more.
+// readAnswer returns the part of the body that is recorded, without the secrets, and reads
+// the rest up to maxDrained, so that the connection can be used again. If the body is cut
+// off, here or on its way, it drops the last bytes, as many as the longest secret has: a
+// secret that begins there could not be recognized.
 func readAnswer(resp *http.Response, secrets []string) ([]byte, error) {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return nil, nil // what follows is no body, and has no end
+		return nil, nil // another protocol follows, which has no end
 	}
 	cut := longest(secrets)
 	window := job.MaxOutput + cut
@@ -46,14 +46,14 @@ func readAnswer(resp *http.Response, secrets []string) ([]byte, error) {
 	return kept[:max(0, len(kept)-cut)], err
 }
 
-// judge turns a response whose body was read, with broken for how that ended,
-// into the attempt's end.
+// judge returns the result of the attempt for a response whose body was read. broken is the
+// error of that read.
 func judge(resp *http.Response, broken error) error {
 	status := errors.New(strings.TrimSpace(fmt.Sprintf("status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))))
 	switch code := resp.StatusCode; {
 	case code >= 200 && code <= 299:
 		if broken != nil {
-			return fmt.Errorf("%w, but the answer broke off: %w", status, broken)
+			return fmt.Errorf("%w, but the answer is incomplete: %w", status, broken)
 		}
 		return nil
 	case action.Rejected(code):
@@ -69,8 +69,8 @@ func judge(resp *http.Response, broken error) error {
 	return status
 }
 
-// retryAfter is how long to wait: seconds, or until a date by the service's own
-// clock, when it tells it. Zero: it does not say.
+// retryAfter returns how long to wait, given as seconds or as a date. A date is relative to
+// the Date header if there is one. Zero means that the service does not ask for a delay.
 func retryAfter(h http.Header) time.Duration {
 	s := h.Get("Retry-After")
 	n, err := strconv.ParseUint(s, 10, 64)

@@ -69,8 +69,8 @@ func TestBadAnswersAreRetriedAndNamed(t *testing.T) {
 		"garbage":            {"\x00\x01\xff\r\n\r\n", "retry", "malformed HTTP", ""},
 		"another protocol":   {"-ERR unknown command\r\n", "retry", "malformed HTTP", ""},
 		"half a header":      {"HTTP/1.1 200 OK\r\nContent-Le", "retry", "malformed MIME header", ""},
-		"half a body":        {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", "retry", "status 200 OK, but the answer broke off: unexpected EOF", "half"},
-		"half a chunk":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nhalf", "retry", "status 200 OK, but the answer broke off: unexpected EOF", "half"},
+		"half a body":        {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", "retry", "status 200 OK, but the answer is incomplete: unexpected EOF", "half"},
+		"half a chunk":       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nhalf", "retry", "status 200 OK, but the answer is incomplete: unexpected EOF", "half"},
 		"a wrong chunk":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "retry", "invalid byte in chunk length", ""},
 		"half an error":      {"HTTP/1.1 400 Bad Request\r\nContent-Length: 100\r\n\r\nhalf", "permanent", "status 400 Bad Request", "half"},
 		"endless header":     {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20), "retry", "exceeded", ""},
@@ -156,7 +156,7 @@ func TestAnAnswerWithoutEndEndsWithTheTimeout(t *testing.T) {
 	a.Timeout = 200 * time.Millisecond
 	var out bytes.Buffer
 	err := newHandler(t, a)(t.Context(), newRun(&out))
-	if want := "POST " + service.URL + ": status 200 OK, but the answer broke off: timeout of 200ms"; err == nil || err.Error() != want {
+	if want := "POST " + service.URL + ": status 200 OK, but the answer is incomplete: timeout of 200ms"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if out.Len() == 0 {

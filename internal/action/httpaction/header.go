@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
-// header is a configured one; secret is what its environment variable held.
+// header is a configured header. secret is the value of its environment variable.
 type header struct {
 	jobfile.Header
 	secret string
@@ -34,8 +34,8 @@ func newHeaders(configured []jobfile.Header, getenv func(string) string) ([]head
 	return headers, nil
 }
 
-// readHeaders returns the headers' values as they are now, and which parts of
-// them must not be shown.
+// readHeaders returns the current values of the headers, and the parts of them that must not
+// be shown.
 func readHeaders(headers []header) (values http.Header, secrets []string, err error) {
 	values = http.Header{}
 	for _, h := range headers {
@@ -56,9 +56,9 @@ func readHeaders(headers []header) (values http.Header, secrets []string, err er
 }
 
 func readSecret(path string) (string, error) {
-	// To open a pipe is to wait for whoever writes to it.
+	// Opening a named pipe would block until it has a writer.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no regular file", path)
+		return "", fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -76,8 +76,8 @@ func readSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// checked is the text without the line break that editors put at its end. Its
-// errors do not show it.
+// checked returns the text without the line break that editors add at its end. Its errors do
+// not show the text.
 func checked(secret string) (string, error) {
 	secret = strings.TrimSpace(secret)
 	switch {
@@ -86,12 +86,12 @@ func checked(secret string) (string, error) {
 	case len(secret) > jobfile.MaxHeader:
 		return "", fmt.Errorf("holds more than %d bytes", jobfile.MaxHeader)
 	case strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-		return "", errors.New("holds a line break or another control character, which no header can")
+		return "", errors.New("contains a line break or another control character: headers cannot")
 	}
 	return secret, nil
 }
 
-// longest is the length of the longest one.
+// longest returns the length of the longest secret.
 func longest(secrets []string) (n int) {
 	for _, s := range secrets {
 		n = max(n, len(s))

@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// NewTransport returns what all http actions of a process share. Call its
-// CloseIdleConnections when there are no more.
+// NewTransport returns the transport that all http actions of a process share. Call its
+// CloseIdleConnections at the end.
 func NewTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	http1 := new(http.Protocols)
@@ -28,8 +28,8 @@ func NewTransport() *http.Transport {
 		TLSHandshakeTimeout: 10 * time.Second,
 		Protocols:           http1,
 		DisableCompression:  true,
-		// How many requests there are at once is for the worker's places to say: a
-		// limit here would have handlers wait while their time runs.
+		// The worker limits how many requests run at once. A limit here would make handlers
+		// wait while their timeout runs.
 		MaxIdleConns:           256,
 		MaxIdleConnsPerHost:    64,
 		IdleConnTimeout:        4 * time.Second,
@@ -37,8 +37,8 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// Fresh is a transport like t that makes a connection for each request, for what may
-// be sent only once in all: a kept connection can turn out to be closed when the
+// Fresh returns a transport like t that makes a new connection for each request, for
+// requests that may be sent only once: a kept connection can turn out to be closed when the
 // request is on its way.
 func Fresh(t *http.Transport) *http.Transport {
 	t = t.Clone()
@@ -46,7 +46,7 @@ func Fresh(t *http.Transport) *http.Transport {
 	return t
 }
 
-// call is one job's request.
+// call is the request of one job.
 type call struct {
 	jobfile.HTTP
 	transport *http.Transport
@@ -55,8 +55,8 @@ type call struct {
 	secrets   []string // of the URL
 }
 
-// New returns a handler that sends the request of c. Environment variables are
-// read now, by getenv: one that is missing or no header's text is an error.
+// New returns a handler that sends the request of c. It reads the environment variables now,
+// with getenv. A variable that is missing or not valid in a header is an error.
 func New(c jobfile.HTTP, transport *http.Transport, getenv func(string) string) (job.Handler, error) {
 	headers, err := newHeaders(c.Headers, getenv)
 	if err != nil {
@@ -66,7 +66,7 @@ func New(c jobfile.HTTP, transport *http.Transport, getenv func(string) string) 
 	return q.run, nil
 }
 
-// Show is a URL without what may be secret: user, password and query.
+// Show returns a URL without the parts that may be secret: user, password and query.
 func Show(u *url.URL) string {
 	plain := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	return plain.String()
@@ -86,13 +86,13 @@ func (c *call) run(ctx context.Context, run job.Run) error {
 	return nil
 }
 
-// exchange sends the request and judges what comes back.
+// exchange sends the request and judges the response.
 func (c *call) exchange(ctx context.Context, run job.Run, headers http.Header, secrets []string) error {
 	req, err := c.request(once(ctx), run, headers)
 	if err != nil {
 		return err
 	}
-	// The transport, not a client around it: it knows no redirects, and its errors
+	// The transport is used without a client: it does not follow redirects, and its errors
 	// do not show the URL.
 	resp, err := c.transport.RoundTrip(req)
 	if errors.Is(err, io.EOF) {
@@ -112,11 +112,11 @@ func (c *call) exchange(ctx context.Context, run job.Run, headers http.Header, s
 
 func (c *call) request(ctx context.Context, run job.Run, headers http.Header) (*http.Request, error) {
 	var body io.Reader
-	// GET and HEAD have no body that servers would look at.
+	// Servers ignore the body of GET and HEAD.
 	if len(run.Payload) > 0 && c.Method != http.MethodGet && c.Method != http.MethodHead {
 		body = bytes.NewReader(run.Payload)
 	}
-	// The URL comes after it: the error of a URL would show it.
+	// The URL is set afterwards, because an error of NewRequest would show it.
 	req, err := http.NewRequestWithContext(ctx, c.Method, "/", body)
 	if err != nil {
 		return nil, err

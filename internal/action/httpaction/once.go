@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// errBroken stands for the repetition of a request that was not made, and for an end
-// of the connection in place of an answer.
+// errBroken replaces the error of a repetition that was prevented, and of a connection that
+// ended without an answer.
 var errBroken = errors.New("the connection broke before there was an answer")
 
-// once lets the transport send a request at most once. The transport asks for a
-// connection before each try. When it does so after it began to write, it means
-// to repeat a request of which the service may have seen all: ctx ends then, and
-// should a connection be there before that is noticed, it is closed unused. One
-// that broke before anything was written may be replaced.
+// once makes the transport send a request at most once. The transport asks for a connection
+// before each try. If it asks again after it began to write, it is about to repeat a request
+// that the service may have seen. once then ends ctx, and a connection that is ready before
+// that is closed unused. A connection that broke before anything was written may be
+// replaced.
 //
 // It needs connections that carry one request at a time: HTTP/1.1.
 func once(ctx context.Context) context.Context {

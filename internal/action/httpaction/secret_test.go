@@ -195,7 +195,7 @@ func TestASecretFileIsReadAtEachRequest(t *testing.T) {
 	if err := os.Mkdir(file, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := h(t.Context(), newRun(io.Discard)); outcome(err) != "retry" || !strings.Contains(err.Error(), "no regular file") {
+	if err := h(t.Context(), newRun(io.Discard)); outcome(err) != "retry" || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a folder: %v", err)
 	}
 }

@@ -1,19 +1,18 @@
-// Package natsaction makes a job's handler out of a NATS request.
+// Package natsaction sends a NATS request as the handler of a job.
 //
-// One attempt is one request, over the node's own connection, with the payload as
-// its body and the headers of package action. Any answer is success, an empty one
-// too, unless it carries Nats-Service-Error-Code, by which services of the micro
-// framework say that they failed: 400, 410 and 422 fail for good, everything else
-// is retried, as is a subject that nobody listens to.
+// One attempt is one request over the connection of the node, with the payload as its body
+// and the headers of package action. Any answer means success, unless it has the header
+// Nats-Service-Error-Code, with which services of the micro framework report failures. 400,
+// 410 and 422 fail for good. All other codes are retried, as is a subject without
+// subscribers.
 //
-// A request cannot be taken back: a service goes on after its caller's timeout,
-// and its late answer is dropped. The next attempt has the same idempotency key
-// and a larger fence.
+// A request cannot be cancelled. A service goes on after the timeout of its caller, and its
+// late answer is dropped. The next attempt has the same idempotency key and a larger fence.
 //
-// A stream that captures the subject answers too, to say that it has stored the
-// request. That is success when it is all that was wanted, and a stream that is full
-// says that it has not, which is retried; a service behind the same subject must not
-// be called by requests then, since the stream's answer may be the first.
+// If a stream captures the subject, it answers too. Its acknowledgement means success, which
+// is right if storing the request was all that was wanted. If the stream is full it answers
+// with an error, which is retried. If a service listens on the same subject, do not call it
+// with requests: the answer of the stream may come first.
 package natsaction
 
 import (
@@ -58,7 +57,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) er
 	answer, err := ask(ctx, nc, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("nobody listens there: %w", err)
+		return fmt.Errorf("no subscriber: %w", err)
 	case err != nil:
 		return action.Reason(ctx, err)
 	}
@@ -69,8 +68,8 @@ func request(ctx context.Context, nc *nats.Conn, subject string, run job.Run) er
 	return notStored(answer.Data)
 }
 
-// ask sends the request. It returns when ctx ends, also if the connection's socket takes
-// nothing: then the client waits for longer than that, and what ended is not sent.
+// ask sends the request. It returns when ctx ends, even if the socket of the connection is
+// blocked and the client waits longer. A request whose ctx has ended is not sent.
 func ask(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
 	type answer struct {
 		msg *nats.Msg
@@ -78,8 +77,8 @@ func ask(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		// A request that waits in the client for a connection is sent when there is
-		// one, however late.
+		// Without a connection the client would buffer the request and send it later,
+		// however late.
 		if !nc.IsConnected() {
 			answered <- answer{err: nats.ErrDisconnected}
 			return
@@ -95,7 +94,7 @@ func ask(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
 	}
 }
 
-// refusal is the service's error; nil when it has none.
+// refusal returns the error of the service, or nil.
 func refusal(h nats.Header) error {
 	code := h.Get(headerErrorCode)
 	if code == "" {
@@ -108,9 +107,9 @@ func refusal(h nats.Header) error {
 	return err
 }
 
-// notStored is the error of a stream that did not take the request; nil when data is
-// anything else. A service's own JSON may have an error too, but not with the number
-// and the stream's name that all of theirs have.
+// notStored returns the error of a stream that did not store the request, or nil if data is
+// something else. The JSON of a service may have an error too, but not with the error code
+// and the stream name that a stream sends.
 func notStored(data []byte) error {
 	var ack struct {
 		Stream string `json:"stream"`
@@ -122,5 +121,5 @@ func notStored(data []byte) error {
 	if json.Unmarshal(data, &ack) != nil || ack.Stream == "" || ack.Error.Code == 0 {
 		return nil
 	}
-	return fmt.Errorf("stream %s did not store it: %s", ack.Stream, ack.Error.Description)
+	return fmt.Errorf("stream %s did not store the request: %s", ack.Stream, ack.Error.Description)
 }

@@ -129,7 +129,7 @@ func TestAStreamThatDidNotStoreTheRequestIsRetried(t *testing.T) {
 	}
 	var out bytes.Buffer
 	err = h(t.Context(), newRun(&out))
-	if want := "request to orders.new: stream ORDERS did not store it: maximum messages exceeded"; err == nil || err.Error() != want || job.IsPermanent(err) || !strings.Contains(out.String(), "err_code") {
+	if want := "request to orders.new: stream ORDERS did not store the request: maximum messages exceeded"; err == nil || err.Error() != want || job.IsPermanent(err) || !strings.Contains(out.String(), "err_code") {
 		t.Errorf("of a full stream: got %v, output %q; want %s", err, &out, want)
 	}
 
@@ -144,7 +144,7 @@ func TestAStreamThatDidNotStoreTheRequestIsRetried(t *testing.T) {
 func TestASubjectWithoutListenersIsRetried(t *testing.T) {
 	t.Parallel()
 	err := natsaction.New(jobfile.NATS{Subject: "svc.report"}, connect(t))(t.Context(), newRun(io.Discard))
-	if !errors.Is(err, nats.ErrNoResponders) || job.IsPermanent(err) || !strings.HasPrefix(err.Error(), "request to svc.report: nobody listens there") {
+	if !errors.Is(err, nats.ErrNoResponders) || job.IsPermanent(err) || !strings.HasPrefix(err.Error(), "request to svc.report: no subscriber") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// interval is between an answer, or its absence, and the next question.
+	// interval is the pause between the end of a check and the next one.
 	interval = time.Second
 
-	// patience is how long an answer may take.
+	// patience bounds a check.
 	patience = 2 * time.Second
 
-	// enough is how many yes in a row mend a no.
+	// enough is how many good checks in a row make a service ready again.
 	enough = 2
 )
 
-// Need is a service that a queue's jobs cannot do without.
+// Need is a service that jobs of a queue need.
 type Need struct {
 	Queue string
 	URL   *url.URL
 
-	// Shown is the URL without what is secret, for the log.
+	// Shown is the URL without its secret parts, for the log.
 	Shown string
 }
 
-// Services asks all services of a process. It is safe for concurrent use.
+// Services checks all services of a process. It is safe for concurrent use.
 type Services struct {
 	transport *http.Transport
 	log       *slog.Logger
@@ -45,33 +45,33 @@ type Services struct {
 	changed chan struct{} // has one element after Set
 }
 
-// service is one URL and what it answered.
+// service is one URL and the result of its last checks.
 type service struct {
 	url   *url.URL
 	shown string
 	ready bool
-	why   error // it is not ready; nil before the first answer
-	yes   int   // in a row
+	why   error // why it is not ready; nil before the first answer
+	good  int   // consecutive good checks
 }
 
 type queue struct {
 	needs []*service
 	open  chan struct{} // closed while slots may be taken
-	// refused is set from the moment that the log said why until it said that it
-	// is over.
+	// refused is true from the log message that the queue has stopped until the one that it
+	// resumes.
 	refused bool
 }
 
-// New returns what asks nobody, see Set and Run.
+// New returns Services without any needs; see Set and Run.
 func New(log *slog.Logger) *Services {
 	return &Services{
-		// Of its own: a question must not wait for a connection behind work.
+		// A transport of its own, so that a check does not wait for a connection.
 		transport: &http.Transport{Proxy: http.ProxyFromEnvironment, MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 4 * time.Second},
 		log:       log, interval: interval, asked: map[string]*service{}, queues: map[string]*queue{}, changed: make(chan struct{}, 1),
 	}
 }
 
-// Set replaces what is needed. What is known of a service stays known.
+// Set replaces the needs. The state of known services is kept.
 func (s *Services) Set(needs []Need) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Services) Set(needs []Need) {
 			s.asked[key] = known[key]
 		}
 		if s.asked[key] == nil {
-			s.asked[key] = &service{url: n.URL, shown: n.Shown, yes: enough - 1}
+			s.asked[key] = &service{url: n.URL, shown: n.Shown, good: enough - 1}
 		}
 		q := s.queues[n.Queue]
 		if q == nil {
@@ -95,7 +95,7 @@ func (s *Services) Set(needs []Need) {
 		}
 		q.needs = append(q.needs, s.asked[key])
 	}
-	// Who waits for a queue that needs nothing any more must hear of it.
+	// A queue without needs opens, and wakes the workers that wait for it.
 	for name, q := range before {
 		if s.queues[name] == nil {
 			q.needs = nil
@@ -111,8 +111,8 @@ func (s *Services) Set(needs []Need) {
 
 var always = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Ready returns a channel that is closed, or will be, when slots of the queue may
-// be taken. Ask again each time: it holds only until a service says no.
+// Ready returns a channel that is closed when slots of the queue may be taken. Call it each
+// time, because the answer changes when a service fails.
 func (s *Services) Ready(name string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Services) Ready(name string) <-chan struct{} {
 	return always
 }
 
-// Run asks until ctx ends.
+// Run checks the services until ctx ends.
 func (s *Services) Run(ctx context.Context) {
 	defer s.transport.CloseIdleConnections()
 	for {
@@ -136,7 +136,7 @@ func (s *Services) Run(ctx context.Context) {
 	}
 }
 
-// round asks every service once, all at the same time.
+// round checks all services once, at the same time.
 func (s *Services) round(ctx context.Context) {
 	s.mu.Lock()
 	services := make([]*service, 0, len(s.asked))
@@ -156,7 +156,7 @@ func (s *Services) round(ctx context.Context) {
 	answers.Wait()
 }
 
-// ask returns nil for a yes. Its errors do not show the URL.
+// ask returns nil if the service is ready. Its errors do not show the URL.
 func (s *Services) ask(ctx context.Context, u *url.URL) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v", patience))
 	defer cancel()
@@ -178,23 +178,23 @@ func (s *Services) ask(ctx context.Context, u *url.URL) error {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return fmt.Errorf("status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // for the connection's sake
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
 	return nil
 }
 
-// note takes an answer down, and tells the queues.
+// note records the result of a check and opens or closes the queues.
 func (s *Services) note(svc *service, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	svc.yes++
+	svc.good++
 	if err != nil {
-		svc.yes = 0
+		svc.good = 0
 	}
-	svc.why, svc.ready = err, svc.yes >= enough
+	svc.why, svc.ready = err, svc.good >= enough
 	s.judgeAll()
 }
 
-// judgeAll and judge open and close queues by their services; s.mu is held.
+// judgeAll and judge open and close queues by the state of their services. s.mu is held.
 func (s *Services) judgeAll() {
 	for name, q := range s.queues {
 		s.judge(name, q)
@@ -207,14 +207,14 @@ func (s *Services) judge(name string, q *queue) {
 		ready = ready && svc.ready
 		if svc.why != nil && !q.refused {
 			q.refused = true
-			s.log.Warn("a service is not ready: no slots of its queue are taken here", "queue", name, "ready", svc.shown, "error", svc.why)
+			s.log.Warn("service not ready: this node takes no slots of the queue", "queue", name, "ready", svc.shown, "error", svc.why)
 		}
 	}
 	switch open := isClosed(q.open); {
 	case ready && !open:
 		close(q.open)
 		if q.refused {
-			s.log.Info("services are ready: slots are taken again", "queue", name)
+			s.log.Info("services ready: this node takes slots again", "queue", name)
 		}
 		q.refused = false
 	case !ready && open:

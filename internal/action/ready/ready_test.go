@@ -158,7 +158,7 @@ func TestAQueueIsOpenWhileAllItsServicesAreReady(t *testing.T) {
 	a.Close()
 	becomes(t, s, "fast", false)
 	said := log.said()
-	for _, want := range []string{"queue=slow", "status 503 Service Unavailable", "slots are taken again", "queue=fast", "connection refused"} {
+	for _, want := range []string{"queue=slow", "status 503 Service Unavailable", "this node takes slots again", "queue=fast", "connection refused"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the log does not say %q:\n%s", want, said)
 		}
@@ -214,7 +214,7 @@ func TestAnotherFileChangesWhatIsNeeded(t *testing.T) {
 	if !isOpen(s, "kept") || isOpen(s, "closed") || !isOpen(s, "freed") {
 		t.Error("kept and freed have to be open, closed not")
 	}
-	<-freed // who waited hears of it
+	<-freed // wakes the waiting goroutine
 	asked := bad.asked.Load()
 	bad.status.Store(200)
 	becomes(t, s, "closed", true)

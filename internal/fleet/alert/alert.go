@@ -18,17 +18,17 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Feed hands out messages; *kv.Feed is one.
+// Feed delivers messages. *kv.Feed implements it.
 type Feed interface {
 	Each(ctx context.Context, n int, handle func(jetstream.Msg)) error
 }
 
-// Registry knows the jobs' definitions.
+// Registry holds the job definitions.
 type Registry interface {
 	// Lookup returns the definition as of registry revision atLeast or later.
 	Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error)
 
-	// Alerting reports whether any job has somebody told.
+	// Alerting reports whether any job asks for alerts.
 	Alerting() bool
 }
 
@@ -36,15 +36,15 @@ type Registry interface {
 type Config struct {
 	Namespace string
 
-	// Open returns what there is to deliver. It is called again after a failure.
+	// Open returns the feed of undelivered alerts. It is called again after a failure.
 	Open     func(ctx context.Context) (Feed, error)
 	Registry Registry
 	Conn     *nats.Conn
 
-	// Getenv looks up the variables that alerts name.
+	// Getenv returns the environment variables that alerts name.
 	Getenv func(string) string
 
-	// Logger: default none.
+	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
@@ -56,19 +56,18 @@ type Deliverer struct {
 }
 
 const (
-	// limit bounds one delivery, far below the time after which an alert comes
-	// again by itself.
+	// limit bounds one delivery. It is far below the ack wait of the consumer.
 	limit = 20 * time.Second
 
-	// maxDelay is the longest time between two tries.
+	// maxDelay is the longest time between two tries of one alert.
 	maxDelay = 10 * time.Minute
 
-	// look is how often it is seen whether there is anything to be alerted about,
-	// and the pause after a failure.
-	look = 5 * time.Second
+	// pollInterval is how often Run checks whether any job asks for alerts, and the pause
+	// after a failure.
+	pollInterval = 5 * time.Second
 
-	// denied is the pause of a node that may not deliver.
-	denied = 10 * time.Minute
+	// deniedPause is the pause of a node whose login may not deliver alerts.
+	deniedPause = 10 * time.Minute
 )
 
 // New returns a Deliverer.
@@ -79,19 +78,19 @@ func New(cfg Config) *Deliverer {
 	return &Deliverer{cfg, httpaction.NewTransport(), newTargets(time.Now)}
 }
 
-// Run delivers until ctx ends. It owns its goroutines.
+// Run delivers alerts until ctx ends. It returns when its goroutines have ended.
 func (d *Deliverer) Run(ctx context.Context) {
 	defer d.transport.CloseIdleConnections()
 	for ctx.Err() == nil {
-		pause := look
+		pause := pollInterval
 		if d.cfg.Registry.Alerting() {
 			switch err := d.deliver(ctx); {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, job.ErrDenied):
-				d.cfg.Logger.Info("this node delivers no alerts: its login may not, or they were not set up", "error", err, "set up", "cronce setup")
-				pause = denied
+				d.cfg.Logger.Info("alerts are not delivered by this node: its login may not, or setup has not created their consumer", "error", err, "fix", "cronce setup")
+				pause = deniedPause
 			default:
-				d.cfg.Logger.Warn("alerts cannot be had now; trying again", "error", err)
+				d.cfg.Logger.Warn("cannot read alerts, will retry", "error", err)
 			}
 		}
 		select {
@@ -101,9 +100,9 @@ func (d *Deliverer) Run(ctx context.Context) {
 	}
 }
 
-// deliver hands on alerts until something fails or no job wants any. It never waits for
-// a delivery before it takes the next alert: an alert whose target is busy, or fails, is
-// given back at once.
+// deliver delivers alerts until the feed fails or no job asks for alerts. It takes the next
+// alert without waiting for running deliveries: an alert whose target is busy or failing
+// goes back to the broker at once.
 func (d *Deliverer) deliver(ctx context.Context) error {
 	feed, err := d.cfg.Open(ctx)
 	if err != nil {
@@ -119,7 +118,7 @@ func (d *Deliverer) deliver(ctx context.Context) error {
 	return err
 }
 
-// one sees to one message.
+// one handles one message of the feed.
 func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 	e, err := job.DecodeEvent(m.Data())
 	if err == nil {
@@ -127,11 +126,11 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 	}
 	switch {
 	case errors.Is(err, job.ErrVersion):
-		_ = m.NakWithDelay(maxDelay) // for a newer program
+		_ = m.NakWithDelay(maxDelay) // a newer program can read it
 		return
 	case err != nil:
-		d.cfg.Logger.Error("a message among the events is none; dropped", "subject", m.Subject(), "error", err)
-		_ = m.TermWithReason("it is no event")
+		d.cfg.Logger.Error("message dropped: it is not an event", "subject", m.Subject(), "error", err)
+		_ = m.TermWithReason("not an event")
 		return
 	case e.Alert == "":
 		_ = m.Ack()
@@ -139,34 +138,34 @@ func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
 	}
 	log := d.cfg.Logger.With("slot", e.ID, "alert", e.Alert)
 	var put postponed
-	switch err := d.tell(ctx, e); {
+	switch err := d.send(ctx, e); {
 	case err == nil:
 		log.Info("alert delivered")
 		_ = m.Ack()
-	case errors.Is(err, errNobody):
-		log.Info("alert dropped: its job does not want it any more")
+	case errors.Is(err, errUnwanted):
+		log.Info("alert dropped: its job no longer asks for it")
 		_ = m.Ack()
-	case ctx.Err() != nil: // it comes again
+	case ctx.Err() != nil: // the broker redelivers it
 	case errors.As(err, &put):
 		_ = m.NakWithDelay(d.later(m, put))
 	default:
 		delay := again(m)
-		log.Warn("alert not delivered", "error", err, "again", delay)
+		log.Warn("alert not delivered", "error", err, "delay", delay)
 		_ = m.NakWithDelay(delay)
 	}
 }
 
-var errNobody = errors.New("nobody is to be told")
+var errUnwanted = errors.New("no target")
 
-// postponed says that an alert was not tried, since its target has as much to do as it
-// may, or fails: it is tried no sooner than this from now.
+// postponed means that an alert was not tried, because its target is busy or failing. Its
+// value is the delay before the next try.
 type postponed time.Duration
 
-func (p postponed) Error() string { return "its target is busy, or fails" }
+func (p postponed) Error() string { return "target is busy or failing" }
 
-// later is the delay of an alert that was not tried. One that has waited for a target
-// that fails for long waits as long as if it had been tried itself, so that many of
-// them cost little.
+// later returns the delay of an alert that was not tried. If its target has failed for long,
+// the alert waits as long as after a failed try of its own. So many alerts for one failing
+// target cost little.
 func (d *Deliverer) later(m jetstream.Msg, put postponed) time.Duration {
 	if wait := time.Duration(put); wait <= busy {
 		return wait
@@ -174,7 +173,7 @@ func (d *Deliverer) later(m jetstream.Msg, put postponed) time.Duration {
 	return max(time.Duration(put), again(m))
 }
 
-// again is the delay before the next try: 2 s, doubled each time.
+// again returns the delay before the next try: 2 s, doubled with each delivery.
 func again(m jetstream.Msg) time.Duration {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -183,24 +182,24 @@ func again(m jetstream.Msg) time.Duration {
 	return min(time.Second<<min(meta.NumDelivered, 20), maxDelay)
 }
 
-// tell delivers the alert to whom the job has told of it now.
-func (d *Deliverer) tell(ctx context.Context, e job.Event) error {
+// send delivers the alert to the target that the job has now.
+func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	slot, err := job.ParseSlotID(e.ID)
 	if err != nil || slot.Job != e.Job {
-		return errNobody // no worker writes that
+		return errUnwanted // no worker writes such an event
 	}
 	entry, err := d.cfg.Registry.Lookup(ctx, e.Job, e.JobRevision)
 	if errors.Is(err, job.ErrNotFound) {
-		return errNobody
+		return errUnwanted
 	}
 	if err != nil {
 		return fmt.Errorf("look up job %s: %w", e.Job, err)
 	}
 	target := entry.Job.AlertAbout(e.Alert)
 	if target == nil {
-		return errNobody
+		return errUnwanted
 	}
-	body, err := json.Marshal(e) // not what came: a message of many megabytes is no alert
+	body, err := json.Marshal(e) // not the message as received, which may be megabytes long
 	if err != nil {
 		return err
 	}
@@ -212,7 +211,7 @@ func (d *Deliverer) tell(ctx context.Context, e job.Event) error {
 	})
 }
 
-// bounded delivers to the target, unless that has as much to do as it may, or fails.
+// bounded delivers to the target, or returns postponed if the target is busy or failing.
 func (d *Deliverer) bounded(ctx context.Context, target string, send func(context.Context) error) error {
 	if wait, ok := d.targets.acquire(target); !ok {
 		return postponed(wait)

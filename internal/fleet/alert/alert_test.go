@@ -183,7 +183,7 @@ func TestAWebhookIsToldUntilItHasTakenTheAlert(t *testing.T) {
 		return err == nil && c.NumAckPending == 0 && c.NumPending == 0
 	})
 	if n := len(h.all()); n != 3 {
-		t.Errorf("it was told %d times, want 3: what it had taken is told no more", n)
+		t.Errorf("delivered %d alerts, want 3: the remaining ones are dropped", n)
 	}
 	if strings.Contains(f.logged(), "word") {
 		t.Errorf("the secret is in the log: %s", f.logged())
@@ -235,7 +235,7 @@ func TestASubjectIsToldWhenSomebodyListens(t *testing.T) {
 	f.job("report", &job.Alert{NATS: &job.AlertNATS{Subject: "alerts.jobs"}})
 	f.run()
 	id := f.fail("report", 1)
-	f.eventually("a warning", func() bool { return strings.Contains(f.logged(), "nobody listens there") })
+	f.eventually("a warning", func() bool { return strings.Contains(f.logged(), "no subscriber") })
 	sub, err := f.nc.SubscribeSync("alerts.jobs") // which never answers
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestASubjectIsToldWhenSomebodyListens(t *testing.T) {
 	})
 }
 
-// A registry that somebody else can write must not make a node speak for itself.
+// Write access to the registry must not make a node publish in its own name.
 func TestNoAlertGoesToTheServerOrIntoTheNamespace(t *testing.T) {
 	f := newFixture(t)
 	sub, err := f.nc.SubscribeSync("cronce.slot.>")
@@ -264,7 +264,7 @@ func TestNoAlertGoesToTheServerOrIntoTheNamespace(t *testing.T) {
 	f.job("report", &job.Alert{NATS: &job.AlertNATS{Subject: "cronce.slot.default.report"}})
 	f.run()
 	f.fail("report", 1)
-	f.eventually("a warning", func() bool { return strings.Contains(f.logged(), "no alert goes there") })
+	f.eventually("a warning", func() bool { return strings.Contains(f.logged(), "alerts must not go there") })
 	if n, _, _ := sub.Pending(); n > 0 {
 		t.Error("it was published")
 	}
@@ -352,8 +352,8 @@ func TestAlertsToAWebhookThatHangsDelayNoOtherTarget(t *testing.T) {
 	}
 }
 
-// Somebody purges one job's alerts while a worker has alerts in hand: the server gives
-// those of other jobs to nobody any more (integration/facts). What the operations page
+// The alerts of one job are purged while a worker has alerts pending: the server never delivers
+// those of other jobs again (integration/facts). What the operations page
 // says has them delivered.
 func TestAlertsThatAPurgeTookAwayAreDeliveredWhenTheConsumerIsRemoved(t *testing.T) {
 	f := newFixture(t)

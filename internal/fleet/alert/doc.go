@@ -1,52 +1,49 @@
-// Package alert delivers alerts: it tells a webhook or a NATS subject of slots that
-// failed, expired or were missed.
+// Package alert delivers alerts: it sends a webhook or a NATS message about a slot that
+// failed, expired or was missed.
 //
-// Whoever writes such an outcome publishes an alert into the stream of events before
-// it acks the slot's message (package consumer), if the job wants one. From there one
-// of the workers gets it, of whatever job or queue, and delivers it: so a slot that no
-// worker of its job has ever seen is told of as well. What could not be delivered
-// comes again, later each time, for as long as events are kept.
+// A worker that writes such an outcome publishes an alert to the event stream before it acks
+// the message of the slot (package consumer), if the job asks for alerts. One consumer hands
+// the alerts to all workers of the namespace, whatever their jobs and queues are. So an
+// alert is delivered even if no worker of its job is running. If a delivery fails, the alert
+// is redelivered, later each time, for as long as events are kept.
 //
-// An alert is delivered at least once: a worker that dies after the delivery and
-// before its ack has another one deliver it again. The slot's ID is its idempotency
-// key, as with actions.
+// An alert is delivered at least once. If a worker dies between delivery and ack, another
+// worker delivers the alert again. The slot ID is the idempotency key, as with actions.
 //
-// # Who may send what where
+// # Permissions
 //
-// The targets stand in the registry, so who may write that says where alerts go. So
-// that this is all that it says, an alert sends nothing but the event; names no
-// secrets but those that were made for alerts, the environment variables
-// CRONCE_ALERT_*, no files and no other variable; does not follow redirects; and
-// publishes on no subject of the server's or of this namespace. The target is looked
-// up when the alert is delivered, not taken from the event: who may publish events,
-// which every worker may, does not choose it.
+// The targets are stored in the registry, so write access to the registry decides where
+// alerts go. To limit what that access is worth, an alert
 //
-// # Decisions
+//   - contains the event and nothing else;
+//   - can use only the environment variables CRONCE_ALERT_* as secrets, and no files;
+//   - does not follow redirects;
+//   - is not published to subjects of the server or of this namespace.
 //
-// A target that hangs or fails delays no other target. A node delivers to one target 16
-// alerts at a time at most, and leaves a target that fails alone, for up to a minute;
-// then one delivery tries it. An alert that finds its target so is given back to the
-// broker, which keeps it, and never waits in the process. Rejected: one consumer for each
-// target (targets change with each edit of a job, and their URLs may be secrets).
+// The worker looks the target up in the registry when it delivers. The event does not name
+// it, because every worker may publish events.
 //
-// The node that delivers must have the variables: one that has not gives the alert
-// back, for another. Which nodes have them is not known to anybody; it is said in the
-// log.
+// # Slow targets
 //
-// Core NATS knows no receipt. A subject that nobody listens to is tried again; with
-// somebody there the message counts as delivered, unless an answer comes within two
-// seconds and says that it was not stored (a stream listens, and refuses). Rejected:
-// to want an answer, which a plain subscriber never gives.
+// A target that hangs or fails does not delay other targets. A node delivers at most 16
+// alerts at a time to one target. After a failure it leaves the target alone for up to a
+// minute, then tries one delivery. An alert whose target is busy or failing goes back to the
+// broker; it never waits in the process.
 //
-// Events of the kind alert that are no alerts (a slot was reopened) are acked.
+// The delivering node needs the environment variables that the target names. A node without
+// them returns the alert to the broker for another node, and logs that.
+//
+// # NATS subjects
+//
+// Core NATS has no receipt. If the subject has no subscriber, the delivery is retried. With
+// a subscriber the delivery has succeeded, unless a stream answers within two seconds that
+// it did not store the message.
+//
+// Events of kind alert that are not alerts (a slot was reopened) are acked.
 //
 // # Known limit
 //
-// Somebody who purges the alerts of one job by hand can make the server forget those of
-// others that wait for their next try (integration/facts, 20): if nothing older that was
-// delivered is among the events that are kept. It is not known of an alert whether it
-// was delivered, so none is told again by itself. Rejected: an event for each delivery,
-// from which that would be known (twice the messages, and somebody to look through them,
-// for what only a purge makes necessary; take on_failure out of the job, and what waits
-// is dropped).
+// If an operator purges the alerts of one job by hand, the server can lose those of other
+// jobs that wait for a retry (integration/facts, 20). docs/decisions/0041 says why this is
+// accepted.
 package alert

@@ -19,13 +19,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// run is the alert as an action sees a slot.
+// run returns the alert in the form in which an action gets a slot.
 func (d *Deliverer) run(slot job.Slot, e job.Event, body []byte) job.Run {
 	return job.Run{Slot: slot, Attempt: e.Attempt, Fence: e.Fence, Namespace: d.cfg.Namespace, Payload: body, Output: io.Discard}
 }
 
-// post sends the alert as an http action sends a slot. Errors do not show what comes
-// from the environment.
+// post sends the alert as an http action sends a slot. Errors do not contain values from the
+// environment.
 func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e job.Event, body []byte) error {
 	text := h.URL
 	if h.URLEnv != "" {
@@ -48,7 +48,7 @@ func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e 
 	if err != nil {
 		return fmt.Errorf("on this node: %w", err)
 	}
-	// What is wrong with a host is wrong with each webhook there.
+	// The bound is per host, because a host that fails does so for all of its webhooks.
 	err = d.bounded(ctx, u.Scheme+"://"+u.Host, func(ctx context.Context) error { return send(ctx, d.run(slot, e, body)) })
 	if put := postponed(0); err != nil && h.URLEnv != "" && !errors.As(err, &put) {
 		return hidden(err, httpaction.Show(u), u.Path, "$"+h.URLEnv)
@@ -56,7 +56,7 @@ func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e 
 	return err
 }
 
-// hidden is the error without a URL that is a secret, and its path.
+// hidden returns the error without the secret URL and its path.
 func hidden(err error, shown, path, instead string) error {
 	text := strings.ReplaceAll(err.Error(), shown, instead)
 	if len(path) > 1 {
@@ -65,20 +65,20 @@ func hidden(err error, shown, path, instead string) error {
 	return errors.New(text)
 }
 
-// denied reports whether the server's last complaint is that the subject is not
-// permitted: it answers to nothing of that kind.
+// denied reports whether the last error of the connection is a permission violation for the
+// subject. The server does not answer a publication that it denies.
 func (d *Deliverer) denied(subject string) bool {
 	last := d.cfg.Conn.LastError()
 	return errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject))
 }
 
-// answerWait is how long an answer to a published alert is waited for.
+// answerWait is how long publish waits for an answer.
 const answerWait = 2 * time.Second
 
-// publish sends the alert on a subject.
+// publish sends the alert to a subject.
 func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, e job.Event, body []byte) error {
 	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") || strings.HasPrefix(subject, d.cfg.Namespace+".") {
-		return fmt.Errorf("subject %s is the server's, or this namespace's own: no alert goes there", subject)
+		return fmt.Errorf("subject %s belongs to the server or to this namespace: alerts must not go there", subject)
 	}
 	if !d.cfg.Conn.IsConnected() {
 		return nats.ErrDisconnected
@@ -93,11 +93,11 @@ func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, 
 	answer, err := d.cfg.Conn.RequestMsgWithContext(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("subject %s: nobody listens there", subject)
+		return fmt.Errorf("subject %s: no subscriber", subject)
 	case errors.Is(err, context.DeadlineExceeded) && d.denied(subject):
 		return fmt.Errorf("subject %s: this node's login may not publish there", subject)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil // somebody listens, and says nothing
+		return nil // a subscriber that does not answer
 	case err != nil:
 		return err
 	}
@@ -107,7 +107,7 @@ func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, 
 		} `json:"error"`
 	}
 	if json.Unmarshal(answer.Data, &ack) == nil && ack.Error != nil {
-		return fmt.Errorf("subject %s: it was not stored: %s", subject, ack.Error.Description)
+		return fmt.Errorf("subject %s: not stored: %s", subject, ack.Error.Description)
 	}
 	return nil
 }

@@ -6,45 +6,42 @@ import (
 )
 
 const (
-	// atTarget is how many deliveries to one target are under way at a time, and
-	// atOnce how many to all.
+	// atTarget bounds the running deliveries to one target, and atOnce those to all targets.
 	atTarget = 16
 	atOnce   = 256
 
-	// busy is the pause before an alert is tried whose target, or this node, has as
-	// much to do as it may.
+	// busy is the delay of an alert whose target, or this node, has no capacity.
 	busy = time.Second
 
-	// maxBackoff is how long at most a target that fails is left alone. Then one
-	// delivery tries it.
+	// maxBackoff is the longest time for which a failing target is left alone.
 	maxBackoff = time.Minute
 
-	// maxTargets is how many targets are remembered before idle ones are forgotten.
+	// maxTargets is the number of targets above which idle ones are dropped.
 	maxTargets = 1000
 )
 
-// targets bounds what is under way to each target, and backs off from those that fail,
-// so that none delays the alerts of another.
+// targets limits the running deliveries to each target and backs off from targets that fail,
+// so that no target delays the alerts of another.
 type targets struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	all   map[string]*target
-	under int // way, to all
+	mu      sync.Mutex
+	all     map[string]*target
+	running int
 }
 
 type target struct {
-	under    int // way
-	failures int // one after the other
-	until    time.Time
+	running  int
+	failures int       // consecutive
+	until    time.Time // no delivery before
 }
 
 func newTargets(now func() time.Time) *targets {
 	return &targets{now: now, all: map[string]*target{}}
 }
 
-// acquire begins a delivery, which release ends, or says how long to wait before the
-// next try.
+// acquire begins a delivery, which release ends. If ok is false, wait is the delay before
+// the next try.
 func (s *targets) acquire(name string) (wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,23 +55,24 @@ func (s *targets) acquire(name string) (wait time.Duration, ok bool) {
 	switch {
 	case left > 0:
 		return left, false
-	case s.under == atOnce || t.under == atTarget:
+	case s.running == atOnce || t.running == atTarget:
 		return busy, false
-	case t.failures > 0 && t.under > 0: // one tries it
+	case t.failures > 0 && t.running > 0: // one delivery probes a failing target
 		return max(busy, backoff(t.failures)), false
 	}
-	t.under++
-	s.under++
+	t.running++
+	s.running++
 	return 0, true
 }
 
-// release ends a delivery. Of several that were under way together, one failure counts.
+// release ends a delivery. If several that ran at the same time fail, they count as one
+// failure.
 func (s *targets) release(name string, failed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, now := s.all[name], s.now()
-	t.under--
-	s.under--
+	t.running--
+	s.running--
 	switch {
 	case !failed:
 		t.failures, t.until = 0, time.Time{}
@@ -84,18 +82,18 @@ func (s *targets) release(name string, failed bool) {
 	}
 }
 
-// backoff is 2 s, doubled with each failure.
+// backoff returns 2 s, doubled with each failure.
 func backoff(failures int) time.Duration {
 	return min(time.Second<<min(failures, 20), maxBackoff)
 }
 
-// forget drops targets that need no memory any more; s.mu is held.
+// forget drops targets that are idle and not failing. s.mu is held.
 func (s *targets) forget() {
 	if len(s.all) < maxTargets {
 		return
 	}
 	for name, t := range s.all {
-		if t.under == 0 && !s.now().Before(t.until) {
+		if t.running == 0 && !s.now().Before(t.until) {
 			delete(s.all, name)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time since the machine started, time spent suspended included. All
-// processes of one machine read the same clock; readings of two machines, or
-// from before and after a reboot, cannot be compared. Safe for concurrent use.
+// Now returns the time since the machine started, including suspend. All processes of one
+// machine read the same clock. Readings of two machines, or from before and after a reboot,
+// cannot be compared. Safe for concurrent use.
 func Now() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {

@@ -6,7 +6,7 @@ import "time"
 
 var start = time.Now()
 
-// Now is the time since this process started, on Go's monotonic clock: these
-// systems offer nothing better. Readings of two processes cannot be compared.
-// Safe for concurrent use.
+// Now returns the time since this process started, on Go's monotonic clock, because these
+// systems have no better one. Readings of two processes cannot be compared. Safe for
+// concurrent use.
 func Now() time.Duration { return time.Since(start) }

@@ -4,6 +4,6 @@ package boot
 
 import "time"
 
-// Nap sleeps for d. On these systems a timer is as exact as anything else. Safe for
+// Nap sleeps for d. Timers of these systems are as exact as any other means. Safe for
 // concurrent use.
 func Nap(d time.Duration) { time.Sleep(d) }

@@ -1,35 +1,33 @@
-// Package clock knows the broker's time.
+// Package clock estimates the broker's clock.
 //
-// The fleet has one clock, the broker's: a slot is due when the broker's clock
-// says so, however wrong a node's own is. Each heartbeat gives a bound: the
-// broker stamped it after it was sent and before it was acknowledged, so the
-// broker's clock minus ours lies between stamp-acknowledged and stamp-sent. The
-// midpoint is taken, so that the error is at most half the round trip,
+// The fleet has one clock, the broker's. A slot is due when the broker's clock says so,
+// however wrong the clock of a node is. Each heartbeat gives a bound: the broker stamped it
+// after it was sent and before it was acknowledged, so the broker's clock minus the node's
+// lies between stamp-acknowledged and stamp-sent. The estimate is the midpoint, so its error
+// is at most half the round trip,
 //
 //	|estimate - broker's clock| <= (acknowledged - sent) / 2 + 500 ppm of the time since,
 //
-// however slow the link is and however the delay is divided between there and
-// back: the bound is reached when all of it is in one direction. A node behind a
-// link of 200 ms is wrong by at most 100 ms, and knows it (Clock.Error).
+// however the delay is divided between the two directions. A node behind a link of 200 ms is
+// wrong by at most 100 ms, and knows that bound (Clock.Error).
 //
-// The broker's clock has certainly reached Now less Error (Clock.Certain). Whatever
-// must not come too early goes by that: the publication of a slot, a start, and an
-// end by age. A wide estimate thus costs lateness, and never makes a slot early.
+// The broker's clock has certainly reached Now minus Error (Clock.Certain). What must not
+// come too early uses that time: the publication of a slot, a start, and an end by age. So a
+// wide estimate makes slots late, never early.
 //
-// Decisions:
-//   - A node asks again before it acts on a wide estimate. One heartbeat that a
-//     failing-over broker held for seconds would otherwise delay the node's first
-//     slots by as much. Heartbeats are the question, so that it costs no request of
-//     its own. After a few answers the link itself is slow, and the node begins.
-//   - The estimate is held against the boot clock, not the wall clock, so that a
-//     wall clock stepped by an operator or by NTP changes nothing between two
-//     heartbeats, and a suspend is counted. Rejected: correcting the wall clock,
-//     which fires early or late until the next sample.
-//   - The tightest of the last samples is used, not their mean: the bounds are
-//     hard, and a slow answer only has wide ones. A sample that contradicts it
-//     means that the broker's clock was stepped: then only the new one counts.
-//   - A step of the local wall clock is told, since a person has to know, but
-//     changes nothing. It is what the wall clock and the boot clock disagree on.
+// Properties:
+//   - A node measures again before it acts on a wide estimate. Otherwise one heartbeat that
+//     a broker held for seconds during a failover would delay the first slots of the node by
+//     as much. The heartbeats are the measurements, so this costs no requests. If the
+//     estimate is still wide after a few answers, the link is slow and the node begins.
+//   - The estimate is relative to the boot clock, not to the wall clock. An operator or NTP
+//     can step the wall clock without any effect between two heartbeats, and a suspend is
+//     counted.
+//   - The estimate is the tightest of the last samples, not their mean: the bounds are hard,
+//     and a slow answer only has wide ones. If a sample contradicts the tightest one, the
+//     broker's clock was stepped, and only the new sample counts.
+//   - A step of the local wall clock is reported, because an operator should know, and
+//     changes nothing. It shows as a change of the wall clock relative to the boot clock.
 package clock
 
 import (
@@ -42,32 +40,31 @@ import (
 )
 
 const (
-	// keep is how many samples are looked at: at two seconds between heartbeats,
-	// the last half minute.
+	// keep is the number of samples kept: the last half minute, at two seconds between
+	// heartbeats.
 	keep = 16
 
-	// drift bounds how fast a clock may run wrong: NTP slews by at most 500 ppm,
-	// a 2000th part of the time passed.
+	// drift bounds how fast a clock may run wrong: NTP slews by at most 500 ppm, a 2000th of
+	// the time passed.
 	drift = 2000
 
-	// jitter allows for what is not drift between two samples.
+	// jitter is the tolerance for two samples beyond drift.
 	jitter = time.Millisecond
 
-	// narrow is the error of an estimate that the node does not ask again about: that
-	// of a round trip of 100 ms. It asks maxAsked times at most, and for at most askFor
+	// narrow is the error up to which an estimate needs no further measurement: that of a
+	// round trip of 100 ms. The node measures at most maxAsked times, and for at most askFor
 	// after the first answer.
 	narrow   = 50 * time.Millisecond
 	maxAsked = 4
 	askFor   = 10 * time.Second
 
-	// worthTelling is the least step of the local clock that is told: nothing
-	// depends on it.
-	worthTelling = 100 * time.Millisecond
+	// minStep is the smallest step of the local clock that is reported.
+	minStep = 100 * time.Millisecond
 )
 
-// Step is a clock that was set while this process ran.
+// Step is a step of a clock while this process ran.
 type Step struct {
-	// Local says that it was this node's wall clock; else it was the broker's.
+	// Local is true for the wall clock of this node, and false for the broker's clock.
 	Local bool
 	By    time.Duration
 }
@@ -81,11 +78,11 @@ type Clock struct {
 	wall    func() time.Time
 	stepped func(Step)
 
-	// manual, if set, is the clock, and set tells that it was set.
+	// manual, if not nil, replaces the estimate. set delivers that it was changed.
 	manual func() time.Time
 	set    <-chan struct{}
 
-	best atomic.Pointer[sample] // nil: nothing has been heard
+	best atomic.Pointer[sample] // nil before the first sample
 
 	mu      sync.Mutex
 	samples []sample
@@ -95,23 +92,21 @@ type Clock struct {
 	known   chan struct{}
 }
 
-// sample bounds the broker's clock minus the boot clock.
+// sample is a bound of the broker's clock minus the boot clock.
 type sample struct {
 	offset, err time.Duration
 	at          time.Duration // on the boot clock
 }
 
-// errAt is the bound at a later reading of the boot clock: it grows with the
-// drift.
+// errAt returns the error at a later reading of the boot clock. It grows with the drift.
 func (s sample) errAt(boot time.Duration) time.Duration {
 	return s.err + max(boot-s.at, 0)/drift
 }
 
-// New returns a clock that reads the local one until it has heard from the
-// broker. shift is added to every reading of the local wall clock (for tests:
-// the correction has to discover it). most is how far the two may be apart before
-// neither is believed (see Plausible). stepped, if not nil, is told of each clock
-// that was found to have been stepped.
+// New returns a clock that reads the local clock until the first sample. shift is added to
+// every reading of the local wall clock, for tests: the estimate has to find it. most is the
+// largest difference of the two clocks that is plausible (see Plausible). stepped, if not
+// nil, is called for each step of a clock.
 func New(shift, most time.Duration, stepped func(Step)) *Clock {
 	if stepped == nil {
 		stepped = func(Step) {}
@@ -119,18 +114,18 @@ func New(shift, most time.Duration, stepped func(Step)) *Clock {
 	return &Clock{shift: shift, most: most, boot: boot.Now, quick: newQuick(boot.Now).now, wall: time.Now, stepped: stepped, known: make(chan struct{})}
 }
 
-// NewManual returns a clock that goes by now and by nothing else: for tests, which
-// set it. set tells, to one who listens, that it was.
+// NewManual returns a clock that reads now and nothing else, for tests. set delivers a value
+// when now was changed.
 func NewManual(now func() time.Time, set <-chan struct{}) *Clock {
 	c := &Clock{manual: now, set: set, known: make(chan struct{})}
 	close(c.known)
 	return c
 }
 
-// Stepped tells that a manual clock was set. Of any other it is nil.
+// Stepped returns the set channel of a manual clock, and nil for any other clock.
 func (c *Clock) Stepped() <-chan struct{} { return c.set }
 
-// Local is the node's own wall clock, uncorrected.
+// Local returns the wall clock of the node, uncorrected.
 func (c *Clock) Local() time.Time {
 	if c.manual != nil {
 		return c.manual()
@@ -138,7 +133,7 @@ func (c *Clock) Local() time.Time {
 	return c.wall().Add(c.shift).Round(0)
 }
 
-// Now is the broker's clock, as well as it is known.
+// Now returns the estimate of the broker's clock.
 func (c *Clock) Now() time.Time {
 	best := c.best.Load()
 	if best == nil {
@@ -147,26 +142,26 @@ func (c *Clock) Now() time.Time {
 	return time.Unix(0, int64(c.quick()+best.offset))
 }
 
-// Known is closed when the estimate may be acted on: it is narrow, or the link is
-// too slow for a narrow one.
+// Known is closed when the estimate may be used: it is narrow, or the link is too slow for a
+// narrow one.
 func (c *Clock) Known() <-chan struct{} { return c.known }
 
-// Certain is the latest instant that the broker's clock has certainly reached.
+// Certain returns the latest instant that the broker's clock has certainly reached.
 func (c *Clock) Certain() time.Time { return c.Now().Add(-c.Error()) }
 
-// Error bounds how far Now is from the broker's clock: half the round trip of
-// the tightest heartbeat, and half a millisecond for each second since. Zero
-// while nothing has been heard.
+// Error bounds the difference between Now and the broker's clock: half the round trip of the
+// tightest heartbeat, and half a millisecond for each second since. It is zero before the
+// first sample.
 func (c *Clock) Error() time.Duration {
 	best := c.best.Load()
 	if best == nil {
 		return 0
 	}
-	return best.errAt(c.quick()) // asked for each slot
+	return best.errAt(c.quick()) // called for each slot, so it must be cheap
 }
 
-// Offset is the broker's clock minus the node's own wall clock, zero while
-// nothing has been heard.
+// Offset returns the broker's clock minus the wall clock of the node, and zero before the
+// first sample.
 func (c *Clock) Offset() time.Duration {
 	if c.best.Load() == nil {
 		return 0
@@ -174,10 +169,9 @@ func (c *Clock) Offset() time.Duration {
 	return c.Now().Sub(c.Local())
 }
 
-// Plausible returns an error, which names the difference and the most that is
-// allowed, while the broker's clock and the node's own are so far apart that one
-// of the two must be badly wrong. What would be done by such a clock could not be
-// taken back: a watermark of the year 2036, say.
+// Plausible returns an error if the broker's clock and the clock of the node are further
+// apart than the maximum. One of the two is then badly wrong, and what a node does by such a
+// clock cannot be undone: a watermark of the year 2036, for example.
 func (c *Clock) Plausible() error {
 	offset := c.Offset()
 	if offset.Abs() <= c.most {
@@ -191,8 +185,8 @@ func (c *Clock) Plausible() error {
 		offset.Abs().Round(100*time.Millisecond), where, c.most)
 }
 
-// Observe takes in a message that was sent and acknowledged at these readings of
-// the boot clock and that the broker stamped with at.
+// Observe adds the sample of a message that was sent and acknowledged at these readings of
+// the boot clock, and that the broker stamped with at.
 func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
 	if acked < sent || c.manual != nil {
 		return
@@ -205,17 +199,16 @@ func (c *Clock) Observe(sent, acked time.Duration, at time.Time) {
 	if by := c.add(s); by != 0 {
 		c.stepped(Step{By: by})
 	}
-	if by := c.lookAtWall(); by.Abs() >= worthTelling {
+	if by := c.wallStep(); by.Abs() >= minStep {
 		c.stepped(Step{Local: true, By: by})
 	}
 }
 
-// lookAtWall returns by how much the local wall clock was set since it was last
-// looked at.
-func (c *Clock) lookAtWall() (steppedBy time.Duration) {
+// wallStep returns by how much the local wall clock was stepped since the last call.
+func (c *Clock) wallStep() (steppedBy time.Duration) {
 	before, wall, after := c.boot(), c.wall(), c.boot()
-	if after-before > worthTelling/2 {
-		return 0 // asleep between the readings: they say nothing
+	if after-before > minStep/2 {
+		return 0 // suspended between the readings, which cannot be compared
 	}
 	local := time.Duration(wall.UnixNano()) - after
 	c.mu.Lock()
@@ -232,7 +225,7 @@ func (c *Clock) add(s sample) (steppedBy time.Duration) {
 	defer c.mu.Unlock()
 	best := c.best.Load()
 	if best != nil {
-		// Two bounds that do not meet cannot both hold.
+		// Two bounds that do not overlap cannot both hold.
 		apart := s.err + best.errAt(s.at) + (s.at-best.at)/drift + jitter // both may drift
 		if (s.offset - best.offset).Abs() > apart {
 			steppedBy = s.offset - best.offset
@@ -250,12 +243,12 @@ func (c *Clock) add(s sample) (steppedBy time.Duration) {
 		}
 	}
 	c.best.Store(&next)
-	c.acquaint(s.at)
+	c.updateKnown(s.at)
 	return steppedBy
 }
 
-// acquaint closes known when there is no point in asking again.
-func (c *Clock) acquaint(now time.Duration) {
+// updateKnown closes known if further measurements would not help.
+func (c *Clock) updateKnown(now time.Duration) {
 	select {
 	case <-c.known:
 		return

@@ -86,7 +86,7 @@ func TestASteppedBrokerIsNoticedAndFollowed(t *testing.T) {
 		t.Errorf("follows the step by %v, want 1h", got)
 	}
 	if want := []Step{{By: time.Hour}}; !slices.Equal(stepped, want) {
-		t.Errorf("told of %+v, want %+v", stepped, want)
+		t.Errorf("reported %+v, want %+v", stepped, want)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestASteppedLocalClockIsNoticedAndChangesNothing(t *testing.T) {
 		beat(boot)
 	}
 	if want := []Step{{true, -90 * time.Second}, {true, 2*time.Hour + 90*time.Second}}; !slices.Equal(stepped, want) {
-		t.Errorf("told of %+v, want %+v", stepped, want)
+		t.Errorf("reported %+v, want %+v", stepped, want)
 	}
 	if off := c.Offset(); off != -2*time.Hour {
 		t.Errorf("offset %v, want -2h", off)
@@ -128,7 +128,7 @@ func TestASteppedLocalClockIsNoticedAndChangesNothing(t *testing.T) {
 func TestASlewedLocalClockIsNotStepped(t *testing.T) {
 	t.Parallel()
 	c, at, broker := simulated(0)
-	c.stepped = func(s Step) { t.Errorf("told of %+v", s) }
+	c.stepped = func(s Step) { t.Errorf("reported %+v", s) }
 	c.wall = func() time.Time { return epoch.Add(c.boot() + c.boot()/2000) }
 	for boot := time.Second; boot < time.Hour; boot += 2 * time.Second {
 		at(boot + time.Millisecond)

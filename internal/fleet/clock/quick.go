@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// quick reads the boot clock by the two that cost no system call: Go's monotonic one,
-// which stands still over a suspend, and the wall clock, which tells that there was one.
-// A suspend in which the wall clock is set back by as much, before anybody looks, goes
-// unnoticed until the wall clock moves again: then what is read is late, never early.
-// It is safe for concurrent use.
+// quick reads the boot clock without a system call. It uses Go's monotonic clock, which
+// stands still during a suspend, and the wall clock, which shows that there was one. If the
+// wall clock is set back during a suspend by the length of the suspend, quick misses the
+// suspend until the wall clock moves again. Its reading is then late, never early. It is
+// safe for concurrent use.
 type quick struct {
 	boot func() time.Duration
 	read func() (mono, wall time.Duration)
 	last atomic.Pointer[anchor]
 }
 
-// anchor is one reading of all three clocks; the boot clock's may be a little older, so
-// that what is computed from it is never ahead.
+// anchor is one reading of all three clocks. The reading of the boot clock may be a little
+// older than the others, so a time computed from it is never ahead.
 type anchor struct{ boot, mono, wall time.Duration }
 
-// moved is by how much the wall clock may move against the monotonic one before all are
-// read anew.
+// moved is the change of the wall clock relative to the monotonic clock after which all
+// three clocks are read again.
 const moved = time.Millisecond
 
 func newQuick(boot func() time.Duration) *quick {
@@ -43,7 +43,8 @@ func (q *quick) now() time.Duration {
 	return a.boot + mono - a.mono
 }
 
-// anchor reads all clocks, again if it was kept from doing so at once.
+// anchor reads all clocks. It reads three times and returns the reading that took the least
+// time.
 func (q *quick) anchor() *anchor {
 	var best *anchor
 	var least time.Duration

@@ -7,7 +7,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 )
 
-// arrangement is what the consumers that were found for a job call for.
+// arrangement is what to do with the consumers that were found for a job.
 type arrangement struct {
 	take   []taking
 	adopt  []taking          // made by an older program: they do not say which plan they are for
@@ -75,7 +75,7 @@ func hasRoom(found []core.OnConsumer, stream string) bool {
 	return n < 2
 }
 
-// planOf is the plan that the consumer is for, -1 if none is known.
+// planOf returns the index of the plan that the consumer is for, or -1.
 func planOf(plans []core.PastPlan, c core.OnConsumer) int {
 	for i, p := range slices.Backward(plans) {
 		on := p.Plan.On

@@ -14,17 +14,17 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Feed hands out the messages of one consumer; *kv.OnFeed is one.
+// Feed delivers the messages of one consumer. *kv.OnFeed implements it.
 type Feed interface {
-	// Groups asks for up to n messages for at most wait, and hands on what has come
+	// Groups asks for up to n messages for at most wait, and passes on what arrived
 	// together.
 	Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error
 
-	// State asks how far the consumer has come.
+	// State returns how far the consumer has come.
 	State(ctx context.Context) (core.OnState, error)
 }
 
-// Broker keeps the consumers; *kv.Store is one, but for what Open returns.
+// Broker stores the consumers. *kv.Store implements it.
 type Broker interface {
 	OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error)
 	BeginOn(ctx context.Context, name, consumer string, plan core.PastPlan, since time.Time) error
@@ -32,21 +32,21 @@ type Broker interface {
 	Off(ctx context.Context, stream, consumer string) error
 }
 
-// Registry knows the jobs that messages start.
+// Registry holds the jobs that messages start.
 type Registry interface {
-	// Messaged returns those that messages start, or did by a past plan, as far as
-	// their definitions can be read.
+	// Messaged returns the definitions that messages start, or did by a past plan, except
+	// those that cannot be decoded.
 	Messaged() []core.Entry
 }
 
-// Slots is the stream of slots; *kv.Slots is one.
+// Slots is the stream of slots. *kv.Slots implements it.
 type Slots interface {
 	Put(ctx context.Context, queue string, m core.Message, payload []byte) error
 }
 
 // Config of an Intake. All fields are required but Settle and Logger.
 type Config struct {
-	// Node publishes.
+	// Node is the publishing node.
 	Node string
 
 	Registry Registry
@@ -54,11 +54,11 @@ type Config struct {
 	Broker   Broker
 	Open     func(ctx context.Context, c core.OnConsumer) (Feed, error)
 
-	// Names are the names that the consumers of a job may have.
+	// Names returns the names that the consumers of a job may have.
 	Names func(name string) []string
 
-	// Read reads a definition at the registry's leader. job.ErrNotFound: the job is
-	// deleted.
+	// Read reads a definition at the leader of the registry. job.ErrNotFound means that the
+	// job is deleted.
 	Read func(ctx context.Context, name string) (core.Entry, error)
 
 	// Now is the broker's clock, Horizon how old a slot may be and still run.
@@ -79,14 +79,14 @@ type Intake struct {
 }
 
 const (
-	// look is how often the registry's copy is looked at.
-	look = time.Second
+	// pollInterval is how often the View is read.
+	pollInterval = time.Second
 
 	// atOnce is how many messages of one consumer are handled at a time.
 	atOnce = 64
 
-	// again is after how long a stream that cannot be read is asked for again, and a
-	// message delivered again that could not be made a slot.
+	// again is the delay before an unreadable stream is tried again, and before a message is
+	// redelivered whose slot could not be published.
 	again = 5 * time.Second
 
 	// removeTime bounds the removal of consumers.
@@ -104,8 +104,8 @@ func New(cfg Config) *Intake {
 	return &Intake{cfg}
 }
 
-// place is a stream that a job takes messages of, or took.
-type place struct{ stream, job string }
+// origin is a stream from which a job takes messages, or took them.
+type origin struct{ stream, job string }
 
 // running is the work for one definition.
 type running struct {
@@ -115,21 +115,21 @@ type running struct {
 
 // Run takes messages until ctx ends. It owns its goroutines.
 func (i *Intake) Run(ctx context.Context) {
-	work, kept := map[string]running{}, map[place]bool{}
+	work, kept := map[string]running{}, map[origin]bool{}
 	var tidied time.Time
 	for ctx.Err() == nil {
 		entries := i.cfg.Registry.Messaged()
 		i.follow(ctx, entries, work)
 		for _, e := range entries {
 			for _, p := range e.OnPlans() {
-				kept[place{p.Plan.On.Stream, e.Job.Name}] = true
+				kept[origin{p.Plan.On.Stream, e.Job.Name}] = true
 			}
 		}
 		if time.Since(tidied) >= again {
 			i.tidy(ctx, entries, kept)
 			tidied = time.Now()
 		}
-		sleep(ctx, look)
+		sleep(ctx, pollInterval)
 	}
 	for _, r := range work {
 		r.stop()
@@ -143,8 +143,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follow starts the work for definitions that are new, and stops that for those that
-// were replaced. A paused job takes nothing, and its messages wait.
+// follow starts followers for new definitions and stops those of replaced ones. A paused job
+// takes nothing, and its messages wait.
 func (i *Intake) follow(ctx context.Context, entries []core.Entry, work map[string]running) {
 	wanted := map[string]core.Entry{}
 	for _, e := range entries {
@@ -169,10 +169,10 @@ func (i *Intake) follow(ctx context.Context, entries []core.Entry, work map[stri
 	}
 }
 
-// tidy removes the consumers of jobs that are deleted, or that no plan of their job
-// knows any more. What the registry's copy lacks may be a definition that cannot be
-// read, so the registry's leader is asked before anything is removed.
-func (i *Intake) tidy(ctx context.Context, entries []core.Entry, kept map[place]bool) {
+// tidy removes the consumers of deleted jobs, and those that no plan of their job needs. A
+// definition that is missing from the View may be one that cannot be decoded, so tidy asks
+// the leader of the registry before it removes anything.
+func (i *Intake) tidy(ctx context.Context, entries []core.Entry, kept map[origin]bool) {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
 	for p := range kept {

@@ -229,7 +229,7 @@ var charge = job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orde
 func TestEachMessageIsARunWithItsDataAsPayload(t *testing.T) {
 	f := newFixture(t)
 	s := f.stream(jetstream.StreamConfig{})
-	f.publish("orders.paid", "before the job") // nobody's
+	f.publish("orders.paid", "before the job") // of no job
 	f.job(charge, nil)
 	f.run()
 	bytes := string([]byte{0, 1, 0xff, '\n'})
@@ -537,7 +537,7 @@ func TestTheConsumerOfAnOlderProgramIsAdopted(t *testing.T) {
 	}
 }
 
-// Somebody deletes the consumer: it is made again, from the job's beginning, and what
+// The consumer is deleted: it is created again, from the job's beginning, and what
 // was a slot before is the same slot.
 func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
 	f := newFixture(t)
@@ -553,8 +553,8 @@ func TestAConsumerThatIsDeletedIsMadeAgain(t *testing.T) {
 	f.wait("charge:@a", "charge:@b")
 }
 
-// Somebody purges one subject of the stream while a producer dies with messages in
-// hand: the server gives those of other subjects to nobody any more (integration/facts).
+// One subject of the stream is purged while a producer dies with pending
+// messages: the server never delivers those of other subjects again (integration/facts).
 // What the operations page says brings them back, and nothing twice.
 func TestMessagesThatAPurgeTookAwayComeBackWhenTheConsumerIsRemoved(t *testing.T) {
 	f := newFixture(t)

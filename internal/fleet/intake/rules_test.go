@@ -290,7 +290,7 @@ func TestJobThatGetsAScheduleDrainsItsMessages(t *testing.T) {
 	})
 }
 
-// A work queue holds what nobody has taken, so nothing is taken from it that is of no
+// A work queue holds messages that were not taken, so nothing is taken from it that is of no
 // plan; and two consumers of one subject are refused.
 func TestEditOnAWorkQueueLosesAndStealsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

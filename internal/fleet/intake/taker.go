@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	// pullTime is how long a request for messages stands, and drainTime that for the
-	// rest of a plan that is over.
+	// pullTime is how long a pull request lasts, and drainTime that for the rest of a plan
+	// that has ended.
 	pullTime  = 30 * time.Second
 	drainTime = time.Second
 
-	// beyondDelay, about, keeps messages of the next plan away while a consumer drains.
+	// beyondDelay is about how long messages of the next plan are delayed while a consumer
+	// drains.
 	beyondDelay = 5 * time.Second
 )
 
@@ -32,7 +33,7 @@ type taker struct {
 	log   *slog.Logger
 	taking
 
-	places chan struct{}
+	limiter chan struct{}
 
 	mu     sync.Mutex
 	beyond core.Beyond
@@ -40,13 +41,13 @@ type taker struct {
 
 func newTaker(f *follower, t taking) *taker {
 	log := f.log.With("stream", t.plan.Plan.On.Stream, "subject", t.plan.Plan.On.Subject)
-	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, places: make(chan struct{}, atOnce), beyond: core.Beyond{Seen: map[uint64]bool{}}}
+	return &taker{cfg: f.cfg, entry: f.entry, log: log, taking: t, limiter: make(chan struct{}, atOnce), beyond: core.Beyond{Seen: map[uint64]bool{}}}
 }
 
 // isOver reports whether an edit has ended the plan.
 func (t *taker) isOver() bool { return !t.plan.To.IsZero() }
 
-// run takes messages until ctx ends, that fails, or the plan is drained.
+// run takes messages until ctx ends, taking fails, or the plan is drained.
 func (t *taker) run(ctx context.Context) (drained bool, err error) {
 	feed, err := t.cfg.Open(ctx, t.consumer)
 	if err != nil {
@@ -65,9 +66,9 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 			return err
 		}
 		for _, m := range group {
-			t.places <- struct{}{}
+			t.limiter <- struct{}{}
 			under.Go(func() {
-				defer func() { <-t.places }()
+				defer func() { <-t.limiter }()
 				t.one(ctx, m)
 			})
 		}
@@ -92,17 +93,17 @@ func (t *taker) run(ctx context.Context) (drained bool, err error) {
 	return false, nil
 }
 
-// check asks, after messages were delivered and before anything is made of them, whether
-// the consumer and the definition are still those in hand. A stream that was made anew
-// has new messages under the same numbers; and what was stored after an edit belongs to
-// the new plan, of which this process may not know yet.
+// check verifies, after messages were delivered and before they become slots, that the
+// consumer and the definition are still the current ones. A stream that was created anew has
+// new messages under the same numbers. What was stored after an edit belongs to the new
+// plan, which this process may not know yet.
 func (t *taker) check(ctx context.Context, feed Feed) error {
 	state, err := feed.State(ctx)
 	if err != nil {
 		return err
 	}
 	if !state.Created.Equal(t.consumer.Created) {
-		return fmt.Errorf("consumer %s of stream %s was made anew", t.consumer.Name, t.consumer.Stream)
+		return fmt.Errorf("consumer %s of stream %s was created anew", t.consumer.Name, t.consumer.Stream)
 	}
 	e, err := t.cfg.Read(ctx, t.entry.Job.Name)
 	if err != nil {
@@ -124,15 +125,15 @@ func (t *taker) isDrained(ctx context.Context, feed Feed) (bool, error) {
 		return false, err
 	}
 	if !state.Created.Equal(t.consumer.Created) {
-		return false, errors.New("the consumer was made anew")
+		return false, errors.New("consumer was created anew")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return state.IsDrained(t.beyond), nil
 }
 
-// one makes a slot of a message, and then acks it. A message whose slot is not on the
-// broker is never acked: it is delivered again.
+// one publishes the slot of a message and then acks the message. If the slot is not stored,
+// the message is not acked and is redelivered.
 func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -142,12 +143,12 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 	switch {
 	case t.isOver() && stored.After(t.plan.To):
 		t.passes(meta)
-		// It is not acked: a work queue would lose it. The delay varies, so that each
-		// producer sees each of them in the end.
+		// The message is not acked, because a work queue would lose it. The delay is random,
+		// so that each producer gets each of them in the end.
 		_ = m.NakWithDelay(beyondDelay/2 + rand.N(beyondDelay))
 		return
 	case !stored.After(t.plan.From) && !t.consumer.WorkQueue && t.consumer.Bare.IsZero():
-		_ = m.Ack() // of no plan, or of the one before
+		_ = m.Ack() // it belongs to no plan, or to the previous one
 		return
 	}
 	event := core.StreamEvent{
@@ -159,18 +160,18 @@ func (t *taker) one(ctx context.Context, m jetstream.Msg) {
 		s.Node, s.Traceparent = t.cfg.Node, parent
 		payload := m.Data()
 		if s.Refused != "" {
-			t.log.Error("a message cannot be handed on: its run is recorded as failed", "slot", s.Slot.ID(), "reason", s.Refused)
+			t.log.Error("message cannot become a payload: its run is recorded as failed", "slot", s.Slot.ID(), "reason", s.Refused)
 			payload = nil
 		}
 		if err := t.cfg.Slots.Put(ctx, t.entry.Job.Queue, s, payload); err != nil {
 			if ctx.Err() == nil {
-				t.log.Warn("cannot publish the slot of a message; trying again", "slot", s.Slot.ID(), "error", err)
+				t.log.Warn("cannot publish the slot of a message, will retry", "slot", s.Slot.ID(), "error", err)
 				_ = m.NakWithDelay(again)
 			}
 			return
 		}
 	}
-	_ = m.Ack() // if it is lost, the message comes again, and names the same slot
+	_ = m.Ack() // if it is lost, the message is redelivered and names the same slot
 }
 
 // passes notes a message that was stored after the plan's end. Only the first delivery of

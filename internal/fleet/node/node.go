@@ -13,15 +13,15 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Store is where nodes are written down. kv.Nodes satisfies it.
+// Store stores the records of nodes. kv.Nodes implements it.
 type Store interface {
-	// Read returns the record as the leader has it, job.ErrNotFound with the
-	// revision of the marker, or 0, when there is none.
+	// Read returns the record from the leader of the bucket. Without a record it returns
+	// job.ErrNotFound and the revision of the deletion marker, or 0.
 	Read(ctx context.Context, name string) (core.Node, uint64, error)
 
-	// Write stores the record if revision is still the key's last one. It
-	// repeats itself until it is answered or ctx ends: job.ErrConflict is a
-	// definite no, job.ErrUnknown is not.
+	// Write stores the record if revision is still the last one of the key. It repeats the
+	// write until it is answered or ctx ends. job.ErrConflict means that the record was not
+	// stored; job.ErrUnknown means that it may have been.
 	Write(ctx context.Context, n core.Node, revision uint64) (uint64, error)
 }
 
@@ -29,52 +29,51 @@ type Store interface {
 type Config struct {
 	Store Store
 
-	// Record is what the node says of itself, called before each heartbeat. Its
-	// Name, State, Started, Lease and Nonce are filled in by the Node.
+	// Record returns what the node publishes about itself. It is called before each
+	// heartbeat. The Node sets Name, State, Started, Lease and Nonce.
 	Record func() core.Node
 
-	// Name is the incarnation's name; Started when it began, by the broker's
-	// clock.
+	// Name is the name of the incarnation, and Started its start by the broker's clock.
 	Name    string
 	Started time.Time
 
-	// Lease is the namespace's.
+	// Lease is the lease of the namespace.
 	Lease time.Duration
 
-	// Renewed is told the boot time until which the node now trusts itself,
-	// after each acknowledged heartbeat. It must not block. Nil: nobody is told.
+	// Renewed is called after each acknowledged heartbeat with the boot time until which the
+	// node trusts itself. It must not block. It may be nil.
 	Renewed func(until time.Duration)
 
-	// Acknowledged is told the boot times between which the heartbeat of this
-	// revision was stamped by the broker. It must not block. Nil: nobody is told.
+	// Acknowledged is called with the revision of each acknowledged heartbeat and the boot
+	// times between which the broker stamped it. It must not block. It may be nil.
 	Acknowledged func(revision uint64, sent, acked time.Duration)
 
-	// Failed is told of each heartbeat that was not acknowledged. It must not
-	// block. Nil: nobody is told.
+	// Failed is called after each heartbeat that was not acknowledged. It must not block. It
+	// may be nil.
 	Failed func()
 
-	// Pause is asked after each heartbeat how long to wait before the next one, a
-	// tenth of the lease at most. Nil: always that.
+	// Pause returns how long to wait before the next heartbeat, at most a tenth of the
+	// lease. If it is nil, the pause is always that.
 	Pause func() time.Duration
 
-	// Boot reads a clock that counts suspend. Nil: boot.Now.
+	// Boot reads a clock that counts suspend. It defaults to boot.Now.
 	Boot func() time.Duration
 
-	// Logger nil: nothing is logged.
+	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
-// Margin is the part of a lease in which a node that no longer trusts itself
-// ends what it runs: a quarter.
+// Margin is the last part of a lease, a quarter, in which a node that no longer trusts
+// itself ends what it runs.
 func Margin(lease time.Duration) time.Duration { return lease / 4 }
 
 // Node is one incarnation.
 //
 // Invariants:
-//   - Nothing is claimed under its name before Ready: the first heartbeat is
+//   - Nothing is claimed under its name before Ready, when the first heartbeat is
 //     acknowledged.
-//   - Its context ends before anybody can win a fence against it (invariant 4).
-//   - Once its context has ended it writes no heartbeat any more.
+//   - Its context ends before another node can win a fence against it (invariant 4).
+//   - It writes no heartbeat after its context has ended.
 type Node struct {
 	cfg    Config
 	ready  chan struct{}
@@ -86,14 +85,14 @@ type Node struct {
 	revision uint64
 	beats    int
 
-	// open is a heartbeat without an answer: it is sent again as it is until it
-	// is answered, since a newer one could take its own copy for a fence
+	// open is a heartbeat without an answer, or nil. It is sent again unchanged until it is
+	// answered, because a newer heartbeat could mistake a stored copy of it for a fence
 	// (invariant 8). Only Run uses it.
 	open     *core.Node
 	openSent time.Duration
 }
 
-// New returns an incarnation that has not said anything yet; see Run.
+// New returns an incarnation that has sent no heartbeat; see Run.
 func New(cfg Config) *Node {
 	if cfg.Boot == nil {
 		cfg.Boot = boot.Now
@@ -105,29 +104,29 @@ func New(cfg Config) *Node {
 	return &Node{cfg: cfg, ready: make(chan struct{}), ctx: ctx, cancel: cancel}
 }
 
-// Name is the incarnation's name.
+// Name returns the name of the incarnation.
 func (n *Node) Name() string { return n.cfg.Name }
 
-// Started is when the incarnation began, by the broker's clock.
+// Started returns when the incarnation began, by the broker's clock.
 func (n *Node) Started() time.Time { return n.cfg.Started }
 
-// Ready is closed when the first heartbeat has been acknowledged.
+// Ready is closed when the first heartbeat is acknowledged.
 func (n *Node) Ready() <-chan struct{} { return n.ready }
 
-// Context ends, with cause job.ErrLeaseLost, when the node can no longer prove
-// that it is alive, and with job.ErrStopping after Stop.
+// Context ends with cause job.ErrLeaseLost when the node can no longer prove that it is
+// alive, and with job.ErrStopping after Stop.
 func (n *Node) Context() context.Context { return n.ctx }
 
-// Trusted reports whether the node may act right now. Ask it before each start:
-// the context ends only when somebody has looked at the clock.
+// Trusted reports whether the node may act now. Call it before each start: the context ends
+// only after a goroutine has read the clock.
 func (n *Node) Trusted() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.ctx.Err() == nil && n.until != 0 && n.cfg.Boot() < n.until
 }
 
-// Left is for how long the node trusts itself if no further heartbeat is
-// acknowledged: less than nothing when its lease is lost, zero before its first.
+// Left returns for how long the node trusts itself if no further heartbeat is acknowledged.
+// It is negative when the lease is lost, and zero before the first heartbeat.
 func (n *Node) Left() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,9 +136,9 @@ func (n *Node) Left() time.Duration {
 	return n.until - n.cfg.Boot()
 }
 
-// Run heartbeats until the lease is lost or ctx ends, and returns the cause. It
-// is called once. After it has returned call Stop, when nothing runs any more, or
-// Lose: until then the trust that is left is still watched.
+// Run heartbeats until the lease is lost or ctx ends, and returns the cause. Call it once.
+// After it has returned, call Stop when nothing runs any more, or Lose. Until then the
+// remaining trust is still watched.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -158,9 +157,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 }
 
-// pause is how long to wait after a heartbeat that took so long. One that took a tenth of
-// the lease is followed at once: with answers that take a third of it, a pause as well
-// would make the node's trust end between two of them.
+// pause returns how long to wait after a heartbeat that took the given time. After one that
+// took a tenth of the lease or more, the next one follows at once. If answers take a third
+// of the lease, an additional pause would let the trust lapse between two of them.
 func (n *Node) pause(took time.Duration) time.Duration {
 	most := n.cfg.Lease / 10
 	switch {
@@ -172,7 +171,7 @@ func (n *Node) pause(took time.Duration) time.Duration {
 	return min(n.cfg.Pause(), most)
 }
 
-// beat writes one heartbeat. It returns an error when the node is lost.
+// beat writes one heartbeat. It returns an error if the lease is lost.
 func (n *Node) beat(ctx context.Context) error {
 	if n.open == nil {
 		r := n.record(core.NodeAlive)
@@ -187,9 +186,9 @@ func (n *Node) beat(ctx context.Context) error {
 		n.open = nil
 		return n.renew(revision, sent)
 	case errors.Is(err, job.ErrConflict):
-		return fmt.Errorf("%w: node %s was fenced, or its key was changed by hand: %w", job.ErrLeaseLost, n.cfg.Name, err)
+		return fmt.Errorf("%w: node %s was fenced, or its key was edited: %w", job.ErrLeaseLost, n.cfg.Name, err)
 	case !errors.Is(err, job.ErrUnknown):
-		n.open = nil // refused: it did not happen
+		n.open = nil // refused: it was not stored
 	}
 	if ctx.Err() == nil {
 		if n.cfg.Failed != nil {
@@ -200,8 +199,8 @@ func (n *Node) beat(ctx context.Context) error {
 	return nil
 }
 
-// whileTrusted bounds a heartbeat by the trust that is left: an answer that comes
-// later would be of no use. A first one has a lease's time.
+// whileTrusted bounds a heartbeat by the remaining trust, because a later answer is useless.
+// The first heartbeat has as long as a lease without the margin.
 func (n *Node) whileTrusted(ctx context.Context, now time.Duration) (context.Context, context.CancelFunc) {
 	n.mu.Lock()
 	until := n.until
@@ -229,9 +228,9 @@ func (n *Node) record(state core.NodeState) core.Node {
 	return r
 }
 
-// renew lengthens the trust, counted from before the first copy of the heartbeat was sent.
-// Which copy was stored is not known. But a challenger counts a whole lease from when it
-// saw the key move, which no copy did before it was sent, and none was before the first.
+// renew extends the trust, counted from before the first copy of the heartbeat was sent.
+// Which copy was stored is not known. But a challenger counts a whole lease from when it saw
+// the key move, and no copy moved it before the first one was sent.
 func (n *Node) renew(revision uint64, sent time.Duration) error {
 	acked := n.cfg.Boot()
 	until := sent + n.cfg.Lease - Margin(n.cfg.Lease)
@@ -243,7 +242,7 @@ func (n *Node) renew(revision uint64, sent time.Duration) error {
 	}
 	n.mu.Unlock()
 	if lapsed {
-		return fmt.Errorf("%w: node %s was silent for too long; its last heartbeat came too late", job.ErrLeaseLost, n.cfg.Name)
+		return fmt.Errorf("%w: node %s was silent for too long: its last heartbeat was acknowledged too late", job.ErrLeaseLost, n.cfg.Name)
 	}
 	if n.cfg.Renewed != nil {
 		n.cfg.Renewed(until)
@@ -257,12 +256,11 @@ func (n *Node) renew(revision uint64, sent time.Duration) error {
 	return nil
 }
 
-// watchTrust ends the node's context when its trust runs out, whether or not
-// anybody still heartbeats. It looks at the clock again and again, since timers
-// stand still while a machine is suspended.
+// watchTrust ends the context when the trust lapses, whether or not Run still heartbeats. It
+// polls the clock, because timers stand still while a machine is suspended.
 func (n *Node) watchTrust() {
-	look := min(n.cfg.Lease/40, 100*time.Millisecond)
-	tick := time.NewTicker(look)
+	interval := min(n.cfg.Lease/40, 100*time.Millisecond)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -274,14 +272,14 @@ func (n *Node) watchTrust() {
 		lapsed := n.until != 0 && n.cfg.Boot() >= n.until
 		n.mu.Unlock()
 		if lapsed {
-			n.Lose(fmt.Errorf("%w: node %s has had no heartbeat acknowledged for %v", job.ErrLeaseLost, n.cfg.Name, n.cfg.Lease-Margin(n.cfg.Lease)))
+			n.Lose(fmt.Errorf("%w: node %s: no heartbeat acknowledged for %v", job.ErrLeaseLost, n.cfg.Name, n.cfg.Lease-Margin(n.cfg.Lease)))
 			return
 		}
 	}
 }
 
-// Lose gives the incarnation up: its context ends with why as the cause, and what
-// it claimed is free when it has been silent for a lease.
+// Lose ends the context of the node with why as its cause. What the node claimed is free
+// after a lease of silence.
 func (n *Node) Lose(why error) {
 	if n.ctx.Err() == nil {
 		n.cfg.Logger.Error("lease lost", "node", n.cfg.Name, "error", why)
@@ -289,9 +287,9 @@ func (n *Node) Lose(why error) {
 	n.cancel(why)
 }
 
-// Stop says the node's last word: what it left may be taken over at once. Call
-// it when Run has returned and none of its handlers runs; it is best effort,
-// silence does the same after a lease. It ends the node's context.
+// Stop writes that the node has stopped, so that its slots can be taken over at once, and
+// ends its context. Call it when Run has returned and no handler runs. It is best effort:
+// without it the others wait for a lease of silence.
 func (n *Node) Stop(ctx context.Context) error {
 	n.cancel(job.ErrStopping)
 	revision := n.at()
@@ -301,14 +299,14 @@ func (n *Node) Stop(ctx context.Context) error {
 	last := n.record(core.NodeStopped)
 	_, err := n.cfg.Store.Write(ctx, last, revision)
 	if errors.Is(err, job.ErrConflict) {
-		// Run may have ended in the middle of a heartbeat that landed after all.
+		// Run may have ended during a heartbeat that was stored after all.
 		stored, at, readErr := n.cfg.Store.Read(ctx, n.cfg.Name)
 		if readErr == nil && stored.State == core.NodeAlive {
 			_, err = n.cfg.Store.Write(ctx, last, at)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("node %s: last word: %w", n.cfg.Name, err)
+		return fmt.Errorf("write that node %s has stopped: %w", n.cfg.Name, err)
 	}
 	return nil
 }

@@ -179,7 +179,7 @@ func TestALapsedLeaseIsNeverTakenUpAgain(t *testing.T) {
 			t.Errorf("Run returned %v", err)
 		}
 		if rec, _, _ := b.Read(t.Context(), "A"); rec.State != core.NodeAlive {
-			t.Errorf("somebody wrote %s", rec.State)
+			t.Errorf("another writer wrote %s", rec.State)
 		}
 	})
 }
@@ -293,12 +293,12 @@ func (stalled) Watch(ctx context.Context, _ func(core.NodeEvent)) error {
 	return nil
 }
 
-// Those who watch fence a node that falls silent, unasked; those who do not see it
-// within a second, and fence it themselves when nobody watches.
+// Processes that watch fence a node that falls silent. The others find it fenced within a
+// second, and fence it themselves if no process watches.
 func TestASilentNodeIsFencedByThoseWhoWatch(t *testing.T) {
 	t.Parallel()
 	for _, guarded := range []bool{true, false} {
-		t.Run(fmt.Sprint("somebody watches: ", guarded), func(t *testing.T) {
+		t.Run(fmt.Sprint("watched: ", guarded), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBucket()
@@ -309,7 +309,7 @@ func TestASilentNodeIsFencedByThoseWhoWatch(t *testing.T) {
 					go func() { _ = guard.Watch(ctx, b, nil) }()
 					go guard.Guard(ctx, "G")
 				}
-				idle := peers(b, bootClock()) // has no watch, and fences nobody unasked
+				idle := peers(b, bootClock()) // has no watch, and fences only when asked
 				go idle.Guard(ctx, "I")
 				b.store(t, core.Node{Name: "X", State: core.NodeAlive, Lease: lease}, 0)
 				alive := b.store(t, core.Node{Name: "Z", State: core.NodeAlive, Lease: lease}, 0)
@@ -345,7 +345,7 @@ func TestASilentNodeIsFencedByThoseWhoWatch(t *testing.T) {
 	}
 }
 
-// A watch that begins knows nothing of before: keys that stood still while nobody
+// A watch that begins knows nothing of before: keys that stood still while no process
 // looked are seen anew.
 func TestAWatchThatBeginsAgainStartsTheStopwatchesAnew(t *testing.T) {
 	t.Parallel()
@@ -390,7 +390,7 @@ func TestAStalledWatchFencesNobody(t *testing.T) {
 	})
 }
 
-// A key that is gone must have been seen missing for a lease: somebody may have
+// A key that is gone must have been seen missing for a lease: an operator may have
 // deleted the key of a node that lives.
 func TestAMissingKeyIsFencedByCreatingItAfterALease(t *testing.T) {
 	t.Parallel()
@@ -410,7 +410,7 @@ func TestAMissingKeyIsFencedByCreatingItAfterALease(t *testing.T) {
 	})
 }
 
-// Whoever stops the heartbeats, for whatever reason: what was trusted ends.
+// Whatever stops the heartbeats, the trust ends.
 func TestTrustRunsOutWhenNobodyHeartbeatsAnyMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -473,7 +473,7 @@ func TestAStoppedNodeIsDeadAtOnce(t *testing.T) {
 	})
 }
 
-// Invariant 4, in a storm: whatever the delays and lost answers, nobody is proved
+// Invariant 4, in a storm: whatever the delays and lost answers, no node is proved
 // dead while it trusts itself.
 func TestNobodyIsProvedDeadWhileItTrustsItself(t *testing.T) {
 	t.Parallel()

@@ -13,34 +13,35 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Watcher tells of every change of the nodes bucket. kv.Nodes satisfies it.
+// Watcher delivers every change of the nodes bucket. kv.Nodes implements it.
 type Watcher interface {
 	Watch(ctx context.Context, fn func(core.NodeEvent)) error
 }
 
-// PeersConfig of Peers. Store and Lease are required.
+// PeersConfig configures Peers. Store and Lease are required.
 type PeersConfig struct {
 	Store Store
 
-	// Lease is the namespace's: the least that a silence must last.
+	// Lease is the lease of the namespace, the shortest silence after which a node is
+	// fenced.
 	Lease time.Duration
 
-	// Now is the broker's clock, for the record of who was fenced when.
+	// Now is the broker's clock. It dates the record of a fenced node.
 	Now func() time.Time
 
-	// Fenced is told of each node that this process declared dead. Nil: nobody.
+	// Fenced is called for each node that this process has fenced. It may be nil.
 	Fenced func(dead, by string)
 
-	// Boot reads a clock that counts suspend. Nil: boot.Now.
+	// Boot reads a clock that counts suspend. It defaults to boot.Now.
 	Boot func() time.Duration
 
-	// Logger nil: nothing is logged.
+	// Logger defaults to none.
 	Logger *slog.Logger
 }
 
-// Peers notes, on this process's own clock, since when each node's key has stood
-// still, and proves nodes dead. One Peers serves all incarnations of a process.
-// It is safe for concurrent use.
+// Peers records since when the key of each node has not changed, on the clock of this
+// process, and proves nodes dead. One Peers serves all incarnations of a process. It is safe
+// for concurrent use.
 type Peers struct {
 	cfg PeersConfig
 
@@ -49,8 +50,8 @@ type Peers struct {
 	seen     map[string]sight
 }
 
-// sight is what was last seen of a key, when it was first seen so, and when it was
-// last looked up.
+// sight is the last known state of a key, with the times at which this state was first seen
+// and last read.
 type sight struct {
 	node          core.Node
 	revision      uint64
@@ -61,11 +62,11 @@ func (s sight) dead() bool {
 	return s.node.State == core.NodeFenced || s.node.State == core.NodeStopped
 }
 
-// lookEvery is how often a node is looked up that is not watched: somebody else
-// may have fenced it.
+// lookEvery is the interval at which an unwatched node is read, because another node may
+// have fenced it.
 const lookEvery = time.Second
 
-// NewPeers returns a Peers that has seen nothing; see Watch.
+// NewPeers returns a Peers without any observations; see Watch.
 func NewPeers(cfg PeersConfig) *Peers {
 	if cfg.Boot == nil {
 		cfg.Boot = boot.Now
@@ -76,9 +77,9 @@ func NewPeers(cfg PeersConfig) *Peers {
 	return &Peers{cfg: cfg, seen: map[string]sight{}}
 }
 
-// Watch keeps the stopwatches of all nodes until ctx ends or the watch cannot go
-// on. also, if not nil, is told of every event as well. Without a watch a node's
-// stopwatch begins when Dead is first asked about it.
+// Watch observes all nodes until ctx ends or the watch fails. It passes every event to also,
+// which may be nil. Without a watch the stopwatch of a node begins when Dead is first called
+// for it.
 func (p *Peers) Watch(ctx context.Context, w Watcher, also func(core.NodeEvent)) error {
 	p.watch(true)
 	defer p.watch(false)
@@ -90,8 +91,8 @@ func (p *Peers) Watch(ctx context.Context, w Watcher, also func(core.NodeEvent))
 	})
 }
 
-// watch forgets what was seen: what it was told is not told any more, or will be
-// told again.
+// watch sets whether there is a watch, and forgets all observations: a new watch delivers
+// them again, and without one they go stale.
 func (p *Peers) watch(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,9 +100,8 @@ func (p *Peers) watch(on bool) {
 	clear(p.seen)
 }
 
-// Guard fences, in the name of by, every node that falls silent, until ctx ends,
-// and as long as there is a watch: so that those who do not watch find it dead when
-// they ask.
+// Guard fences, in the name of by, every node that falls silent, until ctx ends and as long
+// as Watch runs. So nodes that do not watch find it dead when they read its key.
 func (p *Peers) Guard(ctx context.Context, by string) {
 	tick := time.NewTicker(p.cfg.Lease / 20)
 	defer tick.Stop()
@@ -113,13 +113,13 @@ func (p *Peers) Guard(ctx context.Context, by string) {
 		}
 		for _, name := range p.silent() {
 			if _, _, err := p.Dead(ctx, name, by); err != nil && ctx.Err() == nil {
-				p.cfg.Logger.Warn("a silent node cannot be fenced", "node", name, "error", err)
+				p.cfg.Logger.Warn("cannot fence silent node", "node", name, "error", err)
 			}
 		}
 	}
 }
 
-// silent are the nodes that were seen standing still for a whole lease.
+// silent returns the nodes whose key has not changed for a whole lease.
 func (p *Peers) silent() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *Peers) note(e core.NodeEvent) {
 	switch {
 	case e.Ready:
 	case e.Err != nil:
-		p.cfg.Logger.Warn("a node's record cannot be read", "node", e.Name, "error", e.Err)
+		p.cfg.Logger.Warn("cannot read node record", "node", e.Name, "error", e.Err)
 	case e.Gone:
 		p.mu.Lock()
 		delete(p.seen, e.Name)
@@ -148,7 +148,7 @@ func (p *Peers) note(e core.NodeEvent) {
 	}
 }
 
-// see starts the stopwatch anew when the key has moved.
+// see records the state of a key. It restarts the stopwatch if the key has moved.
 func (p *Peers) see(name string, n core.Node, revision uint64) sight {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,9 +161,8 @@ func (p *Peers) see(name string, n core.Node, revision uint64) sight {
 	return s
 }
 
-// Dead proves that the node is dead, or says how long to wait before asking
-// again. by is the incarnation that asks. A true answer is for good: the node
-// can win no write any more.
+// Dead proves that the node is dead, or returns how long to wait before the next call. by is
+// the calling incarnation. A true answer is final: the node can win no write any more.
 func (p *Peers) Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error) {
 	s, err := p.sight(ctx, name)
 	if err != nil {
@@ -189,8 +188,8 @@ func (p *Peers) isWatching() bool {
 	return p.watching
 }
 
-// sight is what is known of the node; one that was never seen, or is not watched,
-// is looked up, now and then.
+// sight returns what is known of the node. It reads the key if the node was never seen, or
+// is not watched and was last read lookEvery ago.
 func (p *Peers) sight(ctx context.Context, name string) (sight, error) {
 	p.mu.Lock()
 	s, known := p.seen[name]
@@ -208,12 +207,12 @@ func (p *Peers) look(ctx context.Context, name string) (sight, error) {
 		n, err = core.Node{Name: name}, nil
 	}
 	if err != nil {
-		return sight{}, fmt.Errorf("look up node %s: %w", name, err)
+		return sight{}, fmt.Errorf("read node %s: %w", name, err)
 	}
 	return p.see(name, n, revision), nil
 }
 
-// fence writes the node's death at the revision that was seen standing still.
+// fence writes the death of the node at the revision that has not changed.
 func (p *Peers) fence(ctx context.Context, name, by string, s sight, lease time.Duration) (bool, time.Duration, error) {
 	n := s.node
 	n.Name, n.State, n.FencedBy, n.FencedAt = name, core.NodeFenced, by, p.cfg.Now()
@@ -222,13 +221,13 @@ func (p *Peers) fence(ctx context.Context, name, by string, s sight, lease time.
 	switch {
 	case err == nil:
 		p.see(name, n, revision)
-		p.cfg.Logger.Warn("fenced a silent node", "node", name, "by", by, "silent", p.cfg.Boot()-s.since)
+		p.cfg.Logger.Warn("fenced silent node", "node", name, "by", by, "silent", p.cfg.Boot()-s.since)
 		if p.cfg.Fenced != nil {
 			p.cfg.Fenced(name, by)
 		}
 		return true, 0, nil
 	case errors.Is(err, job.ErrConflict):
-		// It lives, or somebody else fenced it: the leader knows.
+		// The node lives, or another node fenced it. The leader knows which.
 		p.mu.Lock()
 		delete(p.seen, name)
 		p.mu.Unlock()

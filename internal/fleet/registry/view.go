@@ -1,14 +1,13 @@
-// Package registry keeps what a process needs to know of the jobs' definitions.
+// Package registry caches the job definitions that a process needs.
 //
-// The registry may hold a million jobs, of which a process has handlers for a few:
-// the View keeps those, the ones that something follows from (jobs that come after
-// others, that messages start, that have somebody told), and of the others those that
-// were asked for lately. What it does not keep, the registry's leader is asked for.
+// The registry may hold a million jobs, and a process has handlers for a few of them. The
+// View keeps the definitions of those jobs, of the jobs that others need (jobs that run
+// after other jobs, that messages start, or that ask for alerts), and of the jobs that were
+// looked up lately. It reads all others from the leader of the registry.
 //
-// What is kept is fed by a watch and is a hint: it may lag. Two answers must not
-// come from a lagging copy, since a slot would be cancelled for them: "deleted" is
-// asked of the registry's leader, and a definition older than the message it is
-// wanted for is not given.
+// A watch feeds the View, so a kept definition may be stale. Two answers must not come from
+// stale data, because a slot would be cancelled for them. "Deleted" comes from the leader of
+// the registry. A definition older than the message that needs it is not returned.
 package registry
 
 import (
@@ -23,68 +22,67 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Reader reads one entry at the registry's leader. kv.Jobs satisfies it.
+// Reader reads one entry at the leader of the registry. kv.Jobs implements it.
 type Reader interface {
 	Read(ctx context.Context, name string) (core.Entry, uint64, error)
 }
 
 const (
-	// maxGuests is how many definitions are kept that this process has no
-	// handlers for.
+	// maxGuests is how many definitions are kept of jobs without a handler in this process.
 	maxGuests = 1000
 
-	// guestTime is how long what was read, and of which the watch has told nothing
-	// since, is taken for the registry's: a leader that was deposed and does not
-	// know it may have told of an entry that the watch was told to be replaced.
+	// guestTime is how long a definition counts that was read and that the watch has not
+	// delivered since. A deposed leader that does not know it may have returned an entry
+	// that the watch had already delivered the successor of.
 	guestTime = 10 * time.Second
 )
 
-// View is the copy. It is safe for concurrent use.
+// View is the cache. It is safe for concurrent use.
 type View struct {
 	reader Reader
 	wants  func(name string) bool
 
 	mu     sync.Mutex
 	kept   map[string]*kept
-	guests []string            // names that are kept without being wanted, oldest first
-	after  map[string][]string // the jobs that come after one
-	alerts int                 // jobs that have somebody told
-	on     map[string]bool     // jobs that messages start, or once did
-	upTo   uint64              // the last revision at which nothing was missing
+	guests []string            // names kept although wants is false, oldest first
+	after  map[string][]string // by job, the jobs that run after it
+	alerts int                 // number of jobs that ask for alerts
+	on     map[string]bool     // jobs that messages start, or did by a past plan
+	upTo   uint64              // the View has all changes up to this revision
 	ready  chan struct{}
 	done   bool // ready is closed
-	watch  int  // counts them
+	watch  int  // number of the current watch
 }
 
-// kept is a name of which the watch's events are taken in.
+// kept is the state of a name whose events are applied.
 type kept struct {
-	entry *core.Entry // not written to, since others have it
-	err   error       // what is stored cannot be read
+	entry *core.Entry // shared, never modified
+	err   error       // the stored definition cannot be decoded
 
-	// told says that entry or err is the watch's, and by told of them; read is when
-	// the entry was otherwise read. Neither: the name is kept, and nothing known of it.
-	told bool
-	by   int
-	read time.Time
+	// watched means that watch number by delivered entry or err. Otherwise read is when the
+	// entry was read, or zero if nothing is known.
+	watched bool
+	by      int
+	read    time.Time
 }
 
-// known is the entry that the watch told; zero: none.
+// known returns the entry that the watch delivered, or the zero Entry.
 func (k *kept) known() core.Entry {
-	if k == nil || !k.told || k.err != nil || k.entry == nil {
+	if k == nil || !k.watched || k.err != nil || k.entry == nil {
 		return core.Entry{}
 	}
 	return *k.entry
 }
 
-// NewView returns an empty copy; feed it with Apply. wants says which jobs'
-// definitions are always kept; its answers may change.
+// NewView returns an empty cache; feed it with Apply. wants reports which definitions are
+// always kept; its answers may change.
 func NewView(r Reader, wants func(name string) bool) *View {
 	return &View{
 		reader: r, wants: wants, kept: map[string]*kept{}, after: map[string][]string{}, on: map[string]bool{}, ready: make(chan struct{}),
 	}
 }
 
-// Keep has the job's definition kept from the watch's next event of it on.
+// Keep makes the View keep the definition of the job from the next event of the watch on.
 func (v *View) Keep(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,20 +91,20 @@ func (v *View) Keep(name string) {
 	}
 }
 
-// Restart says that a new watch begins, which does not tell what was deleted before
-// it. Until it has told all that is stored the View is not ready, and keeps what it
-// has: handlers of the time before may still ask what follows.
+// Restart begins a new watch, which does not deliver earlier deletions. The View is not
+// ready until the watch has delivered all that is stored. It keeps what it has, because
+// running handlers may still ask which jobs follow.
 func (v *View) Restart() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.watch++
-	v.upTo = 0 // it may be another registry, whose revisions start over
+	v.upTo = 0 // the registry may be a new one, whose revisions start again
 	if v.done {
 		v.done, v.ready = false, make(chan struct{})
 	}
 }
 
-// Apply takes in one event of the registry's watch.
+// Apply applies one event of the watch.
 func (v *View) Apply(e core.RegistryEvent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -132,16 +130,16 @@ func (v *View) Apply(e core.RegistryEvent) {
 	*k = kept{}
 	if !e.Deleted {
 		entry := e.Entry
-		*k = kept{entry: &entry, err: e.Err, told: true, by: v.watch}
+		*k = kept{entry: &entry, err: e.Err, watched: true, by: v.watch}
 	}
 	v.relate(k.known())
 }
 
-// listed is told when the watch has told all that is stored: what it did not tell is
-// there no more. v.mu is held.
+// listed handles the end of the initial listing: entries that this watch did not deliver are
+// deleted. v.mu is held.
 func (v *View) listed() {
 	for _, k := range v.kept {
-		if k.told && k.by != v.watch {
+		if k.watched && k.by != v.watch {
 			v.unrelate(k.known())
 			*k = kept{}
 		}
@@ -152,7 +150,8 @@ func (v *View) listed() {
 	}
 }
 
-// Of an entry the View answers questions that name no job, or another one.
+// alerting, messaged and related report whether the View needs the entry for questions that
+// do not name its job.
 func alerting(e core.Entry) bool { return e.Job.OnFailure != nil || e.Job.OnMissed != nil }
 
 func messaged(e core.Entry) bool {
@@ -161,7 +160,7 @@ func messaged(e core.Entry) bool {
 
 func related(e core.Entry) bool { return len(e.Job.After) > 0 || alerting(e) || messaged(e) }
 
-// relate notes what follows from an entry, the zero one included; v.mu is held.
+// relate adds the entry, which may be the zero one, to the indexes. v.mu is held.
 func (v *View) relate(e core.Entry) {
 	if alerting(e) {
 		v.alerts++
@@ -174,7 +173,7 @@ func (v *View) relate(e core.Entry) {
 	}
 }
 
-// unrelate takes that back.
+// unrelate removes the entry from the indexes. v.mu is held.
 func (v *View) unrelate(e core.Entry) {
 	if alerting(e) {
 		v.alerts--
@@ -188,16 +187,16 @@ func (v *View) unrelate(e core.Entry) {
 	}
 }
 
-// Alerting reports whether any job has somebody told of its slots.
+// Alerting reports whether any job asks for alerts.
 func (v *View) Alerting() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.alerts > 0
 }
 
-// Messaged returns the definitions of the jobs that messages start, or did by a past
-// plan. A definition that cannot be read is not among them: that a job is missing does
-// not mean that it is deleted. It asks nobody.
+// Messaged returns the definitions of the jobs that messages start, or did by a past plan.
+// Definitions that cannot be decoded are left out, so a missing job is not a deleted one. It
+// does not ask the leader.
 func (v *View) Messaged() []core.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -208,8 +207,8 @@ func (v *View) Messaged() []core.Entry {
 	return entries
 }
 
-// After returns the definitions of the jobs that come after the named one, as they
-// are known here. It asks nobody.
+// After returns the kept definitions of the jobs that run after the named one. It does not
+// ask the leader.
 func (v *View) After(name string) []core.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -220,30 +219,31 @@ func (v *View) After(name string) []core.Entry {
 	return entries
 }
 
-// Ready is closed when all that was stored has been seen: once, or since Restart.
+// Ready is closed when all that was stored has been applied, since the start or since
+// Restart.
 func (v *View) Ready() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.ready
 }
 
-// Entry is the job's definition as the watch told it; false when none is kept.
+// Entry returns the definition as the watch delivered it, or false if none is kept.
 func (v *View) Entry(name string) (core.Entry, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if k := v.kept[name]; k != nil && k.told && k.err == nil {
+	if k := v.kept[name]; k != nil && k.watched && k.err == nil {
 		return *k.entry, true
 	}
 	return core.Entry{}, false
 }
 
-// Lookup returns the job's definition as of registry revision atLeast or later,
-// which is that of an entry of the job. job.ErrNotFound says that the leader has
-// none; other errors, that it cannot be said now, or that the stored definition is
-// broken.
+// Lookup returns the definition of the job as of registry revision atLeast or later. atLeast
+// is the revision of an entry of the job. job.ErrNotFound means that the leader has no
+// entry. Other errors mean that the answer is not known now, or that the stored definition
+// is broken.
 func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error) {
 	k, upTo, guest := v.look(name)
-	if k.told && k.err != nil {
+	if k.watched && k.err != nil {
 		return core.Entry{}, k.err
 	}
 	if known := k.asOf(upTo, atLeast); known != nil {
@@ -253,8 +253,8 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (core.En
 	entry, _, err := v.reader.Read(ctx, name)
 	switch {
 	case errors.Is(err, job.ErrNotFound) && upTo < atLeast:
-		// Deleted, or this leader is not the one that stored it.
-		return core.Entry{}, fmt.Errorf("job %s: the registry as known here (revision %d) is older than the slot's (%d)", name, upTo, atLeast)
+		// The job was deleted, or the answer came from a deposed leader.
+		return core.Entry{}, fmt.Errorf("job %s: registry revision %d on this node is older than revision %d of the slot", name, upTo, atLeast)
 	case err != nil:
 		return core.Entry{}, err
 	}
@@ -262,8 +262,8 @@ func (v *View) Lookup(ctx context.Context, name string, atLeast uint64) (core.En
 	return entry, nil
 }
 
-// Known is what Lookup would return without asking the leader; nil if it would have
-// to, or to return an error. It is not written to.
+// Known returns what Lookup would return without asking the leader, and nil if Lookup would
+// ask it or fail. The result must not be modified.
 func (v *View) Known(name string, atLeast uint64) *core.Entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -273,11 +273,11 @@ func (v *View) Known(name string, atLeast uint64) *core.Entry {
 	return nil
 }
 
-// asOf is the entry as of revision atLeast or later, nothing up to upTo being missing;
-// nil if it is not known to be.
+// asOf returns the entry as of revision atLeast or later, or nil if that is not known. All
+// changes up to revision upTo have been applied.
 func (k *kept) asOf(upTo, atLeast uint64) *core.Entry {
 	switch {
-	case k.told && k.err == nil && max(upTo, k.entry.Revision) >= atLeast:
+	case k.watched && k.err == nil && max(upTo, k.entry.Revision) >= atLeast:
 		return k.entry
 	case !k.read.IsZero() && time.Since(k.read) < guestTime && k.entry.Revision >= atLeast:
 		return k.entry
@@ -285,8 +285,8 @@ func (k *kept) asOf(upTo, atLeast uint64) *core.Entry {
 	return nil
 }
 
-// look is what is known of the job. From here on its name is kept, so that nothing
-// the watch tells of it while it is read is missed.
+// look returns what is known of the job, and keeps its name from now on, so that no event of
+// the watch is missed while the entry is read.
 func (v *View) look(name string) (known kept, upTo uint64, at *kept) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -305,11 +305,11 @@ func (v *View) look(name string) (known kept, upTo uint64, at *kept) {
 	return *at, v.upTo, at
 }
 
-// remember keeps what was read, unless the watch has told more meanwhile.
+// remember keeps an entry that was read, unless the watch has delivered one meanwhile.
 func (v *View) remember(at *kept, entry core.Entry, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !at.told {
+	if !at.watched {
 		at.entry, at.read = &entry, began
 	}
 }

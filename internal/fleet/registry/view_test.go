@@ -45,7 +45,7 @@ func TestADefinitionIsNeverOlderThanTheSlotItIsWantedFor(t *testing.T) {
 	}
 }
 
-// A watch that catches up tells of job b at revision 7 before it tells of job a, which
+// A watch that catches up delivers job b at revision 7 before job a, which
 // was edited at 5 and again at 8.
 func TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp(t *testing.T) {
 	t.Parallel()
@@ -171,7 +171,7 @@ func TestAJobThatWasAskedForIsFollowed(t *testing.T) {
 	v.Apply(core.RegistryEvent{Name: "other", Revision: 7, Entry: entry("other", 7)})
 	lookup(5, 7)
 	delete(l, "other")
-	lookup(7, 7) // nobody knows yet
+	lookup(7, 7) // not known yet
 	v.Apply(core.RegistryEvent{Name: "other", Revision: 8, Deleted: true})
 	v.Apply(core.RegistryEvent{Settled: true, Revision: 8})
 	lookup(7, 0)
@@ -198,7 +198,7 @@ func TestWhatANewWatchDoesNotTellIsGoneWhenItIsReady(t *testing.T) {
 	}
 	tell(stays)
 	if after := v.After("load"); len(after) != 2 {
-		t.Errorf("while it is told, %d jobs come after; want both that did", len(after))
+		t.Errorf("during the listing %d jobs come after, want both", len(after))
 	}
 	v.Apply(core.RegistryEvent{Ready: true, Revision: 6})
 	<-v.Ready()

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// lookAgain is between two looks of a node that may not set the namespace up.
+	// lookAgain is the interval of checks by a node that may not set the namespace up.
 	lookAgain = 2 * time.Second
 
-	// lookEvery is between two looks at the stored settings.
+	// lookEvery is the interval of checks of the stored settings.
 	lookEvery = time.Minute
 )
 
-// isGone reports whether err says that the namespace, or a part of it, is not there.
+// isGone reports whether err means that the namespace, or a part of it, does not exist.
 func isGone(err error) bool {
 	return errors.Is(err, kv.ErrGone) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// setUpAgain returns when all of the namespace is there: it creates what is missing, or
-// waits for another login to do so. Into a registry that was made anew, by whomever, it
-// brings the jobs of this process. It is false when ctx ends first.
+// setUpAgain returns when the namespace is complete. It creates what is missing, or waits
+// for another login to do so. If the registry is a new one, it applies the jobs of this
+// process to it. It returns false if ctx ends first.
 func (r *Replica) setUpAgain(ctx context.Context) bool {
 	select {
 	case r.settingUp <- struct{}{}:
@@ -68,7 +68,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// bringAgain brings the jobs of this process into a registry that was made anew.
+// bringAgain applies the jobs of this process to a new registry.
 func (r *Replica) bringAgain(ctx context.Context) error {
 	r.mu.Lock()
 	jobs := slices.Clone(r.jobs)
@@ -76,7 +76,7 @@ func (r *Replica) bringAgain(ctx context.Context) error {
 	return r.Apply(ctx, jobs, false)
 }
 
-// lasting goes on with a watch when what it watches was set up again.
+// lasting restarts a watch when the namespace has been set up again.
 func (r *Replica) lasting(ctx context.Context, watch func(context.Context) error) error {
 	for {
 		err := watch(ctx)
@@ -90,7 +90,7 @@ func (r *Replica) lasting(ctx context.Context, watch func(context.Context) error
 	}
 }
 
-// watchRegistry feeds the view where no producer does.
+// watchRegistry feeds the view in a process without a producer.
 func (r *Replica) watchRegistry(ctx context.Context) error {
 	first := true
 	return r.lasting(ctx, func(ctx context.Context) error {
@@ -105,10 +105,9 @@ func (r *Replica) watchRegistry(ctx context.Context) error {
 	})
 }
 
-// watchSettings looks now and then whether the stored settings are still those that
-// this process goes by. If none are stored, it stores its own again. If they differ, it
-// says so and goes on with its own: parts of a fleet with two leases work together, but
-// one process must not change its own in the middle of a slot.
+// watchSettings compares the stored settings with those of this process. If none are stored,
+// it stores its own again. If they differ, it logs that and keeps its own: parts of a fleet
+// with two leases work together, but a process must not change its lease during a slot.
 func (r *Replica) watchSettings(ctx context.Context) {
 	said := ""
 	for {

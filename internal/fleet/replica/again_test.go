@@ -47,7 +47,7 @@ func removeAll(t *testing.T, js jetstream.JetStream, names ...string) {
 	}
 }
 
-// The store was replaced by an empty one, or somebody removed a part of it.
+// The store was replaced by an empty one, or a part of it was removed.
 func TestANodeSetsUpAgainWhatIsGoneAndGoesOnFromItsJobs(t *testing.T) {
 	for name, gone := range map[string][]string{
 		"everything":  kv.Streams("cronce"),

@@ -9,24 +9,24 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/clock"
 )
 
-// beats brings together the two halves of what a heartbeat says about the clock:
-// when it was sent and acknowledged, which the writer knows, and the broker's
-// stamp on it, which comes with the watch. Either may come first.
+// beats joins the two halves of a clock sample: when a heartbeat was sent and acknowledged,
+// which the writer knows, and its stamp by the broker, which the watch delivers. Either half
+// may come first.
 type beats struct {
 	clock *clock.Clock
 
 	mu       sync.Mutex
-	name     string // the incarnation whose heartbeats are looked at
-	revision uint64 // of the half that waits for the other
+	name     string // the incarnation whose heartbeats count
+	revision uint64 // of the half that is already here
 	sent     time.Duration
 	acked    time.Duration
 	stamp    time.Time
 }
 
-// pause is how long to wait for the next heartbeat of a node. The clock is known best
-// right after one, and slots fall due at full seconds, most of them at full minutes: so
-// heartbeats come a little before. Each node has its own moment, so that they do not
-// all come at once.
+// pause returns how long a node waits before its next heartbeat. The clock is known best
+// right after a heartbeat, and slots fall due at full seconds, most of them at full minutes.
+// So heartbeats are sent a little before. The offset depends on the name, so that not all
+// nodes send at the same time.
 func pause(now time.Time, lease time.Duration, name string) time.Duration {
 	every := (lease / 10).Truncate(time.Second)
 	if every == 0 {
@@ -36,20 +36,20 @@ func pause(now time.Time, lease time.Duration, name string) time.Duration {
 	_, _ = h.Write([]byte(name))
 	before := 50*time.Millisecond + time.Duration(h.Sum32()%200)*time.Millisecond
 	wait := every - now.Add(before).Sub(now.Add(before).Truncate(every))
-	if wait < 20*time.Millisecond { // this was it, by a clock that has just been corrected
+	if wait < 20*time.Millisecond { // the clock was just corrected: this heartbeat was the one for this period
 		wait += every
 	}
 	return min(wait, lease/10)
 }
 
-// follow looks at the heartbeats of another incarnation from now on.
+// follow switches to the heartbeats of another incarnation.
 func (b *beats) follow(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.name, b.revision = name, 0
 }
 
-// acknowledged takes in the writer's half.
+// acknowledged adds the writer's half.
 func (b *beats) acknowledged(revision uint64, sent, acked time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func (b *beats) acknowledged(revision uint64, sent, acked time.Duration) {
 	}
 }
 
-// stamped takes in the broker's half.
+// stamped adds the broker's half.
 func (b *beats) stamped(e core.NodeEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

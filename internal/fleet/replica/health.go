@@ -8,38 +8,37 @@ import (
 	"time"
 )
 
-// wedged is after how long without a turn the producer's loop counts as stuck. A
-// turn does not wait for the broker for longer than some seconds, and the client
-// gives a dead connection up within one minute.
+// wedged is how long the loop of the producer may stand still before it counts as stuck. A
+// turn waits for the broker for some seconds at most, and the client drops a dead connection
+// within a minute.
 const wedged = 3 * time.Minute
 
-// Live returns an error when this process is stuck in itself, so that only a restart
-// helps. That the broker is away, or the lease is lost, is no such thing: to restart
-// for it would end handlers that may finish, and bring no broker back. A lock
-// that is never set free shows as a Live that does not return.
+// Live returns an error if this process is stuck and only a restart helps. A missing broker
+// or a lost lease is no such error: a restart would end handlers that may finish, and would
+// bring no broker back. If a lock is never released, Live does not return.
 func (r *Replica) Live() error {
 	return stuck(r.Stats(), time.Now())
 }
 
-// stuck says what stands still that should not.
+// stuck returns an error if the producer stands still.
 func stuck(s Stats, now time.Time) error {
 	still := now.Sub(s.Producer.Turned)
 	if s.Produces && !s.Producer.Turned.IsZero() && still > wedged {
-		return fmt.Errorf("the producer's loop has stood still for %v", still.Round(time.Second))
+		return fmt.Errorf("producer loop has not turned for %v", still.Round(time.Second))
 	}
 	return nil
 }
 
-// Check is one of the things that Ready asks for.
+// Check is a condition of Ready.
 type Check struct {
 	Name string
-	Err  error // nil: it is well
+	Err  error // nil if it holds
 
-	// Told is one that does not count.
+	// Told marks a check that is shown but does not count.
 	Told bool
 }
 
-// Ready says what this replica needs before it does its part, and has or not.
+// Ready returns the conditions under which this replica does its work.
 func (r *Replica) Ready() []Check {
 	s := r.Stats()
 	want := func(well bool, otherwise string) error {
@@ -57,8 +56,8 @@ func (r *Replica) Ready() []Check {
 	if r.cfg.Produce {
 		checks = append(checks, Check{Name: "clocks agree", Err: r.clock.Plausible()})
 	}
-	// A service that is not ready is no reason to take this process for broken, or
-	// to hold up its roll-out: the service may be the one beside it.
+	// A service that is not ready does not make this process unready, and must not
+	// block its roll-out: the service may be part of the same roll-out.
 	for _, queue := range slices.Sorted(maps.Keys(s.Withheld)) {
 		checks = append(checks, Check{
 			Name: "queue " + queue, Err: want(!s.Withheld[queue], "no slots are taken: a service that its jobs need is not ready"), Told: true,

@@ -22,13 +22,12 @@ import (
 	"github.com/cronce-io/cronce/producer"
 )
 
-// lastWord is how long a node that stops tries to say so.
-const lastWord = 2 * time.Second
+// stopTime bounds the write by which a node records that it has stopped.
+const stopTime = 2 * time.Second
 
-// incarnation lives under one name, until ctx ends (nil), the lease is lost
-// (job.ErrLeaseLost) or something fails that cannot be mended. life outlives ctx
-// by the time that handlers take to end; when it ends before, the incarnation is
-// lost with it, since nobody heartbeats any more.
+// incarnation runs a node until ctx ends (nil), the lease is lost (job.ErrLeaseLost) or a
+// permanent error occurs. life outlives ctx by the time that handlers take to end. If life
+// ends first, the incarnation is lost too, because its heartbeats end.
 func (r *Replica) incarnation(ctx, life context.Context) error {
 	started := r.clock.Now()
 	name := nodeName(r.cfg.Host, started)
@@ -46,7 +45,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	r.current.lives(n)
 	defer r.current.lives(nil)
 	r.beats.follow(n.Name())
-	if len(r.cfg.Queues) > 0 { // else there is nothing to end, and no right to be asked
+	if len(r.cfg.Queues) > 0 { // without queues there are no claims, and perhaps no permission to subscribe
 		deaf, err := r.cfg.Store.ServeClaims(n.Name(), r.table)
 		if err != nil {
 			return err
@@ -55,7 +54,7 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	}
 	beating, stop := context.WithCancel(life)
 	var ended sync.WaitGroup
-	ended.Go(func() { _ = n.Run(beating) }) // n.Context says why
+	ended.Go(func() { _ = n.Run(beating) }) // n.Context has the cause
 	ended.Go(func() { stamps.run(beating) })
 	var err error
 	if r.begun(ctx, n) {
@@ -73,15 +72,15 @@ func (r *Replica) incarnation(ctx, life context.Context) error {
 	return err
 }
 
-// bounded calls f, which may wait for the connection, and waits for it for no longer than
-// for the last word: it ends by itself.
+// bounded calls f, which may wait for the connection, and waits for it for at most stopTime.
+// Then f ends by itself.
 func bounded(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
-	late := time.NewTimer(lastWord)
+	late := time.NewTimer(stopTime)
 	defer late.Stop()
 	select {
 	case <-done:
@@ -89,24 +88,23 @@ func bounded(f func()) {
 	}
 }
 
-// serve answers for the incarnation until the returned function is called. The fleet
-// works without it.
+// serve answers requests to this incarnation until stop is called. The fleet works without
+// it.
 func (r *Replica) serve(ctx context.Context, n *node.Node) (stop func()) {
 	if r.cfg.Serve == nil {
 		return func() {}
 	}
 	stop, err := r.cfg.Serve(ctx, n.Name(), r.record)
 	if err != nil {
-		r.log.Warn("this node answers no requests", "error", err)
+		r.log.Warn("cannot answer requests to this node", "error", err)
 		return func() {}
 	}
 	return stop
 }
 
-// begun waits until the node may act: its first heartbeat is acknowledged and the
-// broker's clock is known. By a local clock that is a day fast every slot would be
-// too old, and by one that is slow none would be due. It is false when ctx or the
-// node ends first.
+// begun waits until the node may act: its first heartbeat is acknowledged and the broker's
+// clock is known. By a local clock that is a day fast every slot would be too old, and by a
+// slow one none would be due. It returns false if ctx or the node ends first.
 func (r *Replica) begun(ctx context.Context, n *node.Node) bool {
 	for _, event := range []<-chan struct{}{n.Ready(), r.clock.Known()} {
 		select {
@@ -127,10 +125,10 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	defer context.AfterFunc(n.Context(), stop)()
 	group, ctx := errgroup.WithContext(ctx)
 	if r.cfg.Produce {
-		r.view.Restart() // what happened since the last producer's watch, nobody has told it
+		r.view.Restart() // it has no events since the watch of the last producer ended
 	}
-	// What asks the view waits for it: what follows from a job is not known before,
-	// and each slot's definition would be asked for.
+	// Users of the view wait until it is ready. Before, it does not know which jobs follow
+	// a job, and would read the definition of each slot from the leader.
 	informed := func(run func(context.Context) error) {
 		ready := r.view.Ready()
 		group.Go(func() error {
@@ -158,17 +156,17 @@ func (r *Replica) roles(ctx, life context.Context, n *node.Node) error {
 	return group.Wait()
 }
 
-// stop says the node's last word, unless a handler is still running: then only
-// silence tells the truth.
+// stop records that the node has stopped, unless a handler is still running: the record
+// would free its slot.
 func (r *Replica) stop(life context.Context, n *node.Node) {
 	if left := r.table.Len(n.Name()); left > 0 {
-		r.log.Warn("slots are left claimed until the lease runs out", "node", n.Name(), "slots", left)
+		r.log.Warn("slots stay claimed until the lease expires", "node", n.Name(), "slots", left)
 		return
 	}
-	ctx, cancel := context.WithTimeout(life, lastWord)
+	ctx, cancel := context.WithTimeout(life, stopTime)
 	defer cancel()
 	if err := n.Stop(ctx); err != nil {
-		r.log.Warn("the node's end was not recorded; what it held is free after a lease", "node", n.Name(), "error", err)
+		r.log.Warn("cannot record that the node has stopped: its slots are free after a lease", "node", n.Name(), "error", err)
 		return
 	}
 	r.log.Info("node stopped", "node", n.Name())
@@ -222,7 +220,7 @@ func (r *Replica) consumer(life context.Context, n *node.Node, queue string) *co
 		Namespace: r.cfg.Store.Namespace(), Queue: queue, Node: member{n, r.peers},
 		Ledger: r.ledger(), Observer: r.cfg.Observer, Locks: locks, Registry: r.view, Handler: r.cfg.Handler, Ready: ready, Table: r.table,
 		Publish: r.cfg.Store.Slots().Put, Alert: r.cfg.Store.Alert, Sources: r.sources(queue),
-		// What these three lose, a later look at the lock finds.
+		// If one of these three fails, a later read of the lock makes up for it.
 		Wake: func(s job.Slot) { _ = locks.Wake(s) },
 		Listen: func(name string, woken func(job.Slot)) func() {
 			stop, err := locks.Listen(name, woken)
@@ -265,8 +263,7 @@ func (r *Replica) alerts() *alert.Deliverer {
 	})
 }
 
-// sources are those of a queue: its slots, and what was set for a time and has
-// fired.
+// sources returns the sources of a queue: its slots, and its timers that have fired.
 func (r *Replica) sources(queue string) []consumer.Open {
 	failed := func(err error) error { return fmt.Errorf("open queue %s: %w", queue, err) }
 	slots := func(ctx context.Context) (consumer.Source, error) {
@@ -289,7 +286,7 @@ func (r *Replica) sources(queue string) []consumer.Open {
 	return []consumer.Open{slots, timers}
 }
 
-// member is a node that can also ask about its peers.
+// member is a node that can also prove its peers dead.
 type member struct {
 	*node.Node
 	peers *node.Peers

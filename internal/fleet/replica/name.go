@@ -11,8 +11,8 @@ import (
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// nodeName is a name that no other incarnation has, of this process or any other:
-// host-pid-start-random. The random part alone would do; the rest is for people.
+// nodeName returns a name that no other incarnation of any process has:
+// host-pid-start-random. The random part alone is unique; the rest is for readers.
 func nodeName(host string, started time.Time) string {
 	if host == "" {
 		host, _ = os.Hostname()

@@ -9,48 +9,47 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Observer is told what a replica does, for whoever measures it. Its methods must
-// not block, and are called from many goroutines at once. Package metrics has one.
+// Observer receives what a replica does, for measurements. Its methods must not block, and
+// are called from many goroutines at once. Package metrics implements it.
 type Observer interface {
 	consumer.Observer
 
-	// Follow is called once, before anything else: stats may be asked at any time
-	// from then on, and does not wait for the broker.
+	// Follow is called once, before any other method. stats may be called at any time from
+	// then on, and does not wait for the broker.
 	Follow(stats func() Stats)
 
-	// Event is told of every event that the replica tells the fleet: outcomes,
-	// retries, takeovers, fences, refused completions.
+	// Event is called for every event that the replica publishes: outcomes, retries,
+	// takeovers, fences, refused completions.
 	Event(job.Event)
 
-	// Ledger is told of each request to the ledger, "read" or "write", how long it
-	// took to be answered, and why it failed: a conflict, or no record where one
-	// was looked for, is an answer and no failure.
+	// Ledger is called for each request to the ledger, "read" or "write", with the time to
+	// its answer and its failure. A conflict and a missing record are answers, not failures.
 	Ledger(request string, took time.Duration, failed error)
 
-	// HeartbeatFailed is told of each heartbeat that was refused or not answered,
-	// LeaseLost of each incarnation that ended for it.
+	// HeartbeatFailed is called for each heartbeat that was refused or not answered, and
+	// LeaseLost for each incarnation that lost its lease.
 	HeartbeatFailed()
 	LeaseLost()
 
-	// Offered is told of each slot that the sweep found without a message.
+	// Offered is called for each slot that the sweep found without a message.
 	Offered()
 }
 
-// nobody measures nothing.
-type nobody struct{}
+// noObserver ignores everything.
+type noObserver struct{}
 
-func (nobody) Started(string, time.Duration, bool) {}
-func (nobody) Returned(string, time.Duration)      {}
-func (nobody) Parked(string, int)                  {}
-func (nobody) Follow(func() Stats)                 {}
-func (nobody) Event(job.Event)                     {}
-func (nobody) Ledger(string, time.Duration, error) {}
-func (nobody) HeartbeatFailed()                    {}
-func (nobody) LeaseLost()                          {}
-func (nobody) Offered()                            {}
+func (noObserver) Started(string, time.Duration, bool) {}
+func (noObserver) Returned(string, time.Duration)      {}
+func (noObserver) Parked(string, int)                  {}
+func (noObserver) Follow(func() Stats)                 {}
+func (noObserver) Event(job.Event)                     {}
+func (noObserver) Ledger(string, time.Duration, error) {}
+func (noObserver) HeartbeatFailed()                    {}
+func (noObserver) LeaseLost()                          {}
+func (noObserver) Offered()                            {}
 
-// ledger is the one that consumers work with: it remembers the newest write of this
-// process, and measures the requests.
+// ledger is the ledger of the consumers. It measures requests, and remembers the newest
+// write of this process.
 type ledger struct {
 	consumer.Ledger
 	r *Replica
@@ -85,7 +84,7 @@ func (l ledger) written(slot job.Slot, began time.Time, revision uint64, err err
 	}
 }
 
-// failure is err unless it is an answer.
+// failure returns err, or nil if err is an answer.
 func failure(err error) error {
 	if errors.Is(err, job.ErrConflict) || errors.Is(err, job.ErrNotFound) {
 		return nil

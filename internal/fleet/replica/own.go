@@ -8,29 +8,28 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// own is what this replica last brought to the registry, or found there to be so:
-// it is held against what others write later. Its zero value knows nothing. It is
-// safe for concurrent use.
+// own is what this replica last applied to the registry, or found to be applied. Later
+// writes are compared with it. Its zero value is empty. It is safe for concurrent use.
 type own struct {
 	mu   sync.Mutex
 	jobs map[string]applied
 }
 
-// applied is a job's content here, what the registry had of it when that was last
-// told of, and the revision of that.
+// applied has the hash of a job here, the hash of the registry's definition when last
+// reported, and the revision of that.
 type applied struct {
 	mine, theirs string
 	revision     uint64
 }
 
-// put notes that mine was applied, and what stood in the registry after that.
+// put records that mine was applied, and what the registry has after that.
 func (o *own) put(mine, standing job.Job, revision uint64) {
 	a := applied{revision: revision}
 	var err1, err2 error
 	a.mine, err1 = mine.Hash()
 	a.theirs, err2 = standing.Hash()
 	if err1 != nil || err2 != nil {
-		return // it could not have been applied
+		return // such a job is never applied
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -40,8 +39,8 @@ func (o *own) put(mine, standing job.Job, revision uint64) {
 	o.jobs[mine.Name] = a
 }
 
-// overruled reports whether e is somebody's later definition of a job of ours, and
-// another than ours. Each content is reported once, whatever else is written.
+// overruled reports whether e is a later definition of one of our jobs by another writer,
+// with other content. Each content is reported once.
 func (o *own) overruled(e core.Entry) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,13 +52,13 @@ func (o *own) overruled(e core.Entry) bool {
 	if err != nil {
 		return false
 	}
-	told := a.theirs
+	reported := a.theirs
 	a.theirs, a.revision = hash, e.Revision
 	o.jobs[e.Job.Name] = a
-	return hash != a.mine && hash != told
+	return hash != a.mine && hash != reported
 }
 
-// removed reports whether a job of ours was taken out of the registry after it was
+// removed reports whether one of our jobs was removed from the registry after it was
 // applied.
 func (o *own) removed(e core.RegistryEvent) bool {
 	o.mu.Lock()
@@ -68,8 +67,8 @@ func (o *own) removed(e core.RegistryEvent) bool {
 	return ok && e.Revision > a.revision
 }
 
-// followed is the registry as the producer watches it: what it is told, the view is
-// told too. A second watch of a million jobs would be as large as the first.
+// followed is the registry as the producer watches it. It also feeds the view. A second
+// watch of a million jobs would be as large as the first.
 type followed struct{ r *Replica }
 
 func (f followed) Watch(ctx context.Context, fn func(core.RegistryEvent)) error {
@@ -79,7 +78,7 @@ func (f followed) Watch(ctx context.Context, fn func(core.RegistryEvent)) error 
 	})
 }
 
-// watched takes in what the registry's watch tells.
+// watched handles an event of the registry's watch.
 func (r *Replica) watched(e core.RegistryEvent) {
 	r.view.Apply(e)
 	switch {
@@ -87,19 +86,19 @@ func (r *Replica) watched(e core.RegistryEvent) {
 	case !e.Deleted:
 		r.compare(e.Entry)
 	case r.own.removed(e):
-		r.log.Info("somebody removed this job: it has no slots until a node that has it starts, or is sent SIGHUP", "job", e.Name)
+		r.log.Info("job removed from the registry: it has no slots until a node that defines it starts, or gets SIGHUP", "job", e.Name)
 	}
 }
 
-// compare reports when a definition takes the place of this replica's.
+// compare logs that a definition has replaced the one of this replica.
 func (r *Replica) compare(e core.Entry) {
 	switch {
 	case !r.own.overruled(e):
 	case e.Owner == core.OwnerOperator:
-		r.log.Info("an operator changed this job: that holds over files and code", "job", e.Job.Name, "by", e.Node,
-			"end it", "cronce job release "+e.Job.Name)
+		r.log.Info("job changed by an operator: that takes precedence over files and code", "job", e.Job.Name, "by", e.Node,
+			"release", "cronce job release "+e.Job.Name)
 	default:
-		r.log.Warn("two nodes disagree about this job: the one that started last holds", "job", e.Job.Name,
-			"this node", r.identity, "holds", e.Node)
+		r.log.Warn("two nodes define this job differently: the definition of the one that started last counts", "job", e.Job.Name,
+			"node", r.identity, "owner", e.Node)
 	}
 }

@@ -31,81 +31,76 @@ type Config struct {
 	Conn  *nats.Conn
 	Store *kv.Store
 
-	// Jobs are brought into the registry at the start, in the name of Owner
-	// ("file", "code").
+	// Jobs are applied to the registry at the start, in the name of Owner ("file" or
+	// "code").
 	Jobs  []job.Job
 	Owner string
 
-	// Handler returns the handler of a job, nil when there is none. It may
-	// change its answers while the replica runs. Handlers lists the jobs it has
-	// some for.
+	// Handler returns the handler of a job, or nil. Its answers may change while the replica
+	// runs. Handlers returns the names of the jobs with a handler.
 	Handler  func(name string) job.Handler
 	Handlers func() []string
 
-	// Ready says when slots of a queue can be run, see consumer.Config. Nil:
-	// always.
+	// Ready reports when slots of a queue can run, see consumer.Config. Nil means always.
 	Ready func(queue string) <-chan struct{}
 
-	// Serve, if set, answers for each incarnation from its first heartbeat on, until
-	// the returned function is called: see internal/api.
+	// Serve, if set, answers requests to each incarnation from its first heartbeat until
+	// stop is called: see internal/api.
 	Serve func(ctx context.Context, node string, status func() core.Node) (stop func(), err error)
 
-	// Queues are worked on; none: this replica is no worker.
+	// Queues are the queues that this replica works on. Without queues it is no worker.
 	Queues []string
 
-	// Produce says that it publishes due slots.
+	// Produce makes the replica publish due slots.
 	Produce bool
 
 	// Concurrency per queue, and Grace: see consumer.Config.
 	Concurrency int
 	Grace       time.Duration
 
-	// Priority is the workers' place in the line, 0 (first) to 9: see
-	// kv.Slots.Source.
+	// Priority is the priority of the workers, 0 (first) to 9: see kv.Slots.Source.
 	Priority int
 
-	// Host replaces the host part of the node's name. Empty: the host's name.
+	// Host replaces the host part of the node name. It defaults to the name of the host.
 	Host string
 
-	// Clock is what this replica goes by, which then asks the broker for nothing.
-	// Nil: its estimate of the broker's.
+	// Clock replaces the estimate of the broker's clock, which then is not measured.
 	Clock *clock.Clock
 
 	// ClockShift is added to every reading of the local wall clock.
 	ClockShift time.Duration
 
-	// MaxClockOffset is how far the local clock may be from the broker's before
-	// this replica refuses to produce. Zero: DefaultMaxClockOffset.
+	// MaxClockOffset is the largest difference between the local clock and the broker's at
+	// which this replica produces. Zero means DefaultMaxClockOffset.
 	MaxClockOffset time.Duration
 
-	// EndOnStuck has Run end, in order and with an error that wraps job.ErrStuck, when
-	// a handler has not returned a Grace after its context ended.
+	// EndOnStuck makes Run end in order, with an error that wraps job.ErrStuck, when a
+	// handler has not returned a Grace after its context ended.
 	EndOnStuck bool
 
-	// Renewed is told the boot time until which the node trusts itself.
+	// Renewed is called with the boot time until which the node trusts itself.
 	Renewed func(until time.Duration)
 
-	// Loaded is called when the registry has been read for the first time: what
-	// that took of memory is free again. Nil: nobody wants to know.
+	// Loaded, if set, is called when the registry has been read for the first time and the
+	// memory for that is free again.
 	Loaded func()
 
-	// Observer measures. Nil: nobody does.
+	// Observer receives measurements. It may be nil.
 	Observer Observer
 
-	// Tracer follows slots. Nil: nobody does.
+	// Tracer makes the spans of slots. It may be nil.
 	Tracer *tracing.Tracer
 
 	Version string
 	Logger  *slog.Logger
 }
 
-// DefaultMaxClockOffset is Config's.
+// DefaultMaxClockOffset is the default of Config.MaxClockOffset.
 const DefaultMaxClockOffset = time.Hour
 
-// Disabled reports whether the environment, as CRONCE_DISABLED, says that this
-// process is to wait and do nothing: for migrations and the like that load the
-// same program. Any word but "0", "false", "no" and "off" means it: a switch that
-// is there to stop something must not be missed for its spelling.
+// Disabled reports whether CRONCE_DISABLED in the environment says that this process must do
+// nothing, as for migrations that load the same program. Every value but "0", "false", "no"
+// and "off" disables, so that a misspelled switch still stops the process.
 func Disabled(getenv func(string) string) bool {
 	switch strings.ToLower(strings.TrimSpace(getenv("CRONCE_DISABLED"))) {
 	case "", "0", "false", "no", "off":
@@ -114,12 +109,12 @@ func Disabled(getenv func(string) string) bool {
 	return true
 }
 
-// Replica is one process of the fleet. It lives as one incarnation after the
-// other: each has a node of its own, and ends when its lease is lost.
+// Replica is one process of the fleet. It runs one incarnation after the other. Each has a
+// node of its own, and ends when its lease is lost.
 type Replica struct {
 	cfg      Config
 	log      *slog.Logger
-	identity string // of the process, for what it writes beside slots
+	identity string // names the process in what it writes beside slots
 	writes   atomic.Int64
 	observer Observer // never nil
 
@@ -133,19 +128,19 @@ type Replica struct {
 
 	current current
 
-	// watches says that this replica watches the others' heartbeats.
+	// watches is on while this replica watches the heartbeats of the others.
 	watches *onOff
 
 	// zones compares the time zone data of the fleet.
 	zones *zones
 
-	// settingUp has one place, for the goroutine that sets the namespace up again.
-	// registry is when the bucket of the registry was created that has our jobs.
+	// settingUp is held by the goroutine that sets the namespace up again. registry is the
+	// creation time of the registry bucket that has our jobs.
 	settingUp chan struct{}
 	registry  time.Time
 
 	mu   sync.Mutex
-	jobs []job.Job // that were last to be applied
+	jobs []job.Job // last applied
 }
 
 // New returns a replica; see Run.
@@ -173,16 +168,15 @@ func New(cfg Config) *Replica {
 	r.view = registry.NewView(cfg.Store.Jobs(), func(name string) bool { return cfg.Handler != nil && cfg.Handler(name) != nil })
 	r.observer = cfg.Observer
 	if r.observer == nil {
-		r.observer = nobody{}
+		r.observer = noObserver{}
 	}
 	r.observer.Follow(r.Stats)
 	return r
 }
 
-// Run works until ctx ends, and then stops in order (see consumer.Run), or until
-// the connection is closed for good, which is an error, or a handler is stuck (see
-// Config.EndOnStuck). Losing the broker, or the
-// lease, is none: it goes on when the broker is back.
+// Run works until ctx ends, and then stops in order (see consumer.Run). It returns an error
+// if the connection is closed for good or a handler is stuck (see Config.EndOnStuck). If the
+// broker is away or the lease is lost, it goes on when the broker is back.
 func (r *Replica) Run(ctx context.Context) error {
 	// Watches and heartbeats go on while handlers use their grace.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -190,7 +184,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	ctx, stuck := context.WithCancelCause(ctx)
 	defer stuck(nil)
 	group, life := errgroup.WithContext(life)
-	if !r.cfg.Produce { // else the producer's watch tells the view too
+	if !r.cfg.Produce { // the producer's watch feeds the view otherwise
 		group.Go(func() error { return r.watchRegistry(life) })
 	}
 	group.Go(func() error { return r.lasting(life, r.watchNodes) })
@@ -207,7 +201,7 @@ func (r *Replica) Run(ctx context.Context) error {
 		})
 	}
 	if most := r.cfg.Store.MaxPayload(); most > 0 && most < kv.EnoughPayload {
-		r.log.Warn("the server's max_payload is low: larger payloads are refused, outputs and errors are cut", "max_payload", most, "enough", kv.EnoughPayload)
+		r.log.Warn("max_payload is low: the server refuses larger payloads, outputs and errors are cut", "max_payload", most, "enough", kv.EnoughPayload)
 	}
 	group.Go(func() error { r.watchStuck(life, stuck); return nil })
 	if r.cfg.Observer != nil {
@@ -230,22 +224,22 @@ func (r *Replica) Run(ctx context.Context) error {
 		return cause
 	}
 	if err != nil && isClosed(r.cfg.Store.Closed()) {
-		return errClosed // whatever noticed it first
+		return errClosed // whichever goroutine noticed it first
 	}
 	return err
 }
 
-// farewell is how long, after its grace, a replica that is to end waits for what it still
-// has to say and to take back. The connection may be one whose socket does not drain, for
-// which the client waits up to a minute: then what is left ends by itself.
+// farewell is how long a replica that is ending waits after its grace for writes and
+// releases. If the socket of the connection blocks, the client would wait for up to a
+// minute. What is left then ends by itself.
 const farewell = 10 * time.Second
 
-// wait waits for the group: after ctx has ended no longer than the grace and the farewell.
+// wait waits for the group, and after the end of ctx for at most the grace and the farewell.
 func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := group.Wait()
-		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
 		_ = r.cfg.Store.Flush(flush) // the connection may be closed next
 		ended <- err
@@ -261,26 +255,26 @@ func (r *Replica) wait(ctx context.Context, group *errgroup.Group) error {
 	case err := <-ended:
 		return err
 	case <-late.C:
-		r.log.Warn("ended before all was taken back: the connection takes nothing", "after", cmp.Or(r.cfg.Grace, consumer.DefaultGrace)+farewell)
+		r.log.Warn("stopped before all writes were sent: the connection is blocked", "after", cmp.Or(r.cfg.Grace, consumer.DefaultGrace)+farewell)
 		return nil
 	}
 }
 
 var errClosed = errors.New("the connection to NATS was closed for good")
 
-// work applies the jobs and then lives one incarnation after the other.
+// work applies the jobs and then runs one incarnation after the other.
 func (r *Replica) work(ctx, life context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
-	// The grace counts once, from when the replica is told to end.
+	// The grace counts once, from the end of ctx.
 	over, end := context.WithCancel(context.Background())
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(cmp.Or(r.cfg.Grace, consumer.DefaultGrace), end) })()
 	defer func() { cancel(); r.table.Finish(over) }()
 	err := r.Apply(ctx, r.cfg.Jobs, false)
 	if err != nil && ctx.Err() != nil {
-		return nil // told to end before it began
+		return nil // ctx ended before the start
 	}
 	for ctx.Err() == nil {
 		if err == nil {
@@ -292,11 +286,11 @@ func (r *Replica) work(ctx, life context.Context) error {
 		switch {
 		case errors.Is(err, job.ErrLeaseLost):
 			r.observer.LeaseLost()
-			r.log.Warn("starting over under a new name", "reason", err)
+			r.log.Warn("starting again under a new name", "error", err)
 			r.setUpAgain(ctx) // heartbeats have no answer either where there is no bucket for them
 			err = nil
 		case isGone(err):
-			r.log.Error("starting over: what is on the broker is gone, or was made anew", "reason", err)
+			r.log.Error("starting again: the namespace is gone or was created anew", "error", err)
 			if r.setUpAgain(ctx) {
 				err = r.bringAgain(ctx)
 			}
@@ -307,7 +301,7 @@ func (r *Replica) work(ctx, life context.Context) error {
 	return nil
 }
 
-// reachable waits until there is a broker to talk to.
+// reachable waits for a connection to the broker.
 func (r *Replica) reachable(ctx context.Context) error {
 	for !r.cfg.Store.Connected() {
 		select {
@@ -331,7 +325,7 @@ func (r *Replica) nonce() string {
 	return fmt.Sprintf("%s#%d", r.identity, r.writes.Add(1))
 }
 
-// emit tells an event, as far as the broker is there to hear it.
+// emit publishes an event if the broker is connected. An event may be lost.
 func (r *Replica) emit(e job.Event) {
 	r.observer.Event(e)
 	e.V = codec.Version
@@ -339,6 +333,6 @@ func (r *Replica) emit(e job.Event) {
 		e.Time = r.clock.Now().UTC()
 	}
 	if err := r.cfg.Store.EmitEvent(e); err != nil {
-		r.log.Debug("event not told", "kind", e.Kind, "slot", e.ID, "error", err)
+		r.log.Debug("event not published", "kind", e.Kind, "slot", e.ID, "error", err)
 	}
 }

@@ -81,7 +81,7 @@ func waitFor[T any](s *site, what string, from <-chan T) T {
 	}
 }
 
-// Invariant 4: nobody heartbeats any more, so nobody may act any more, whatever
+// Invariant 4: without heartbeats no handler may act, whatever
 // the grace.
 func TestWhenTheConnectionIsClosedHandlersEndAtOnce(t *testing.T) {
 	s := newSite(t)
@@ -106,7 +106,7 @@ func TestWhenTheConnectionIsClosedHandlersEndAtOnce(t *testing.T) {
 	}
 }
 
-// Nobody can end it: stopping goes on without, after the grace and a few seconds.
+// Nothing can end the handler: the replica stops without it, after the grace and a few seconds.
 func TestAHandlerThatIgnoresItsEndHoldsUpTheStopOnce(t *testing.T) {
 	const grace = time.Second
 	for _, onLeaseLost := range []job.LeaseLost{job.LeaseLostCancel, job.LeaseLostFinish} {

@@ -11,45 +11,44 @@ import (
 	"github.com/cronce-io/cronce/producer"
 )
 
-// Stats is what a replica knows of itself at one moment.
+// Stats is the state of a replica at one moment.
 type Stats struct {
-	// Version is the program's, Tzdata that of its time zone data.
+	// Version is the version of the program, and Tzdata that of its time zone data.
 	Version, Tzdata string
 
-	// Connected says that there is a broker, Reconnects how often it was lost and
-	// found again.
+	// Connected is true while there is a connection. Reconnects counts how often it was
+	// restored.
 	Connected  bool
 	Reconnects uint64
 
-	// Node is the current incarnation's name, empty while there is none. Trust is
-	// for how long it trusts itself if no further heartbeat is acknowledged: zero
-	// before the first, less when the lease is lost.
+	// Node is the name of the current incarnation, or "". Trust is for how long it trusts
+	// itself if no further heartbeat is acknowledged. It is zero before the first heartbeat,
+	// and negative when the lease is lost.
 	Node  string
 	Trust time.Duration
 
-	// Registry says that all jobs were seen once, Clock that the broker's clock is
-	// known: it is ahead of this machine's by ClockOffset, give or take
-	// ClockError.
+	// Registry is true once all jobs were read, and Clock once the broker's clock is known.
+	// The broker's clock minus this machine's is ClockOffset, within ClockError.
 	Registry, Clock         bool
 	ClockOffset, ClockError time.Duration
 
-	// Produces says that a producer runs; Producer counts for all incarnations.
+	// Produces is true while a producer runs. Producer counts for all incarnations.
 	Produces bool
 	Producer producer.Stats
 
-	// Now is the broker's clock. Watermark is the stored one, zero while it is not
-	// known, as it was some seconds ago.
+	// Now is the broker's clock. Watermark is the stored one as of some seconds ago, or zero
+	// if it is not known.
 	Now, Watermark time.Time
 
-	// Queues has those whose backlog the broker told in the last seconds.
+	// Queues has the queues whose backlog was read in the last seconds.
 	Queues map[string]kv.Backlog
 
-	// Withheld has the queues worked on here, and whether their slots are left to
-	// others since a service is not ready.
+	// Withheld has the queues of this worker. A value is true while their slots are left to
+	// other nodes because a service is not ready.
 	Withheld map[string]bool
 
-	// Owed is how many slots the process owes something; Stuck, how many of its
-	// handlers were told to end and do not return.
+	// Owed counts the slots that this process has claimed and not settled. Stuck counts the
+	// handlers that do not return although their context has ended.
 	Owed, Stuck int
 }
 
@@ -58,7 +57,7 @@ type current struct {
 	mu       sync.Mutex
 	node     *node.Node
 	producer *producer.Producer
-	ended    producer.Stats // what the producers before it counted
+	ended    producer.Stats // counted by earlier producers
 
 	watermark time.Time
 	queues    map[string]kv.Backlog
@@ -79,8 +78,8 @@ func (c *current) produces(p *producer.Producer) {
 	c.producer = p
 }
 
-// Stats may be called at any time, from any goroutine. It does not wait for the
-// broker.
+// Stats returns the state of the replica. It does not wait for the broker, and may be called
+// from any goroutine.
 func (r *Replica) Stats() Stats {
 	c := &r.current
 	c.mu.Lock()
@@ -115,16 +114,16 @@ func isClosed(event <-chan struct{}) bool {
 }
 
 const (
-	// sampleEvery is how often the broker is asked what only it knows.
+	// sampleEvery is the interval at which sample reads from the broker.
 	sampleEvery = 5 * time.Second
 
-	// samplePatience bounds what is asked at a time.
+	// samplePatience bounds one sample.
 	samplePatience = 3 * time.Second
 )
 
-// sample asks the broker what it knows of the watermark and of the queues, until ctx
-// ends. What it does not answer is not known: of the watermark the last one stands,
-// since it does not go back.
+// sample reads the watermark and the backlog of the queues from the broker until ctx ends.
+// If the broker does not answer, a backlog is unknown and the watermark keeps its last
+// value, since it never goes back.
 func (r *Replica) sample(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// vouchFor is how long a producer is believed before its record is looked at
-	// again, vouchAgain after how long the record of one that is not believed is.
+	// vouchFor is how long a producer is believed before its record is read again, and
+	// vouchAgain the interval at which the record of an unbelieved one is read.
 	vouchFor   = time.Minute
 	vouchAgain = 2 * time.Second
 
-	// vouchTimeout bounds one look. maxVouched bounds the names that are remembered:
-	// anybody can make them up.
+	// vouchTimeout bounds one read. maxVouched bounds the remembered names, because any
+	// login can invent names.
 	vouchTimeout = 5 * time.Second
 	maxVouched   = 4096
 )
 
-// vouches knows which nodes produce, by their live records: what a producer announces is
-// core NATS, and says itself who it is from. It is safe for concurrent use.
+// vouches knows from their live records which nodes produce. Announcements of producers are
+// core NATS messages, and name their sender themselves. It is safe for concurrent use.
 type vouches struct {
 	look func(ctx context.Context, name string) (core.NodeEvent, error)
 	live func(core.NodeEvent) bool
 	log  *slog.Logger
 
-	names chan string // to be looked up
+	names chan string // to be read
 	mu    sync.Mutex
 	known map[string]vouch
 }
 
-// vouch is what was last found of a node, at looked; zero: nothing yet.
+// vouch is the result of the last read of a node's record, at looked. Zero means none yet.
 type vouch struct {
 	started time.Time
 	ok      bool
@@ -63,8 +63,8 @@ func newVouches(look func(context.Context, string) (core.NodeEvent, error), live
 	return &vouches{look: look, live: live, log: log, names: make(chan string, 64), known: map[string]vouch{}}
 }
 
-// of reports whether the node produces, as far as is known, and when it began. It does
-// not block: what is not known is looked up.
+// of reports whether the node is known to produce, and when it began. It does not block: an
+// unknown name is read in the background.
 func (v *vouches) of(name string) (started time.Time, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -84,7 +84,7 @@ func (v *vouches) of(name string) (started time.Time, ok bool) {
 	return k.started, k.ok
 }
 
-// put remembers; v.mu is held.
+// put stores a result. v.mu is held.
 func (v *vouches) put(name string, k vouch) {
 	if len(v.known) >= maxVouched {
 		clear(v.known)
@@ -92,7 +92,7 @@ func (v *vouches) put(name string, k vouch) {
 	v.known[name] = k
 }
 
-// run looks up what was asked for, until ctx ends.
+// run reads the requested records until ctx ends.
 func (v *vouches) run(ctx context.Context) {
 	for {
 		select {
@@ -107,7 +107,7 @@ func (v *vouches) run(ctx context.Context) {
 	}
 }
 
-// note takes in what a look found. One without an answer changes nothing.
+// note handles the result of a read. A read without an answer changes nothing.
 func (v *vouches) note(name string, e core.NodeEvent, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,7 +117,7 @@ func (v *vouches) note(name string, e core.NodeEvent, err error) {
 	if err == nil || errors.Is(err, job.ErrNotFound) || errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion) {
 		k.looked, k.ok, k.started = time.Now(), err == nil && e.Name == name && v.live(e), e.Node.Started
 		if !k.ok && first {
-			v.log.Warn("announcements not believed: no live record says that this node produces", "node", name)
+			v.log.Warn("announcements ignored: no live record says that this node produces", "node", name)
 		}
 	}
 	v.put(name, k)

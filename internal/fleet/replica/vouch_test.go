@@ -53,7 +53,7 @@ func TestProducerIsVouchedForByItsLiveRecord(t *testing.T) {
 		if _, ok := v.of("producer"); ok {
 			t.Error("a node is vouched for before its record was seen")
 		}
-		for _, name := range []string{"worker", "stopped", "nobody", "producer"} {
+		for _, name := range []string{"worker", "stopped", "unknown", "producer"} {
 			is("at first", name, name == "producer")
 		}
 		for range 100 {

@@ -7,7 +7,7 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 )
 
-// onOff is a switch that can be waited for.
+// onOff is a switch with notification.
 type onOff struct {
 	mu      sync.Mutex
 	on      bool
@@ -32,8 +32,8 @@ func (s *onOff) get() (on bool, changed <-chan struct{}) {
 	return s.on, s.changed
 }
 
-// watchNodes watches the heartbeats of the fleet whenever this replica is one of
-// the few that do, until ctx ends or the watch cannot go on.
+// watchNodes watches the heartbeats of the fleet while watches is on, until ctx ends or the
+// watch fails.
 func (r *Replica) watchNodes(ctx context.Context) error {
 	for {
 		on, changed := r.watches.get()
@@ -66,8 +66,8 @@ func (r *Replica) watchNodes(ctx context.Context) error {
 	}
 }
 
-// stamps looks up the broker's stamps on the heartbeats of this replica's own
-// incarnation, where no watch tells them.
+// stamps reads the broker's stamps on the heartbeats of the own incarnation while there is
+// no watch.
 type stamps struct {
 	r    *Replica
 	name string
@@ -78,7 +78,7 @@ func (r *Replica) newStamps(name string) *stamps {
 	return &stamps{r: r, name: name, due: make(chan struct{}, 1)}
 }
 
-// acknowledged is told of each heartbeat.
+// acknowledged is called for each heartbeat.
 func (s *stamps) acknowledged() {
 	if on, _ := s.r.watches.get(); !on {
 		select {
@@ -95,7 +95,7 @@ func (s *stamps) run(ctx context.Context) {
 			return
 		case <-s.due:
 		}
-		// One that cannot be had is made up for by the next.
+		// If a read fails, the next heartbeat gives another sample.
 		if e, err := s.r.cfg.Store.Nodes().Look(ctx, s.name); err == nil {
 			s.r.beats.stamped(e)
 		}

@@ -29,7 +29,7 @@ func newZones(own string, log *slog.Logger) *zones {
 	return &zones{own: own, log: log, logged: map[string]bool{}, newer: map[string]time.Time{}}
 }
 
-// note takes in a node's record.
+// note handles the record of a node.
 func (z *zones) note(e core.NodeEvent) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -44,7 +44,7 @@ func (z *zones) note(e core.NodeEvent) {
 		return
 	}
 	z.logged[n.Tzdata] = true
-	z.log.Warn("another node has other time zone data: the two may compute different slots; run one version everywhere",
+	z.log.Warn("node has different time zone data: the two may compute different slots; run one version everywhere",
 		"tzdata", z.own, "theirs", n.Tzdata, "node", n.Name, "version", n.Version)
 }
 
