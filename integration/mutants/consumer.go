@@ -8,7 +8,7 @@ var consumerMutants = []mutant{
 		file:   "consumer/task.go",
 		old:    "	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {\n",
 		new: `	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {
-		if action == job.Start {
+		if action == core.Start {
 			err = nil
 		}
 `,

@@ -67,7 +67,7 @@ var sabotages = []sabotage{
 			name: "latest-drops-nothing", breaks: "under latest all slots wait in line",
 			file: "internal/core/lock.go",
 			old:  "	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
-			new:  "	if policy == OverlapLatest {\n		policy = OverlapQueue\n	}\n	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
+			new:  "	if policy == job.OverlapLatest {\n		policy = job.OverlapQueue\n	}\n	at := d.Slot.At\n	if at.IsZero() {\n		at = d.Published\n	}\n	late := d.CaughtUp",
 		},
 		seed: 3, duration: time.Minute, rules: []string{"not only the newest"},
 	},
