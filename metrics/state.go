@@ -52,7 +52,7 @@ var state = []reading{
 	produced("cronce_producer_stood_by_total", `Slots that another node published while this one held its copy.`, func(s stats) uint64 { return s.StoodBy }),
 	produced("cronce_producer_missed_total", `Slots that were published as missed, by their job's catch-up policy.`, func(s stats) uint64 { return s.Missed }),
 	produced("cronce_producer_caught_up_total", `Slots that were published late, by their job's catch-up policy.`, func(s stats) uint64 { return s.CaughtUp }),
-	gauge("cronce_producer_standing_slots", `Copies that are held for other producers.`, one(func(s replica.Stats) float64 { return float64(s.Producer.Standing) })),
+	gauge("cronce_producer_standing_slots", `Copies that are held for other producers.`, one(func(s replica.Stats) float64 { return float64(s.Producer.Standby) })),
 }
 
 func gauge(name, help string, values func(replica.Stats, func(float64, ...string)), labels ...string) reading {

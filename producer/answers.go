@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// answers are what the broker has said and the shift has not taken in yet. They are
-// as many as there are publications in flight, at most.
+// answers are the broker's answers that the session has not taken in yet: at most as many
+// as publications are in flight.
 type answers struct {
-	came chan struct{} // has room for one: something has come
+	ready chan struct{} // holds one signal
 
 	mu         sync.Mutex
 	all, taken []answer
@@ -21,19 +21,18 @@ type answer struct {
 	err       error
 }
 
-// put is called by whoever has an answer; it does not block.
+// put adds an answer. It does not block, and any goroutine may call it.
 func (as *answers) put(a answer) {
 	as.mu.Lock()
 	as.all = append(as.all, a)
 	as.mu.Unlock()
 	select {
-	case as.came <- struct{}{}:
+	case as.ready <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what has come since it was last called, which stays as it is until it
-// is called again.
+// take returns the answers since the last call. The slice is valid until the next call.
 func (as *answers) take() []answer {
 	as.mu.Lock()
 	defer as.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// The first heartbeat was held for so long, on its way back: the node takes the broker
-// for half of that ahead of what it is, and knows that it may be. No slot is published
-// before its instant.
+// The answer to the first heartbeat was delayed by so much. The node estimates that the
+// broker is ahead by half of that, and knows the error. No slot is published before its
+// instant.
 func TestNoSlotIsPublishedEarlyAfterASlowFirstHeartbeat(t *testing.T) {
 	t.Parallel()
 	for _, held := range []time.Duration{300 * time.Millisecond, 4 * time.Second, 8 * time.Second} {
@@ -35,8 +35,8 @@ func TestNoSlotIsPublishedEarlyAfterASlowFirstHeartbeat(t *testing.T) {
 	}
 }
 
-// A producer that does not believe the broker's clock has nothing to ask anybody, and
-// is asked by nobody: it says that it leaves, and is silent.
+// A producer with an implausible clock asks no peer for an announcement. It announces once
+// that it leaves.
 func TestProducersWhoseClockIsImplausibleAskOnce(t *testing.T) {
 	t.Parallel()
 	for _, doubting := range []int{1, 2} {
@@ -48,7 +48,8 @@ func TestProducersWhoseClockIsImplausibleAskOnce(t *testing.T) {
 				p.step(48 * time.Hour)
 			}
 			advance(10 * time.Second)
-			// Those that go on show life a few times a second, as their slots fall due.
+			// The other producers announce themselves a few times a second, when their
+			// slots fall due.
 			usual := (len(all) - doubting) * 10 * 4
 			if n := b.announcements(); n > usual {
 				t.Errorf("%d announcements in ten seconds, with %d of four clocks wrong; want at most %d", n, doubting, usual)
@@ -65,7 +66,7 @@ func TestProducersWhoseClockIsImplausibleAskOnce(t *testing.T) {
 			for _, p := range all[:doubting] {
 				p.step(-48 * time.Hour)
 			}
-			advance(awaySleep + 10*time.Millisecond)
+			advance(reconnectPoll + 10*time.Millisecond)
 			if n := b.announcements(); n < doubting || n > 4*doubting {
 				t.Errorf("%d announcements of %d producers whose clock is right again", n, doubting)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// desk is an outbox, its board and one older peer, whose word is what a test says.
+// desk is an outbox with its agenda and one older peer, whose announcements the test makes.
 type desk struct {
 	*outbox
 	t     *testing.T
@@ -22,14 +22,14 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	d := &desk{t: t}
-	board := testBoard(position{time: epoch})
+	agenda := testAgenda(position{time: epoch})
 	p, err := New(Config{Node: "self", Registry: brokenRegistry{}, Watermark: &view{}, Slots: d, Clock: &view{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet(Config{Node: "self", Started: epoch}, board.rules)
-	f.hear(core.Announcement{Node: "peer", Kind: core.AnnounceHere}, time.Now())
-	d.outbox, d.peer = newOutbox(p, f, board), f.peers["peer"]
+	f := newFleet(Config{Node: "self", Started: epoch}, agenda.rules)
+	f.receive(core.Announcement{Node: "peer", Kind: core.AnnounceHere}, time.Now())
+	d.outbox, d.peer = newOutbox(p, f, agenda), f.peers["peer"]
 	d.review()
 	return d
 }
@@ -41,7 +41,7 @@ func (d *desk) Send(_ string, m core.Message, _ []byte, answered func(bool, erro
 	return nil
 }
 
-// acknowledge answers all that was sent.
+// acknowledge answers everything that was sent.
 func (d *desk) acknowledge() {
 	for _, answer := range d.reply {
 		answer(false, nil)
@@ -50,63 +50,62 @@ func (d *desk) acknowledge() {
 	d.answered()
 }
 
-func (d *desk) review() { d.fleet.review(time.Now(), true, d.board.digest) }
+func (d *desk) review() { d.fleet.update(time.Now(), true, d.agenda.digest) }
 
-// say has the peer announce, as one that agrees with us.
+// say makes the peer announce, with the members and the registry of this producer.
 func (d *desk) say(until time.Time, except ...string) {
-	d.fleet.hear(core.Announcement{
+	d.fleet.receive(core.Announcement{
 		Node: "peer", Kind: core.AnnounceHere, Time: until, Except: except, Members: d.fleet.members, Registry: d.fleet.registry,
 	}, time.Now())
-	d.believe(d.peer, d.board)
+	d.dropAnnounced(d.peer, d.agenda)
 }
 
-// apply puts n jobs of the peer's share on the board, which run each second, and returns
+// apply puts n jobs of the peer's share on the agenda, one slot a second each, and returns
 // their names.
 func (d *desk) apply(n int, revision uint64) (names []string) {
 	for i := 0; len(names) < n; i++ {
-		if name := fmt.Sprint("job", i); d.fleet.first(name) == d.peer {
+		if name := fmt.Sprint("job", i); d.fleet.owner(name) == d.peer {
 			names = append(names, name)
 			e := core.Entry{Revision: revision + uint64(i), Time: epoch}
 			e.Job = job.Job{Name: name, Schedule: "* * * * * *"}
-			d.board.apply(core.RegistryEvent{Name: name, Revision: e.Revision, Entry: e}, epoch)
+			d.agenda.apply(core.RegistryEvent{Name: name, Revision: e.Revision, Entry: e}, epoch)
 		}
 	}
 	d.review()
 	return names
 }
 
-// due moves what is due from the board to the outbox.
+// due moves due slots from the agenda to the outbox.
 func (d *desk) due(now time.Time) {
-	slots, done := d.board.due(nil, now, maxChunk)
+	slots, done := d.agenda.due(nil, now, maxChunk)
 	if !done {
 		d.t.Fatal("more is due than a test needs")
 	}
 	d.add(slots, now)
-	d.mark(d.board.position(now))
+	d.mark(d.agenda.position(now))
 }
 
-// Copies that become our duty are owed to the marks that were made after they were
-// handed out, and before.
-func TestAMarkWaitsForCopiesThatBecameOurs(t *testing.T) {
+// Marks that were made before and after a copy was taken over wait for it.
+func TestMarkWaitsForCopiesThatWereTakenOver(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.apply(3, 1)
 	first, second := epoch.Add(time.Second), epoch.Add(2*time.Second)
 	d.due(first)
 	d.due(second)
-	if len(d.sent) > 0 || d.standing != 6 {
-		t.Fatalf("%d sent and %d held of six copies", len(d.sent), d.standing)
+	if len(d.sent) > 0 || d.standby != 6 {
+		t.Fatalf("%d sent and %d kept of six copies", len(d.sent), d.standby)
 	}
-	d.release(d.peer, time.Now())
-	if len(d.sent) != 6 || d.standing != 0 || d.own() != 6 {
-		t.Fatalf("%d sent, %d held, %d owed after the peer fell silent", len(d.sent), d.standing, d.own())
+	d.takeOverUntil(d.peer, time.Now())
+	if len(d.sent) != 6 || d.standby != 0 || d.unacked != 6 {
+		t.Fatalf("%d sent, %d kept, %d unacknowledged after the peer fell silent", len(d.sent), d.standby, d.unacked)
 	}
 	claims := func(when string, want time.Time) {
 		t.Helper()
 		if pos, ok := d.claim(); ok != !want.IsZero() || ok && !pos.time.Equal(want) {
 			t.Errorf("%s: %v, %v may be claimed, want %v", when, pos.time, ok, want)
 		}
-		if until, _, _ := d.share(); !until.Equal(want) {
+		if until, _, _ := d.announceable(); !until.Equal(want) {
 			t.Errorf("%s: the share is announced up to %v, want %v", when, until, want)
 		}
 	}
@@ -121,9 +120,9 @@ func TestAMarkWaitsForCopiesThatBecameOurs(t *testing.T) {
 	claims("all is acknowledged", second)
 }
 
-// What a peer says with a newer registry says nothing of a slot of a plan that
-// it may never have known.
-func TestACopyOfAnEarlierDefinitionIsHeld(t *testing.T) {
+// An announcement with a newer registry says nothing about a slot of a plan that the peer
+// may never have known.
+func TestCopyOfAnEarlierDefinitionIsKept(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	names := d.apply(2, 1)
@@ -131,26 +130,26 @@ func TestACopyOfAnEarlierDefinitionIsHeld(t *testing.T) {
 	d.due(at)
 	e := core.Entry{Revision: 1000, Time: at}
 	e.Job = job.Job{Name: names[0], Schedule: "@yearly"}
-	d.board.apply(core.RegistryEvent{Name: names[0], Revision: e.Revision, Entry: e}, at)
+	d.agenda.apply(core.RegistryEvent{Name: names[0], Revision: e.Revision, Entry: e}, at)
 	d.review()
 	d.say(at)
-	if d.standing != 1 || len(d.sent) > 0 {
-		t.Fatalf("%d copies are held and %d sent, want that of the job that was edited to be held", d.standing, len(d.sent))
+	if d.standby != 1 || len(d.sent) > 0 {
+		t.Fatalf("%d copies are held and %d sent, want that of the edited job to be kept", d.standby, len(d.sent))
 	}
-	d.release(d.peer, time.Now())
+	d.takeOverUntil(d.peer, time.Now())
 	if len(d.sent) != 1 || d.sent[0].Slot.Job != names[0] || d.sent[0].JobRevision == 1000 {
 		t.Errorf("published %+v, want the slot of the earlier plan of %s", d.sent, names[0])
 	}
 }
 
-// A range is published after all other late slots of its job, also those that the
-// peer publishes.
+// A range is published after all other late slots of its job, those of the peer's share
+// included.
 func TestARangeWaitsForTheLateCopies(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*desk, time.Time){
 		"the peer publishes them": func(d *desk, now time.Time) { d.say(now) },
 		"we do": func(d *desk, now time.Time) {
-			d.release(d.peer, time.Now())
+			d.takeOverUntil(d.peer, time.Now())
 			if n := len(d.sent); n != core.MaxMissed {
 				d.t.Errorf("%d sent before any of them was acknowledged, want %d", n, core.MaxMissed)
 			}
@@ -162,66 +161,65 @@ func TestARangeWaitsForTheLateCopies(t *testing.T) {
 			d := newDesk(t)
 			d.apply(1, 1)
 			now := epoch.Add(time.Hour)
-			slots, _ := d.board.due(nil, now, maxChunk)
+			slots, _ := d.agenda.due(nil, now, maxChunk)
 			slots = slices.DeleteFunc(slots, func(s dueSlot) bool { return !s.isLate() })
 			d.add(slots, now)
-			if len(d.sent) > 0 || d.standing != core.MaxMissed {
-				t.Fatalf("%d sent and %d held of %d", len(d.sent), d.standing, len(slots))
+			if len(d.sent) > 0 || d.standby != core.MaxMissed {
+				t.Fatalf("%d sent and %d kept of %d", len(d.sent), d.standby, len(slots))
 			}
 			end(d, now)
 			if n := len(d.sent); n == 0 || !d.sent[n-1].Slot.Range {
 				t.Fatal("the range was not published")
 			}
 			d.acknowledge()
-			if len(d.tasks) > 0 || d.open != 0 {
-				t.Errorf("%d jobs have %d slots open when all is acknowledged", len(d.tasks), d.open)
+			if len(d.tasks) > 0 || d.unacked != 0 {
+				t.Errorf("%d jobs have %d slots open when all is acknowledged", len(d.tasks), d.unacked)
 			}
 		})
 	}
 }
 
-// A peer that was faster has said already what is stored: there may be no other word
-// in time.
-func TestWhatAPeerHasAnnouncedAlreadyIsNotHeld(t *testing.T) {
+// A faster peer has already announced the slot, and may announce nothing else in time.
+func TestCopyOfAnAnnouncedSlotIsDropped(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	names := d.apply(3, 1)
 	at := epoch.Add(time.Second)
 	d.say(at, names[1])
 	d.due(at)
-	if d.standing != 1 || len(d.sent) > 0 || d.p.Stats().StoodBy != 2 {
-		t.Errorf("%d copies are held, want that of %s, which the peer could not publish", d.standing, names[1])
+	if d.standby != 1 || len(d.sent) > 0 || d.p.Stats().StoodBy != 2 {
+		t.Errorf("%d copies are kept, want that of %s, which the peer could not publish", d.standby, names[1])
 	}
 	d.due(at.Add(time.Second))
-	if d.standing != 4 {
-		t.Errorf("%d copies are held, want those of the second of which nothing was said yet", d.standing)
+	if d.standby != 4 {
+		t.Errorf("%d copies are kept, want those of the second of which nothing was said yet", d.standby)
 	}
 }
 
-// Copies that go back to the board leave nothing behind that a peer would be held
-// against.
-func TestCopiesThatGoBackAreHeldForNobody(t *testing.T) {
+// Copies that return to the agenda leave no batch behind for which the peer could be judged
+// silent.
+func TestCopiesThatReturnToTheAgendaLeaveNoBatch(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	names := d.apply(2, 1)
 	at := epoch.Add(time.Second)
 	d.due(at)
-	d.giveBack(d.board, d.board.tasks[names[0]])
-	if d.standing != 1 {
-		t.Fatalf("%d copies are held after one job was given back, of two", d.standing)
+	d.returnToAgenda(d.agenda, d.agenda.tasks[names[0]])
+	if d.standby != 1 {
+		t.Fatalf("%d copies are kept after one job of two returned", d.standby)
 	}
-	d.giveBack(d.board, nil)
-	if d.standing != 0 || len(d.peer.standing) > 0 {
-		t.Fatalf("%d copies are held in %d batches after all were given back", d.standing, len(d.peer.standing))
+	d.returnToAgenda(d.agenda, nil)
+	if d.standby != 0 || len(d.peer.standby) > 0 {
+		t.Fatalf("%d copies are kept in %d batches after all returned", d.standby, len(d.peer.standby))
 	}
-	slots, _ := d.board.due(nil, at, maxChunk)
+	slots, _ := d.agenda.due(nil, at, maxChunk)
 	if len(slots) != 2 {
 		t.Errorf("%d slots are due again, want 2", len(slots))
 	}
 }
 
-// A producer whose clock is less certain comes to each slot later than its peers, who
-// say once that it is stored and nothing else for a second.
+// A producer whose clock is less certain reaches each slot later than its peers. They
+// announce once that it is stored, and then nothing for a second.
 func TestAProducerWithALooserClockSendsNoCopies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,8 +239,9 @@ func TestAProducerWithALooserClockSendsNoCopies(t *testing.T) {
 	})
 }
 
-// What a peer said of a registry that we had not heard all of yet holds when we have.
-func TestAWordIsBelievedOnceWeKnowWhatItWasSaidOf(t *testing.T) {
+// A peer's announcement for a registry that is not fully known here yet counts as soon as
+// it is.
+func TestAnnouncementCountsOnceItsRegistryIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -250,12 +249,12 @@ func TestAWordIsBelievedOnceWeKnowWhatItWasSaidOf(t *testing.T) {
 		all[0].deafen(true)
 		b.apply(every("new", "@yearly", ""))
 		advance(600 * time.Millisecond) // the slots of the next second are announced
-		if all[0].Stats().Standing == 0 {
+		if all[0].Stats().Standby == 0 {
 			t.Fatal("it holds no copies, although it does not know what was announced")
 		}
 		all[0].deafen(false)
 		advance(50 * time.Millisecond)
-		if n := all[0].Stats().Standing; n > 0 {
+		if n := all[0].Stats().Standby; n > 0 {
 			t.Errorf("it still holds %d copies", n)
 		}
 		stopAll(all)

@@ -9,20 +9,21 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// dueSlot is a slot that was handed out: a duty until it is acknowledged.
+// dueSlot is a slot that the agenda has returned. This producer has to see it acknowledged.
 type dueSlot struct {
 	core.DueSlot
 	line *line
 	def  *definition
 
-	// shard is which part of the slot is meant, of how many; zero: the whole.
+	// shard is the number of the slot's part, of shards parts. Both are zero for a slot
+	// that is not split.
 	shard, shards int
 }
 
-// isLate reports whether a catch-up policy was asked about the slot.
+// isLate reports whether a catch-up policy has decided about the slot.
 func (s dueSlot) isLate() bool { return s.CaughtUp || s.Missed > 0 }
 
-// message is what the producer of that name publishes of the slot.
+// message returns what the named producer publishes for the slot.
 func (s dueSlot) message(node string) core.Message {
 	slot := job.NewSlot(s.def.name, s.At).Part(s.shard, s.shards)
 	slot.Range = s.Range
@@ -32,8 +33,8 @@ func (s dueSlot) message(node string) core.Message {
 	}
 }
 
-// divided has a duty for each part of the slots that are split. One that is left
-// out by its catch-up policy is recorded as a whole.
+// divided replaces each slot that is split by its parts. A slot that its catch-up policy
+// leaves out is published as a whole.
 func divided(slots []dueSlot) []dueSlot {
 	if !slices.ContainsFunc(slots, func(s dueSlot) bool { return s.line.shards > 0 }) {
 		return slots
@@ -53,9 +54,10 @@ func divided(slots []dueSlot) []dueSlot {
 	return all
 }
 
-// due appends to slots, which is empty, those that are due at now, about limit of
-// them. done says that there are no more: until then, nothing may be claimed about now.
-func (b *board) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, done bool) {
+// due appends the slots that are due at now to slots, which is empty. It stops at about
+// limit of them. done reports that no due slot is left; only then may the caller make a
+// mark for now.
+func (b *agenda) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, done bool) {
 	for len(b.heap) > 0 && !b.heap[0].due().After(now) {
 		if len(slots) >= limit {
 			return slots, false
@@ -70,9 +72,9 @@ func (b *board) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, don
 	return slots, true
 }
 
-// judge hands out what is due of one job that has late slots, or slots of a pause:
-// its catch-up policy sees all of the job's timeline at once.
-func (b *board) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
+// judge returns the due slots of a job that has late slots, or slots of a pause. The
+// catch-up policy decides about the job's whole timeline at once.
+func (b *agenda) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
 	var behind []*line
 	var timeline []core.Stretch
 	for _, l := range t.lines() {
@@ -85,20 +87,20 @@ func (b *board) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
 		slots = append(slots, dueSlot{DueSlot: s, line: lineOf(behind, s.At), def: t.def})
 	}
 	for _, l := range behind {
-		b.leave(l)
-		b.place(l, now.Add(-l.schedule.Delay()))
+		b.detach(l)
+		b.attachAfter(l, now.Add(-l.schedule.Delay()))
 	}
 	return slots
 }
 
-// lineOf is the line that a slot came from: the first that does not end before.
+// lineOf returns the line of a slot: the first one that does not end before it.
 func lineOf(lines []*line, at time.Time) *line {
 	return lines[max(0, slices.IndexFunc(lines, func(l *line) bool { return l.covers(at) }))]
 }
 
-// onTime hands out the due slots of a group none of which is late, and moves its
-// lines on: all of them as one, or as many as the limit allows.
-func (b *board) onTime(slots []dueSlot, g *group, now time.Time, limit int) []dueSlot {
+// onTime returns the due slots of a group without late ones, and moves the group's lines to
+// their next slot: all at once, or as many as limit allows.
+func (b *agenda) onTime(slots []dueSlot, g *group, now time.Time, limit int) []dueSlot {
 	instants := slices.Collect(g.schedule.Between(g.next.Add(-time.Second), now.Add(-g.schedule.Delay())))
 	n := min(len(g.lines), (limit-len(slots))/len(instants)+1)
 	moving := g.lines[len(g.lines)-n:]
@@ -115,15 +117,15 @@ func (b *board) onTime(slots []dueSlot, g *group, now time.Time, limit int) []du
 		return slots
 	}
 	for _, l := range slices.Backward(slices.Clone(moving)) {
-		b.leave(l)
-		b.join(l, next)
+		b.detach(l)
+		b.attach(l, next)
 	}
 	return slots
 }
 
-// advance moves a whole group to its next slot in one step, unless there is none
-// or another group waits there.
-func (b *board) advance(g *group, next time.Time) bool {
+// advance moves a whole group to its next slot. It does nothing, and returns false, if
+// there is no next slot or another group is already at it.
+func (b *agenda) advance(g *group, next time.Time) bool {
 	if next.IsZero() || b.groups[groupKey{g.schedule, next.Unix(), g.paused}] != nil {
 		return false
 	}
@@ -133,7 +135,7 @@ func (b *board) advance(g *group, next time.Time) bool {
 	heap.Fix(&b.heap, g.index)
 	for i := len(g.lines) - 1; i >= 0; i-- {
 		if l := g.lines[i]; !l.covers(next) {
-			b.leave(l)
+			b.detach(l)
 		}
 	}
 	return true

@@ -16,9 +16,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// broker is what producers share: a registry, a stream that folds copies for
-// ever (as the ledger does where the stream forgets), and the watermark. Time
-// in it is the synctest bubble's.
+// broker is what producers share: a registry, a stream that folds copies for ever (as the
+// ledger does after the duplicate window), and the watermark. Its time is that of the
+// synctest bubble.
 type broker struct {
 	t testing.TB
 
@@ -31,7 +31,7 @@ type broker struct {
 	storedAt map[string]time.Time
 	attempts []core.Message
 
-	// Announcements: who listens, how many were made, and which are lost.
+	// Announcements: their listeners, their number, and which of them are lost.
 	listeners map[*view]func(core.Announcement)
 	announced int
 	born      int
@@ -44,7 +44,7 @@ type broker struct {
 	check     func(core.Watermark) // called for every write of the watermark
 }
 
-// fault is what becomes of one publication.
+// fault is what happens to one publication.
 type fault int
 
 const (
@@ -55,7 +55,7 @@ const (
 	silence        // neither stored nor answered
 )
 
-// answerTimeout is when nothing will be answered any more.
+// answerTimeout is when an unanswered publication fails.
 const answerTimeout = 5 * time.Second
 
 var errAway = errors.New("no connection")
@@ -86,7 +86,7 @@ func (b *broker) resume(name string) core.Entry {
 	return b.edit(name, func(old *core.Entry) (core.Definition, bool) { return core.Resume(*old, "test") })
 }
 
-// edit writes what becomes of the job's entry, nil if there is none.
+// edit writes what f makes of the job's entry, which is nil if there is none.
 func (b *broker) edit(name string, f func(old *core.Entry) (core.Definition, bool)) core.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,8 +146,8 @@ func (b *broker) setAnswer(f func(core.Message) fault) {
 	b.answer = f
 }
 
-// has returns what is stored of a job: slot ID to "run", "caught up", "missed"
-// or "range N".
+// has returns what is stored of a job: slot ID to "run", "caught up", "missed" or "range
+// N".
 func (b *broker) has(name string) map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,15 +170,14 @@ func (b *broker) has(name string) map[string]string {
 	return has
 }
 
-// messages is a copy of what is stored, by slot ID.
+// messages returns a copy of what is stored, by slot ID.
 func (b *broker) messages() map[string]core.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.stored)
 }
 
-// take returns what producers have published, stored or not, since it was last
-// called.
+// take returns what producers have published since the last call, stored or not.
 func (b *broker) take() []core.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,21 +196,21 @@ func (b *broker) watermark() core.Watermark {
 type view struct {
 	*broker
 	offset time.Duration // of its clock
-	error  time.Duration // of what it knows of the broker's; 2 ms by default
+	error  time.Duration // of its estimate of the broker's clock; 2 ms by default
 
 	mu     sync.Mutex
-	deaf   bool // hears of no changes
-	cut    bool // has no connection, where others have one
+	deaf   bool // receives no changes
+	cut    bool // has no connection, while others have one
 	frozen chan struct{}
 
 	nReads int // of the watermark
 
-	refuse bool   // what it publishes is not taken
-	mute   bool   // nobody hears what it announces
-	blind  string // a job whose definition is of a newer format, to this one
+	refuse bool   // its publications are refused
+	mute   bool   // its announcements are lost
+	blind  string // a job whose definition has a newer format for this producer
 }
 
-// shown is what the producer makes of an event.
+// shown returns the event as the producer sees it.
 func (v *view) shown(ev core.RegistryEvent) core.RegistryEvent {
 	if ev.Name == v.blind && v.blind != "" && !ev.Deleted {
 		return core.RegistryEvent{Name: ev.Name, Revision: ev.Revision, Time: ev.Time, Err: job.ErrVersion}
@@ -219,7 +218,7 @@ func (v *view) shown(ev core.RegistryEvent) core.RegistryEvent {
 	return ev
 }
 
-// Announce reaches the others a millisecond later.
+// Announce reaches the others after a millisecond.
 func (v *view) Announce(a core.Announcement) error {
 	b := v.broker
 	b.mu.Lock()
@@ -258,7 +257,7 @@ func (v *view) isCut() bool {
 	return v.cut
 }
 
-// announcements are how many were made since it was last called.
+// announcements returns how many were made since the last call.
 func (b *broker) announcements() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -267,7 +266,7 @@ func (b *broker) announcements() int {
 	return n
 }
 
-// late names what is stored of a job and how late, if that is more than most.
+// late returns the stored slots that were later than most, and how late they were.
 func (b *broker) late(most time.Duration) map[string]time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,7 +279,7 @@ func (b *broker) late(most time.Duration) map[string]time.Duration {
 	return late
 }
 
-// lateSince is late, of the slots that are due after the given time.
+// lateSince returns late for the slots that were due after the given time.
 func (b *broker) lateSince(since time.Time, most time.Duration) map[string]time.Duration {
 	late := b.late(most)
 	b.mu.Lock()
@@ -289,7 +288,7 @@ func (b *broker) lateSince(since time.Time, most time.Duration) map[string]time.
 	return late
 }
 
-// reads returns how often the producer has read the watermark since it was last called.
+// reads returns how often the producer has read the watermark since the last call.
 func (b *broker) reads(v *view) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -298,7 +297,7 @@ func (b *broker) reads(v *view) int {
 	return n
 }
 
-// deafen keeps the registry's changes from the producer, or has it catch up.
+// deafen withholds the registry's changes from the producer, or lets it catch up.
 func (v *view) deafen(deaf bool) {
 	v.mu.Lock()
 	v.deaf = deaf
@@ -319,8 +318,7 @@ func (v *view) cutOff() (mend func()) {
 	return func() { set(false) }
 }
 
-// freeze stops the process, as far as it can tell, until the returned function
-// is called.
+// freeze stops the process, as far as it can notice, until thaw is called.
 func (v *view) freeze() (thaw func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -337,7 +335,7 @@ func (v *view) Now() time.Time {
 
 func (v *view) Error() time.Duration { return cmp.Or(v.error, 2*time.Millisecond) }
 
-// Plausible is an error beyond an hour, as by default.
+// Plausible fails beyond an hour, as by default.
 func (v *view) Plausible() error {
 	if time.Until(v.Now()).Abs() > time.Hour {
 		return errors.New("too far apart")
@@ -505,7 +503,7 @@ func (b *broker) start(edit ...func(*Config, *view)) *running {
 	return r
 }
 
-// member is a producer that stands by the others. Its name tells its age.
+// member starts a producer that shares the work. Its name shows its age.
 func (b *broker) member(edit ...func(*Config, *view)) *running {
 	b.mu.Lock()
 	b.born++
@@ -516,7 +514,7 @@ func (b *broker) member(edit ...func(*Config, *view)) *running {
 	}}, edit...)...)
 }
 
-// die ends the producer without a last word.
+// die stops the producer without a last announcement.
 func (r *running) die() {
 	r.view.mu.Lock()
 	r.mute = true
@@ -524,7 +522,7 @@ func (r *running) die() {
 	r.stop()
 }
 
-// stop is a kill, as far as the broker can tell: nothing is flushed.
+// stop equals a kill, as far as the broker can tell: nothing is flushed.
 func (r *running) stop() {
 	r.cancel()
 	if err := <-r.done; err != nil {
@@ -542,7 +540,7 @@ func every(name, schedule string, policy job.CatchUpPolicy) job.Job {
 	return job.Job{Name: name, Schedule: schedule, CatchUp: job.CatchUp{Policy: policy}}
 }
 
-// slots names a job's slots after one instant, up to and including another.
+// slots returns the IDs of a job's slots after one instant, up to and including another.
 func slots(t testing.TB, j job.Job, after, until time.Time) []string {
 	t.Helper()
 	s, err := job.ParseSchedule(j.Name, j.Plan())

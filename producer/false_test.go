@@ -35,7 +35,7 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// impostor is a login that announces, whenever a producer does, what it makes of that.
+// impostor answers each announcement with those that lie returns.
 func (b *broker) impostor(lie func(core.Announcement) []core.Announcement) (stop func()) {
 	v := &view{broker: b}
 	stop, _ = v.Listen(func(a core.Announcement) {
@@ -46,7 +46,7 @@ func (b *broker) impostor(lie func(core.Announcement) []core.Announcement) (stop
 	return stop
 }
 
-// vouching knows those members as producers that live.
+// vouching makes the given nodes known as live producers, the oldest first.
 func vouching(names ...string) func(*Config, *view) {
 	return func(c *Config, _ *view) {
 		c.Vouched = func(node string) (time.Time, bool) {
@@ -59,10 +59,9 @@ func vouching(names ...string) func(*Config, *view) {
 	}
 }
 
-// Five logins announce a time in the future, for the members and the registry that the
-// producers announce: under names that they made up, older than any, or under those of
-// the producers themselves. Every slot is published in time, once nothing is believed of
-// them; and it is said.
+// Five logins announce a time in the future, with the members and the registry that the
+// producers announce. They use made-up names, older than any, or those of the producers.
+// Every slot is published in time, since no producer believes them.
 func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 	t.Parallel()
 	madeUp := func(i int) string { return fmt.Sprint("a", i) }
@@ -91,7 +90,7 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 					if a.Kind != core.AnnounceHere || a.Time.After(time.Now()) || a.Node[0] == 'a' {
 						return nil
 					}
-					for i := range handful {
+					for i := range maxActive {
 						a.Node, a.Started, a.Time = tt.as(i), start.Add(-time.Hour), time.Now().Add(tt.ahead)
 						lies = append(lies, a)
 					}
@@ -106,14 +105,14 @@ func TestFalseAnnouncementsSilenceNobody(t *testing.T) {
 	}
 }
 
-// liars announce, until stopped, that all slots are published up to now, for the members
-// and the registry that producers of those names would announce. They publish nothing. If
-// they forge, they move the watermark too.
+// liars announce, until stopped, that all slots up to now are published, with the members
+// and the registry that producers of those names would announce. They publish nothing. With
+// forge they also move the watermark.
 func (b *broker) liars(forge bool, names []string, members []string, vouched func(string) (time.Time, bool)) (stop func()) {
 	v := &view{broker: b}
 	rules := core.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}
 	f := newFleet(Config{Node: "x"}, rules)
-	bd := testBoard(position{})
+	bd := testAgenda(position{})
 	b.mu.Lock()
 	for _, ev := range b.log {
 		bd.apply(ev, time.Now())
@@ -122,9 +121,9 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 	b.mu.Unlock()
 	for _, name := range members {
 		started, _ := vouched(name)
-		f.hear(core.Announcement{Kind: core.AnnounceHere, Node: name, Started: started}, time.Now())
+		f.receive(core.Announcement{Kind: core.AnnounceHere, Node: name, Started: started}, time.Now())
 	}
-	f.review(time.Now(), false, bd.digest)
+	f.update(time.Now(), false, bd.digest)
 	ctx, cancel := context.WithCancel(b.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -144,10 +143,10 @@ func (b *broker) liars(forge bool, names []string, members []string, vouched fun
 	return func() { cancel(); <-done }
 }
 
-// Five logins have live node records that say that they produce. They are the oldest, so
-// that the producers rest, and they announce what is right but for one thing: they have
-// published nothing. Every slot is published within a minute, whether they move the
-// watermark or not, and the log names them.
+// Five logins have live node records of producers. They are the oldest, so the real
+// producers rest. All that they announce is right, except that they publish nothing. Every
+// slot is published within a minute, even if they move the watermark, and the log names
+// them.
 func TestFalseProducersWithLiveRecordsSilenceNobody(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]bool{"the watermark stands": false, "the watermark is forged": true} {
@@ -184,9 +183,8 @@ func TestFalseProducersWithLiveRecordsSilenceNobody(t *testing.T) {
 	}
 }
 
-// One login with a live node record shares the work with three producers, and publishes
-// nothing. The others find out and publish its share; what they had left to it is told to
-// the sweep.
+// One login with a live node record shares the work with three producers and publishes
+// nothing. The others detect that and publish its share.
 func TestFalseProducerAmongOthersIsFoundOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,8 +230,8 @@ func TestFalseProducerAmongOthersIsFoundOut(t *testing.T) {
 	})
 }
 
-// A producer that rests publishes one slot every half a minute, which folds: it shows that
-// the others publish. It reads the watermark as often.
+// A resting producer publishes one slot every half a minute. It folds, which shows that the
+// others publish. The producer reads the watermark as often.
 func TestRestingProducerCostsAReadAndAFoldedPublicationEveryHalfMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -244,25 +242,25 @@ func TestRestingProducerCostsAReadAndAFoldedPublicationEveryHalfMinute(t *testin
 		}
 		var log syncBuffer
 		var all []*running
-		for range handful + 1 {
+		for range maxActive + 1 {
 			all = append(all, b.member(func(c *Config, _ *view) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
 			advance(time.Second)
 		}
 		advance(time.Minute)
 		b.take()
-		b.reads(all[handful].view)
+		b.reads(all[maxActive].view)
 		const minutes = 10
 		advance(minutes * time.Minute)
 		published := 0
 		for _, m := range b.take() {
-			if m.Node == all[handful].cfg.Node {
+			if m.Node == all[maxActive].cfg.Node {
 				published++
 			}
 		}
 		if published < minutes || published > 2*minutes {
 			t.Errorf("it published %d slots in %d minutes", published, minutes)
 		}
-		if n := b.reads(all[handful].view); n > 2*minutes {
+		if n := b.reads(all[maxActive].view); n > 2*minutes {
 			t.Errorf("it read the watermark %d times in %d minutes", n, minutes)
 		}
 		b.complete(20, start, DefaultStandbyDelay+50*time.Millisecond)
@@ -273,9 +271,10 @@ func TestRestingProducerCostsAReadAndAFoldedPublicationEveryHalfMinute(t *testin
 	})
 }
 
-// A producer dies, and another login goes on in its name, for as long as its record
-// counts as alive: what is left to it is told to the sweep, which finds it unpublished.
-func TestSlotsLeftToAFalseAnnouncementAreToldToTheSweep(t *testing.T) {
+// A producer dies, and another login goes on announcing in its name while its record counts
+// as alive. The sweep receives the slots that the other producer drops, and finds them
+// unpublished.
+func TestSlotsDroppedForAFalseAnnouncementReachTheSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -315,20 +314,20 @@ func TestSlotsLeftToAFalseAnnouncementAreToldToTheSweep(t *testing.T) {
 					lost++
 				}
 				if mu.Lock(); !handed[id] {
-					t.Errorf("%s is not told to the sweep; stored: %v", id, slices.Contains(slices.Collect(maps.Keys(stored)), id))
+					t.Errorf("%s did not reach the sweep; stored: %v", id, slices.Contains(slices.Collect(maps.Keys(stored)), id))
 				}
 				mu.Unlock()
 			}
 		}
 		if lost == 0 {
-			t.Error("no slot was left to the impostor: the test shows nothing")
+			t.Error("no slot was dropped for the impostor: the test shows nothing")
 		}
 		one.stop()
 	})
 }
 
-// A producer dies, and another login announces in its name what is not due yet. Nothing
-// is left to it for long, and it is said.
+// A producer dies, and another login announces in its name slots that are not due yet. The
+// other producer soon takes its share over, and logs a warning.
 func TestAnnouncementOfWhatIsNotDueYetIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -354,7 +353,7 @@ func TestAnnouncementOfWhatIsNotDueYetIsNotBelieved(t *testing.T) {
 		stop()
 		one.stop()
 		if !strings.Contains(log.String(), "announcement not believed") || !strings.Contains(log.String(), "node=n002") {
-			t.Errorf("it does not say so: %s", &log)
+			t.Errorf("no warning is logged: %s", &log)
 		}
 	})
 }

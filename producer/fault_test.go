@@ -85,7 +85,7 @@ func TestBrokerAwayForFiveMinutes(t *testing.T) {
 				if n := len(b.take()); n > 1 {
 					t.Errorf("%d publications while there was no connection", n)
 				}
-				// Who asks whether the process lives must not take it for stuck.
+				// A liveness probe must not conclude that the loop hangs.
 				if still := time.Since(p.Stats().Turned); still > 2*maxSleep {
 					t.Errorf("its loop stood still for %v without a broker", still)
 				}
@@ -99,8 +99,8 @@ func TestBrokerAwayForFiveMinutes(t *testing.T) {
 	}
 }
 
-// The connection stays, and every publication fails: what has waited until it
-// was late is judged as late.
+// The connection stays, and every publication fails. Slots that became late meanwhile are
+// judged as late.
 func TestRefusedSlotsAreJudgedAgainWhenTheyTurnLate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range policies {
@@ -162,7 +162,7 @@ func TestOneJobThatCannotBePublishedHoldsUpNoOther(t *testing.T) {
 		advance(20*time.Minute + 500*time.Millisecond)
 		b.wantAll("good", slots(t, j, start, time.Now()))
 		if wm := b.watermark(); wm.Time.After(start.Add(time.Second)) {
-			t.Errorf("watermark %v vouches for slots that nobody has stored", wm.Time)
+			t.Errorf("watermark %v covers slots that are not stored", wm.Time)
 		}
 		p.stop()
 	})
@@ -220,7 +220,7 @@ func TestBrokenDefinitionDisablesItsJobOnly(t *testing.T) {
 		b.wantAll("bad", slots(t, bad, start, broken))
 		b.wantAll("good", slots(t, j, start, time.Now()))
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
-			t.Errorf("watermark %v is held by a definition that nobody can read", wm.Time)
+			t.Errorf("watermark %v is held up by a definition that no program can read", wm.Time)
 		}
 		b.garble("bad", fmt.Errorf("bad: %w", job.ErrVersion))
 		held := time.Now()
@@ -232,7 +232,7 @@ func TestBrokenDefinitionDisablesItsJobOnly(t *testing.T) {
 		b.delete("bad")
 		advance(5 * time.Second)
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
-			t.Errorf("watermark %v is held by a job that is gone", wm.Time)
+			t.Errorf("watermark %v is held up by a job that was removed", wm.Time)
 		}
 		p.stop()
 	})
@@ -285,8 +285,8 @@ func TestClockThatStepsForwardLosesNoSlot(t *testing.T) {
 	})
 }
 
-// A broker whose clock jumps ten years ahead publishes nothing by it, and does not
-// carry the watermark there, however long this producer has been running.
+// The broker's clock jumps ten years ahead. No producer publishes by it or moves the
+// watermark there, however long it has been running.
 func TestAClockThatIsNotBelievedMovesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestRunEndsWhenTheRegistryCannotBeWatched(t *testing.T) {
 	})
 }
 
-// Nothing may be left behind: goleak looks after all tests, synctest after each.
+// goleak checks after all tests that no goroutine is left, synctest after each.
 func TestCancelAtAnyMomentLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,48 +11,48 @@ import (
 )
 
 const (
-	// handful is how many producers take part: the oldest ones. The others rest.
-	handful = 5
+	// maxActive is how many producers take part: the oldest ones. The others rest.
+	maxActive = 5
 
-	// presence is how often a producer that takes part shows life when it has
-	// nothing to say, and gone after how long without any it is taken for dead.
-	presence = time.Second
-	gone     = 3 * presence
+	// announceEvery is how often an active producer announces itself if it has nothing new
+	// to announce. A peer that was not heard for peerTimeout does not count.
+	announceEvery = time.Second
+	peerTimeout   = 3 * announceEvery
 
-	// forget is when a producer that was heard of is not remembered any more.
-	forget = time.Minute
+	// peerExpiry is how long a peer is remembered after its last announcement.
+	peerExpiry = time.Minute
 
-	// distrust is for how long a producer does not count that lives, agrees, and
-	// does not get its slots published.
-	distrust = 10 * time.Second
+	// distrustFor is how long a peer does not count that is alive and agrees, but does not
+	// get its slots published in time.
+	distrustFor = 10 * time.Second
 )
 
-// fleet is what a producer knows of the others, by what they announce. It is a
-// plain data structure, of the shift's goroutine; times are this machine's.
+// fleet is what a producer knows of the others by their announcements. It is a plain data
+// structure of the session's goroutine. Its times are this machine's.
 type fleet struct {
 	self    *peer
-	rules   string // by which slots are computed and judged
+	rules   string // the rules for computing and judging slots
 	vouched func(node string) (started time.Time, ok bool)
 	peers   map[string]*peer
 
-	// active are the producers that take part, the oldest first, self among
-	// them, unless it rests; members is their digest.
+	// active are the producers that take part, the oldest first. It contains self unless
+	// self rests. members is their digest.
 	active  []*peer
 	members uint64
-	rests   bool
+	resting bool
 
-	// epoch grows whenever members or the registry's digest changes: shares are
-	// the same within one.
+	// epoch grows whenever members or the registry's digest changes. Shares do not change
+	// within an epoch.
 	epoch    uint64
 	registry uint64
 
 	auditEvery time.Duration
 
-	// asked says that somebody wants to hear from us.
-	asked bool
+	// announceNow is true when another producer waits for this one's announcement.
+	announceNow bool
 }
 
-// peer is a producer, as it was last heard.
+// peer is a producer as its last announcement describes it.
 type peer struct {
 	name    string
 	started time.Time
@@ -61,17 +61,17 @@ type peer struct {
 	heard time.Time
 	last  core.Announcement
 
-	// silent peers did not show life when they should have, and count again when
-	// they do; distrusted ones at that time.
+	// A silent peer did not announce itself in time. It counts again when it does. A
+	// distrusted peer counts again at that time.
 	silent     bool
 	distrusted time.Time
 
-	// auditAt is when a slot is next published although the peer has announced it.
+	// auditAt is when this producer next publishes a slot that the peer has announced.
 	auditAt time.Time
 
-	// standing are the copies that are held for the peer, by when they were
-	// handed out.
-	standing []*batch
+	// standby are the copies of the peer's slots, in the order in which the agenda returned
+	// them.
+	standby []*batch
 }
 
 func newPeer(name string, started time.Time) *peer {
@@ -94,7 +94,7 @@ func digest(parts ...string) uint64 {
 	return mix(h)
 }
 
-// mix spreads what differs in a few bits over all of them (splitmix64).
+// mix spreads a difference in a few bits over all bits (splitmix64).
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -103,9 +103,9 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// first is the producer whose share the job is: the one for which the hash of
-// both is largest, so that the others' shares stay when one comes or goes.
-func (f *fleet) first(name string) *peer {
+// owner returns the producer that publishes the job's slots: the one for which the hash of
+// both names is largest. When a producer joins or leaves, the other shares stay.
+func (f *fleet) owner(name string) *peer {
 	if len(f.active) == 1 {
 		return f.active[0]
 	}
@@ -119,7 +119,7 @@ func (f *fleet) first(name string) *peer {
 	return best
 }
 
-// fnv64a adds s to a hash/fnv, which would allocate.
+// fnv64a adds s to an FNV-1a hash. Package hash/fnv would allocate.
 func fnv64a(h uint64, s string) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * fnvPrime
@@ -132,13 +132,13 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// hear takes in what another producer announced, and returns that producer if it
-// takes part.
-func (f *fleet) hear(a core.Announcement, now time.Time) *peer {
+// receive takes in an announcement. It returns the peer if it announced that it takes part
+// and may be believed.
+func (f *fleet) receive(a core.Announcement, now time.Time) *peer {
 	p := f.peers[a.Node]
 	switch a.Kind {
 	case core.AnnounceAsk:
-		f.asked = true
+		f.announceNow = true
 		return nil
 	case core.AnnounceLeave:
 		if p != nil {
@@ -160,24 +160,23 @@ func (f *fleet) hear(a core.Announcement, now time.Time) *peer {
 	if p.auditAt.IsZero() {
 		p.auditAt = nextAudit(now, f.auditEvery)
 	}
-	if p.silent || now.Sub(p.heard) > gone {
-		f.asked = true // it does not know us either
+	if p.silent || now.Sub(p.heard) > peerTimeout {
+		f.announceNow = true // the peer does not know this producer either
 	}
 	p.heard, p.silent, p.last = now, false, a
 	return p
 }
 
-// review takes stock of who takes part, and of what is known of the registry. It
-// reports whether the shares may have changed. vouches is false while this
-// producer cannot speak for all jobs: it leaves the field to others then, and if
-// there is nobody else it does what it can.
-func (f *fleet) review(now time.Time, vouches bool, registry uint64) (changed bool) {
+// update computes which producers take part, and takes in the registry's digest. It reports
+// whether shares may have changed. While canClaim is false this producer leaves the work to
+// the others; if there are none, it takes part.
+func (f *fleet) update(now time.Time, vouches bool, registry uint64) (changed bool) {
 	live := make([]*peer, 0, len(f.peers)+1)
 	for name, p := range f.peers {
 		switch {
-		case now.Sub(p.heard) > forget && len(p.standing) == 0:
+		case now.Sub(p.heard) > peerExpiry && len(p.standby) == 0:
 			delete(f.peers, name)
-		case !p.silent && now.Sub(p.heard) <= gone && !now.Before(p.distrusted):
+		case !p.silent && now.Sub(p.heard) <= peerTimeout && !now.Before(p.distrusted):
 			live = append(live, p)
 		}
 	}
@@ -187,8 +186,8 @@ func (f *fleet) review(now time.Time, vouches bool, registry uint64) (changed bo
 	slices.SortFunc(live, func(a, b *peer) int {
 		return cmp.Or(a.started.Compare(b.started), cmp.Compare(a.name, b.name))
 	})
-	live = live[:min(len(live), handful)]
-	f.rests = !slices.Contains(live, f.self)
+	live = live[:min(len(live), maxActive)]
+	f.resting = !slices.Contains(live, f.self)
 	names := []string{f.rules}
 	for _, p := range live {
 		names = append(names, p.name)
@@ -202,11 +201,11 @@ func (f *fleet) review(now time.Time, vouches bool, registry uint64) (changed bo
 	return changed
 }
 
-// agrees reports whether the peer's last word holds for the same shares as ours.
+// agrees reports whether the peer's last announcement holds for the shares as they are
+// here.
 func (f *fleet) agrees(p *peer) bool {
 	return p.last.Members == f.members && p.last.Registry == f.registry
 }
 
-// place is this producer's rank by age among those that take part, from 0; -1 when
-// it rests.
-func (f *fleet) place() int { return slices.Index(f.active, f.self) }
+// rank is this producer's position by age among the active ones, from 0; -1 if it rests.
+func (f *fleet) rank() int { return slices.Index(f.active, f.self) }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -19,22 +18,20 @@ const (
 	// writeEvery is the least time between two writes of the watermark.
 	writeEvery = time.Second
 
-	// standAside is how long a producer that lost the race for the watermark
-	// leaves it to the one that won.
-	standAside = 5 * time.Second
+	// rivalPause is how long a producer that met a conflict leaves the watermark to the
+	// other one.
+	rivalPause = 5 * time.Second
 )
 
-// errUnreadable marks a stored watermark that this program cannot read.
+// errUnreadable wraps the error of a stored watermark that this program cannot read.
 var errUnreadable = errors.New("the stored watermark cannot be read")
 
-// errReset says that the stored watermark went back: an operator reset one that
-// was wrong, or the bucket was restored. What was computed from the old one says
-// nothing any more; all begins anew from the new one.
+// errReset says that the stored watermark went back: an operator reset it, or the bucket
+// was restored. The producer discards its agenda and starts over from the stored one.
 var errReset = errors.New("the stored watermark went back")
 
-// keeper moves the stored watermark. It is the only place that writes it, and
-// the only place that says when it may move (invariant 2): offer takes positions
-// up to which everything is acknowledged, in growing order.
+// keeper moves the stored watermark, and nothing else writes it. The session offers it
+// positions in growing order, up to each of which every slot is acknowledged (invariant 2).
 type keeper struct {
 	Watermark
 	node string
@@ -44,21 +41,22 @@ type keeper struct {
 	mu   sync.Mutex
 	want position
 
-	// Only the keeper's own goroutine uses these, and Run before it.
+	// Only the keeper's own goroutine uses the following fields, and Run before that
+	// goroutine starts.
 	stored   position
 	revision uint64
-	extra    job.Extra // members of the stored value that a newer program gave it
+	extra    job.Extra // members of the stored value that only a newer program knows
 
-	// spoilt says that what is stored cannot be read, foreign that it is of a newer
-	// format, and left to the programs that know it.
-	spoilt, foreign bool
+	// unreadable is true while the stored value cannot be read. newerFormat is true if a
+	// newer program wrote it; it is not overwritten then.
+	unreadable, newerFormat bool
 
-	// start is where to begin without a watermark that can be read; false while that
-	// is not known.
-	start func() (position, bool)
+	// fallback returns where to start without a readable watermark; false while the clock
+	// is not plausible.
+	fallback func() (position, bool)
 }
 
-// offer makes p the position to be stored next.
+// offer sets the position to store next.
 func (k *keeper) offer(p position) {
 	k.mu.Lock()
 	k.want = p
@@ -75,11 +73,11 @@ func (k *keeper) wanted() position {
 	return k.want
 }
 
-// run writes what is offered, once a second at most. Of several producers one
-// does it: the others notice a conflict, and look only now and then whether the
-// watermark still moves without them.
+// run stores the newest offer, at most once a second. A producer that meets a conflict
+// leaves the writing to the other one, and checks every five seconds whether the watermark
+// still moves.
 func (k *keeper) run(ctx context.Context) error {
-	rival := k.foreign
+	rival := k.newerFormat
 	for {
 		select {
 		case <-ctx.Done():
@@ -91,9 +89,9 @@ func (k *keeper) run(ctx context.Context) error {
 			if err := k.refresh(ctx); err != nil {
 				return unlessEnded(ctx, err)
 			}
-			// One that moves on without knowing what we know of the registry
-			// is not left alone: what it does not know would stay unclaimed.
-			rival = k.foreign || k.stored.time.After(before.time) && k.wanted().revision <= k.stored.revision
+			// A rival that knows less of the registry does not excuse this producer:
+			// nothing would claim the newer jobs.
+			rival = k.newerFormat || k.stored.time.After(before.time) && k.wanted().revision <= k.stored.revision
 		}
 		if want := k.wanted(); !rival && want.ahead(k.stored) {
 			var err error
@@ -103,7 +101,7 @@ func (k *keeper) run(ctx context.Context) error {
 		}
 		pause := writeEvery
 		if rival {
-			pause = standAside
+			pause = rivalPause
 		}
 		if sleep(ctx, pause) != nil {
 			return nil
@@ -111,8 +109,8 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-// write stores p and reports whether another producer was faster. An error is
-// for good.
+// write stores p. It reports whether another producer has moved the watermark. Its errors
+// are final.
 func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
 	wm := core.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
 	wait := newBackOff()
@@ -120,16 +118,16 @@ func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) 
 		revision, err := k.Watermark.Write(ctx, wm, k.revision)
 		switch {
 		case err == nil:
-			k.stored, k.revision, k.spoilt = p, revision, false
+			k.stored, k.revision, k.unreadable = p, revision, false
 			return false, nil
 		case errors.Is(err, job.ErrConflict):
 			err := k.refresh(ctx)
-			return !k.spoilt || k.foreign, err
+			return !k.unreadable || k.newerFormat, err
 		}
-		// Whatever it was, the write may have happened: only the same write at
-		// the same revision settles it (invariant 8).
+		// The write may have happened, whatever the error. Only the same write at the same
+		// revision can tell (invariant 8).
 		if ctx.Err() == nil {
-			k.log.Warn("the watermark cannot be written; trying again", "err", err)
+			k.log.Warn("watermark cannot be written; trying again", "error", err)
 		}
 		if err := sleep(ctx, wait.NextBackOff()); err != nil {
 			return false, err
@@ -137,8 +135,8 @@ func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) 
 	}
 }
 
-// refresh reads the stored watermark, for as long as it takes. One that cannot be read
-// keeps no producer from its work: see spoil.
+// refresh reads the stored watermark, and retries until it has an answer. A value that
+// cannot be read is an answer, see markUnreadable.
 func (k *keeper) refresh(ctx context.Context) error {
 	wait := newBackOff()
 	for {
@@ -148,17 +146,17 @@ func (k *keeper) refresh(ctx context.Context) error {
 			err = errReset
 		}
 		if err == nil {
-			k.stored, k.revision, k.extra, k.spoilt, k.foreign = p, revision, wm.Extra, false, false
+			k.stored, k.revision, k.extra, k.unreadable, k.newerFormat = p, revision, wm.Extra, false, false
 			return nil
 		}
 		if errors.Is(err, errReset) {
 			return err
 		}
-		if errors.Is(err, errUnreadable) && k.spoil(revision, err) {
+		if errors.Is(err, errUnreadable) && k.markUnreadable(revision, err) {
 			return nil
 		}
 		if ctx.Err() == nil {
-			k.log.Warn("the watermark cannot be read; trying again", "err", err)
+			k.log.Warn("watermark cannot be read; trying again", "error", err)
 		}
 		if err := sleep(ctx, wait.NextBackOff()); err != nil {
 			return err
@@ -166,35 +164,35 @@ func (k *keeper) refresh(ctx context.Context) error {
 	}
 }
 
-// spoil takes note of a stored watermark at that revision which cannot be read. A
-// producer that runs knows what was published, and writes it anew; one that starts goes
-// on from the horizon, and the ledger settles what has run. A newer format is left alone.
-// It is false while that cannot be done.
-func (k *keeper) spoil(revision uint64, why error) bool {
-	p, does := k.stored, "it is written anew"
+// markUnreadable takes in that the stored watermark, at the given revision, cannot be read.
+// A running producer writes its own position over it. A starting one goes on from the
+// horizon, and the ledger refuses what has run. Neither overwrites a newer format. It
+// returns false while a starting producer has no plausible clock.
+func (k *keeper) markUnreadable(revision uint64, why error) bool {
+	p, does := k.stored, "it is overwritten"
 	if p == (position{}) {
 		var ok bool
-		if p, ok = k.start(); !ok {
+		if p, ok = k.fallback(); !ok {
 			return false
 		}
-		does = "slots since the horizon are offered again; those that have a record do not run again"
+		does = "slots since the horizon are published again; slots with a record do not run again"
 	}
 	foreign := errors.Is(why, job.ErrVersion)
 	if foreign {
-		does += "; it is of a newer format, and not written over (see: cronce doctor)"
+		does += "; it has a newer format and is not overwritten (see: cronce doctor)"
 	}
-	if !k.spoilt || !k.foreign {
-		k.log.Error("the watermark cannot be read; this producer goes on without it", "error", why, "revision", revision, "from", p.time, "consequence", does)
+	if !k.unreadable || !k.newerFormat {
+		k.log.Error("watermark cannot be read; producing without it", "error", why, "revision", revision, "from", p.time, "consequence", does)
 	}
-	k.stored, k.revision, k.spoilt, k.foreign = p, revision, true, foreign
+	k.stored, k.revision, k.unreadable, k.newerFormat = p, revision, true, foreign
 	return true
 }
 
 // readTimeout bounds one read of the watermark.
 const readTimeout = 3 * time.Second
 
-// readWatermark makes one attempt. No watermark is the zero one: nothing has been
-// published yet. One that cannot be read is errUnreadable, with its revision.
+// readWatermark makes one attempt. A missing watermark is the zero value. One that cannot
+// be read is errUnreadable, with its revision.
 func readWatermark(ctx context.Context, w Watermark) (core.Watermark, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -210,7 +208,8 @@ func readWatermark(ctx context.Context, w Watermark) (core.Watermark, uint64, er
 	return core.Watermark{}, 0, fmt.Errorf("read the watermark: %w", err)
 }
 
-// newBackOff never gives up: what has to be published has to be published.
+// newBackOff returns a backoff that never gives up: a slot must be published however long
+// that takes.
 func newBackOff() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(50*time.Millisecond),

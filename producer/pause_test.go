@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// missed is what the slots of a pause become, given oldest first: the last of
-// them as the policy says.
+// missed returns what becomes of the slots of a pause, given oldest first: the policy
+// decides about the last ones.
 func missed(ids []string, runs int) map[string]string {
 	want := map[string]string{}
 	for i, id := range ids {
@@ -53,8 +53,8 @@ func TestSlotsOfAPauseAreMissedHoweverShortItWas(t *testing.T) {
 	}
 }
 
-// Whoever produced when the pause began, or ended, may be gone: what fell due in
-// it is published all the same, by a producer that starts.
+// The producers that ran when the pause began or ended may be dead. A producer that starts
+// still publishes what fell due in it.
 func TestACrashAroundAPauseOrItsEndLosesNoSlot(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -62,7 +62,7 @@ func TestACrashAroundAPauseOrItsEndLosesNoSlot(t *testing.T) {
 		atPause, whilePaused bool // a producer runs then
 		atResume             bool
 	}{
-		{"nobody hears of any of it", false, false, false},
+		{"no producer knows of it", false, false, false},
 		{"of the pause", true, false, false},
 		{"during the pause", false, true, false},
 		{"of the end, and dies at once", true, true, true},
@@ -112,8 +112,8 @@ func TestACrashAroundAPauseOrItsEndLosesNoSlot(t *testing.T) {
 	}
 }
 
-// A slot that fell due before its job was paused or removed was there: it is
-// published, however long that takes.
+// A slot that fell due before its job was paused or removed is published, however long that
+// takes.
 func TestWhatFellDueBeforeAPauseOrARemovalIsPublishedInTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]func(*broker) time.Time{
@@ -158,7 +158,7 @@ func TestWhatFellDueBeforeAPauseOrARemovalIsPublishedInTheEnd(t *testing.T) {
 					t.Errorf("the watermark was moved to %v while slots were not acknowledged", mark)
 				}
 				if now := b.watermark().Time; !now.After(at) {
-					t.Errorf("the watermark stands at %v", now)
+					t.Errorf("the watermark is at %v", now)
 				}
 			})
 		})
@@ -184,8 +184,8 @@ func TestRemovedJobsHaveNoSlotsUntilTheyAreCreatedAgain(t *testing.T) {
 	})
 }
 
-// Slots fall due at their instant and the spread: that decides whether it is
-// during the pause.
+// A slot falls due at its instant plus the spread. That time decides whether it falls into
+// the pause.
 func TestAPauseIsAboutDueTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

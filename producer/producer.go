@@ -8,74 +8,71 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
+	"golang.org/x/sync/errgroup"
 )
 
-// Registry is where the definitions come from.
+// Registry is the source of the definitions.
 type Registry interface {
-	// Watch calls fn for every stored job, then once with Ready, then for every
-	// change, deletions included, one call at a time and in the broker's order.
-	// Of several changes of one job it may show the last only. It returns nil
-	// when ctx ends, else why it cannot go on.
+	// Watch calls fn for every stored job, then once with Ready, then for every change,
+	// deletions included, one call at a time and in the broker's order. Of several changes
+	// of one job it may deliver only the last. It returns nil when ctx ends, and otherwise
+	// the reason why it cannot go on.
 	Watch(ctx context.Context, fn func(core.RegistryEvent)) error
 }
 
-// Watermark is the stored word about what has been published.
+// Watermark is the stored record of what has been published.
 type Watermark interface {
-	// Read asks the stream's leader. When there is no watermark the error wraps
-	// job.ErrNotFound, and the revision is the one to create it at.
+	// Read reads from the stream's leader. If there is no watermark, the error wraps
+	// job.ErrNotFound, and the revision is the one at which to create it.
 	Read(ctx context.Context) (core.Watermark, uint64, error)
 
-	// Write stores wm if revision is the last one and returns the new one. It
-	// repeats the write until it is answered or ctx ends: job.ErrConflict is a
-	// definite no, job.ErrUnknown may have happened.
+	// Write stores wm if revision is the last one, and returns the new revision. It repeats
+	// the write until it is answered or ctx ends. job.ErrConflict means that it was not
+	// stored, job.ErrUnknown that it may have been.
 	Write(ctx context.Context, wm core.Watermark, revision uint64) (uint64, error)
 }
 
-// Slots is the stream that slots are published to.
+// Slots is the stream of slot messages.
 type Slots interface {
-	// Send sends one slot message on its way. Unless it returns an error it calls
-	// answered once, from any goroutine and within some seconds: duplicate
-	// says that a copy was there already, an error that there was no answer, or a
-	// refusal. After any error the same message may be sent again.
+	// Send sends one slot message. Unless it returns an error, it calls answered once, from
+	// any goroutine and within some seconds. duplicate means that the stream already had
+	// the message. An error means that there was no answer, or a refusal. After any error
+	// the same message may be sent again.
 	Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error
 
-	// Connected is false while it is of no use to try.
+	// Connected is false while publications cannot succeed.
 	Connected() bool
 }
 
-// Clock is the broker's clock as well as this node knows it. Its methods are
-// safe for concurrent use.
+// Clock is this node's estimate of the broker's clock. Its methods are safe for concurrent
+// use.
 type Clock interface {
 	Now() time.Time
 
-	// Error bounds how far Now may be off.
+	// Error bounds the error of Now.
 	Error() time.Duration
 
-	// Plausible returns an error, which says by how much, while the broker's clock
-	// is so far from this node's own that one of the two must be badly wrong. The
-	// producer then stops: a broker whose clock is in 2036 must not carry the
-	// watermark there.
+	// Plausible returns an error while the broker's clock differs so much from this node's
+	// own that one of the two must be badly wrong. The producer pauses then: a broker whose
+	// clock is in 2036 must not carry the watermark there.
 	Plausible() error
 }
 
 // Peers are the other producers of the fleet.
 type Peers interface {
-	// Announce tells all of them, at most once. It does not wait.
+	// Announce sends to all of them, at most once. It does not wait.
 	Announce(core.Announcement) error
 
-	// Listen calls fn for what each announces from now on, one call at a time,
-	// until stop is called. What is told while there is no connection is lost.
+	// Listen calls fn for each announcement from now on, one call at a time, until stop is
+	// called. Announcements are lost while there is no connection.
 	Listen(fn func(core.Announcement)) (stop func(), err error)
 }
 
-// Config is what a Producer is made of. Node and the interfaces are required,
-// Peers apart.
+// Config configures a Producer. Node and the interfaces other than Peers are required.
 type Config struct {
-	// Node is this process's incarnation; it travels with every message.
+	// Node is this process's incarnation. Every message names it.
 	Node string
 
 	Registry  Registry
@@ -83,62 +80,60 @@ type Config struct {
 	Slots     Slots
 	Clock     Clock
 
-	// Peers to share the work with. Nil: this producer publishes every slot, and
-	// whoever else does so publishes a copy.
+	// Peers are the producers that share the work. Nil: this producer publishes every slot.
 	Peers Peers
 
-	// Vouched reports whether a live record says that a node produces, and since when it
-	// runs, as far as that is known here. Announcements of any other are not believed. It
-	// must not block. Nil: all are, and began when they say.
+	// Vouched reports whether a live record says that the node produces, and when the node
+	// started, as far as this node knows. Announcements of other nodes are ignored. It must
+	// not block. Nil: every announcement counts, with the start that it states.
 	Vouched func(node string) (started time.Time, ok bool)
 
 	// ZonesBehind reports whether a live producer has newer time zone data than this
-	// program. While it does, this producer neither moves the watermark nor takes part with
-	// others if there are jobs in time zones other than UTC. It must not block. Nil: none has.
+	// program. While it does, and a job has a time zone other than UTC, this producer does
+	// not move the watermark, and takes part only if it is alone. It must not block. Nil:
+	// no producer has.
 	ZonesBehind func() bool
 
-	// Started is when the incarnation began, by the broker's clock. The oldest
-	// producers of a fleet take part, the others rest.
+	// Started is when the incarnation started, by the broker's clock. The oldest producers
+	// of a fleet take part, the others rest.
 	Started time.Time
 
-	// StandbyDelay is how long the others hold their copies of a slot for the
-	// producer whose share it is. Zero: DefaultStandbyDelay.
+	// StandbyDelay is how long a producer keeps its copy of a slot for the slot's owner.
+	// Zero: DefaultStandbyDelay.
 	StandbyDelay time.Duration
 
-	// Horizon is how far back a missed slot may lie and still run. Zero:
-	// job.DefaultHorizon. It belongs to the namespace: all producers have to
-	// have the same.
+	// Horizon is how old a missed slot may be and still run. Zero: job.DefaultHorizon. It
+	// belongs to the namespace: all producers must have the same.
 	Horizon time.Duration
 
-	// Late is how long after its due time a slot is still simply published;
-	// past that its job's catch-up policy decides. Zero: 1 min.
+	// Late is how long after its due time a slot is still simply published. After that its
+	// job's catch-up policy decides. Zero: 1 min.
 	Late time.Duration
 
-	// Handed is told of each slot that is known to be in the stream, whoever
-	// published it. It must not block. Nil: nobody is told.
+	// Handed is called for each slot that is stored as far as this producer knows,
+	// whichever producer published it. It must not block.
 	Handed func(queue string, m core.Message)
 
-	// TakesPart is told whether this producer is one of those that take part,
-	// whenever that changes; at first it does not. It must not block. Nil: nobody
-	// is told.
+	// TakesPart is called when this producer becomes active or inactive. It starts
+	// inactive. The function must not block.
 	TakesPart func(bool)
 
-	// Stepped tells that the clock was set, so that what is due then need not wait
-	// for the next look at it. Nil: a look a second is enough.
+	// Stepped signals that the clock was set, so that slots that are due now need not wait
+	// for the next turn. Nil: the clock is read once a second.
 	Stepped <-chan struct{}
 
-	// Nap sleeps for a millisecond or two, more exactly than a timer does, or less.
-	// Default: time.Sleep.
+	// Nap sleeps for a millisecond or two, more exactly than a timer, or for less. Default:
+	// time.Sleep.
 	Nap func(time.Duration)
 
 	// auditEvery replaces the constant of that name in tests.
 	auditEvery time.Duration
 
-	// Logger takes what an operator should know. Nil: nothing is logged.
+	// Logger receives what an operator should know. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Defaults are the zero values of Config.Late and Config.StandbyDelay.
+// Defaults for Config.Late and Config.StandbyDelay.
 const (
 	DefaultLate         = time.Minute
 	DefaultStandbyDelay = 250 * time.Millisecond
@@ -179,31 +174,28 @@ func (c Config) validate() error {
 	case c.Registry == nil || c.Watermark == nil || c.Slots == nil || c.Clock == nil:
 		return fmt.Errorf("%w producer: registry, watermark, slots and clock are all required", job.ErrInvalid)
 	case c.Late < 0:
-		return fmt.Errorf("%w producer: late %v must not be negative", job.ErrInvalid, c.Late)
+		return fmt.Errorf("%w producer: late %v: must not be negative", job.ErrInvalid, c.Late)
 	case c.StandbyDelay < 0:
-		return fmt.Errorf("%w producer: standby delay %v must not be negative", job.ErrInvalid, c.StandbyDelay)
+		return fmt.Errorf("%w producer: standby delay %v: must not be negative", job.ErrInvalid, c.StandbyDelay)
 	case c.Horizon < 0:
-		return fmt.Errorf("%w producer: horizon %v must not be negative", job.ErrInvalid, c.Horizon)
+		return fmt.Errorf("%w producer: horizon %v: must not be negative", job.ErrInvalid, c.Horizon)
 	}
 	return nil
 }
 
-// Producer publishes the slots of every job in the registry as they fall due.
-// Any number of producers may run beside each other: what they publish is the
-// same, under the same names.
+// Producer publishes the slots of every job in the registry when they fall due. Any number
+// of producers may run side by side: they publish the same slots under the same names.
 type Producer struct {
 	cfg   Config
 	stats counters
-	place atomic.Int32 // in the fleet, plus one; zero: it does not take part
+	rank  atomic.Int32 // among the active producers, from 1; zero: this one is not active
 }
 
-// First reports whether this producer is the first, by age, of those that live
-// and take part: for what one of a fleet should do now and then. It is a hint.
-// None may be the first for some seconds, or two.
-func (p *Producer) First() bool { return p.place.Load() == 1 }
+// First reports whether this producer is the oldest active one, for work that one node of a
+// fleet should do now and then. It is a hint: for some seconds there may be none, or two.
+func (p *Producer) First() bool { return p.rank.Load() == 1 }
 
-// New checks the configuration; its errors wrap job.ErrInvalid. Nothing starts
-// before Run.
+// New checks the configuration; its errors wrap job.ErrInvalid. It starts nothing.
 func New(cfg Config) (*Producer, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -212,10 +204,10 @@ func New(cfg Config) (*Producer, error) {
 	return &Producer{cfg: cfg}, nil
 }
 
-// Run publishes until ctx ends, and then returns nil. It returns an error when
-// it cannot go on: the registry cannot be watched any more. An absent or slow broker is
-// waited for, and a watermark that cannot be read is done without. Run owns every goroutine that it starts; it may be called once at
-// a time.
+// Run publishes until ctx ends, and then returns nil. It returns an error when the registry
+// cannot be watched any more. It waits for an absent or slow broker, and goes on without a
+// watermark that cannot be read. Run owns every goroutine that it starts. It must not be
+// called twice at a time.
 func (p *Producer) Run(ctx context.Context) error {
 	for {
 		err := p.run(ctx)
@@ -226,17 +218,17 @@ func (p *Producer) Run(ctx context.Context) error {
 	}
 }
 
-// run is Run, until the watermark is reset.
+// run is Run until the watermark is reset.
 func (p *Producer) run(ctx context.Context) error {
-	k := &keeper{Watermark: p.cfg.Watermark, node: p.cfg.Node, log: p.cfg.Logger, wake: make(chan struct{}, 1), start: p.start}
-	// The watermark is read before the registry: what is in the registry then
-	// is at least as new, so that nothing falls between the two.
+	k := &keeper{Watermark: p.cfg.Watermark, node: p.cfg.Node, log: p.cfg.Logger, wake: make(chan struct{}, 1), fallback: p.fallback}
+	// The watermark is read before the registry. So the registry is at least as new, and no
+	// change falls between the two.
 	if err := k.refresh(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
 	events := make(chan core.RegistryEvent, 64)
-	s := newShift(p, k)
-	stop, err := p.listen(s.said)
+	s := newSession(p, k)
+	stop, err := p.listen(s.announcements)
 	if err != nil {
 		return err
 	}
@@ -250,10 +242,10 @@ func (p *Producer) run(ctx context.Context) error {
 	return unlessEnded(ctx, group.Wait())
 }
 
-// start is the position from which a producer goes on that knows of none: nothing older
-// than the horizon may run, and plans that were in force by then are followed from there.
-// It is false while the clock is not believed.
-func (p *Producer) start() (position, bool) {
+// fallback returns the position from which a producer starts without a readable watermark.
+// Nothing older than the horizon may run, so it starts there. It is false while the clock
+// is not plausible.
+func (p *Producer) fallback() (position, bool) {
 	at := p.cfg.Clock.Now().Add(-p.cfg.Clock.Error() - p.cfg.Horizon)
 	return position{time: at, registry: at}, p.cfg.Clock.Plausible() == nil
 }
@@ -266,15 +258,15 @@ func (p *Producer) watch(ctx context.Context, events chan<- core.RegistryEvent) 
 		}
 	})
 	if err == nil {
-		err = errors.New("it ended by itself")
+		err = errors.New("the watch ended without an error")
 	}
 	return unlessEnded(ctx, fmt.Errorf("watch the job registry: %w", err))
 }
 
-// listen has what other producers announce sent to said: not what this one does, which
-// would wake the shift each time that it speaks. What the shift cannot take in is
-// dropped: there will be more of it.
-func (p *Producer) listen(said chan<- core.Announcement) (stop func(), err error) {
+// listen sends the announcements of other producers to the channel. It leaves out this
+// producer's own, which would wake the loop at each. It drops what the loop cannot take in,
+// since peers announce themselves again.
+func (p *Producer) listen(announcements chan<- core.Announcement) (stop func(), err error) {
 	if p.cfg.Peers == nil {
 		return func() {}, nil
 	}
@@ -283,7 +275,7 @@ func (p *Producer) listen(said chan<- core.Announcement) (stop func(), err error
 			return
 		}
 		select {
-		case said <- a:
+		case announcements <- a:
 		default:
 		}
 	})
@@ -293,15 +285,14 @@ func (p *Producer) listen(said chan<- core.Announcement) (stop func(), err error
 	return stop, nil
 }
 
-// takes notes this producer's place among those that take part, 0 for none.
-func (p *Producer) takes(place int) {
-	if old := p.place.Swap(int32(place)); (old > 0) != (place > 0) {
+// setRank records this producer's rank among the active ones, from 1; 0: it is not active.
+func (p *Producer) setRank(place int) {
+	if old := p.rank.Swap(int32(place)); (old > 0) != (place > 0) {
 		p.cfg.TakesPart(place > 0)
 	}
 }
 
-// unlessEnded is err, or nil when ctx has ended: what fails then fails because
-// of that.
+// unlessEnded returns err, or nil if ctx has ended, which then caused the error.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

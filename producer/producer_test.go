@@ -7,10 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +42,7 @@ func TestPublishesEverySlotAtItsInstant(t *testing.T) {
 	})
 }
 
-// A nap may end early; what is due is asked of the clock.
+// A nap may end early; the clock decides which slots are due.
 func TestASlotIsSentAfterANapAndNeverBeforeItIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +76,7 @@ func TestEditTakesEffectAtItsTimestamp(t *testing.T) {
 		oldJob.Spread, newJob.Spread = 20*time.Second, 20*time.Second
 		e := b.apply(oldJob)
 		p := b.start()
-		advance(30 * time.Second) // the edit falls on a slot of both: it is the old plan's
+		advance(30 * time.Second) // the edit falls on a slot of both plans, which is the old plan's
 		edit := b.apply(newJob)
 		advance(time.Minute)
 		s, err := job.ParseSchedule("a", newJob.Plan())
@@ -164,7 +163,7 @@ func TestNewRefusesWhatCannotRun(t *testing.T) {
 	}
 }
 
-// Each slot is as many messages as its plan has shards; one that is left out is one.
+// A slot has as many messages as its plan has shards. A slot that is left out has one.
 func TestASlotOfShardsIsOneMessageForEach(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,13 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
+	"pgregory.net/rapid"
 )
 
-// step is one event in the life of a fleet, after a pause.
+// step is one event in the life of a fleet, and the pause before it.
 type step struct {
 	Pause time.Duration
 	Kind  string
@@ -38,7 +37,7 @@ func drawSteps(t *rapid.T) []step {
 	}), 1, 25).Draw(t, "steps")
 }
 
-// scene plays steps against a broker.
+// scene applies steps to a broker.
 type scene struct {
 	*broker
 	jobs  []job.Job
@@ -96,7 +95,7 @@ func (f *scene) play(s step) {
 	}
 }
 
-// disturb does to a job what needs it to be there.
+// disturb applies a step to a job that must exist.
 func (f *scene) disturb(kind, name string) {
 	_, there := f.entries(time.Now())[name]
 	switch {
@@ -110,7 +109,7 @@ func (f *scene) disturb(kind, name string) {
 	}
 }
 
-// entries is the registry as it was at an instant.
+// entries returns the registry as it was at an instant.
 func (f *scene) entries(at time.Time) map[string]core.Entry {
 	entries := map[string]core.Entry{}
 	for _, ev := range f.log {
@@ -158,8 +157,8 @@ func (f *scene) change(kind string, arg int) {
 	f.apply(f.jobs[i])
 }
 
-// planned are the slots that should have been published by now: those of every
-// stretch of every job that is there.
+// planned returns the slots that should have been published by now: those of every stretch
+// of every job in the registry.
 func (f *scene) planned() (map[string]time.Time, error) {
 	planned := map[string]time.Time{}
 	for name, e := range f.entries(time.Now()) {
@@ -182,9 +181,8 @@ func (f *scene) planned() (map[string]time.Time, error) {
 	return planned, nil
 }
 
-// problems holds what is stored against what should be: every slot of every
-// plan, each judged as its age and the pauses allow, and no other that a worker
-// would run.
+// problems compares what is stored with what should be: every slot of every plan, each
+// judged by its age and the pauses, and no other slot that a worker would run.
 func (f *scene) problems(end time.Time) (wrong []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +203,7 @@ func (f *scene) problems(end time.Time) (wrong []string) {
 	return wrong
 }
 
-// wrong says what is wrong with a message that was stored at the given time.
+// wrong returns what is wrong with a message that was stored at the given time.
 func (f *scene) wrong(m core.Message, at time.Time, slots int) string {
 	age := at.Sub(m.Due)
 	if age < 0 {
@@ -245,8 +243,8 @@ func hasSlot(e core.Entry, at time.Time) bool {
 	return false
 }
 
-// Whatever becomes of the producers and the broker, every slot of every plan is
-// published in the end, under its name, and judged late only if it was.
+// Whatever happens to the producers and the broker, every slot of every plan is published
+// in the end, under its name, and judged as late only if it was.
 func TestEverySlotIsPublishedWhateverHappens(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

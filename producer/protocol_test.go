@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 )
 
-// shareVectors are what docs/protocol.md says of how producers share the work, in
-// numbers: the other implementations have to come to the same shares.
+// shareVectors are the vectors of docs/protocol.md for the shares. Other implementations
+// compute the same.
 type shareVectors struct {
 	Hashes []struct {
 		Parts []string `json:"parts"`
@@ -61,9 +61,9 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		f.rules = rules
 		now := time.Now()
 		for i, name := range nodes[1:] {
-			f.hear(core.Announcement{Node: name, Started: epoch.Add(time.Duration(i+1) * time.Second), Kind: core.AnnounceHere}, now)
+			f.receive(core.Announcement{Node: name, Started: epoch.Add(time.Duration(i+1) * time.Second), Kind: core.AnnounceHere}, now)
 		}
-		f.review(now, true, 1)
+		f.update(now, true, 1)
 		return f
 	}
 	for _, c := range v.Hashes {
@@ -73,17 +73,17 @@ func TestSharesAreThoseOfTheProtocol(t *testing.T) {
 		same(c.Nodes, fleetOf(c.Rules, c.Nodes).members, c.E)
 	}
 	for _, c := range v.Registries {
-		b := newBoard(core.Lateness{}, position{}, slog.New(slog.DiscardHandler))
+		b := newAgenda(core.Lateness{}, position{}, slog.New(slog.DiscardHandler))
 		for _, j := range c.Jobs {
 			k := &task{def: &definition{name: j.Name, revision: j.Revision}}
-			b.count(k, j.Time, j.Broken)
+			b.addDigest(k, j.Time, j.Broken)
 		}
 		same(c.Jobs, b.digest, c.R)
 	}
 	for _, c := range v.Shares {
 		f := fleetOf("", c.Nodes)
 		for _, name := range slices.Sorted(maps.Keys(c.Of)) {
-			if got := f.first(name).name; got != c.Of[name] {
+			if got := f.owner(name).name; got != c.Of[name] {
 				t.Errorf("of %v, job %s is %s's, and by the vector %s's", c.Nodes, name, got, c.Of[name])
 			}
 		}

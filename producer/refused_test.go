@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// refuse has the broker take nothing of the jobs whose names begin so.
+// refuse makes the broker refuse the slots of all jobs with the prefix.
 func (b *broker) refuse(prefix string) {
 	b.setAnswer(func(m core.Message) fault {
 		if strings.HasPrefix(m.Slot.Job, prefix) {
@@ -21,8 +21,8 @@ func (b *broker) refuse(prefix string) {
 	})
 }
 
-// Jobs whose slots the broker refuses, however many and for however long, take nothing
-// from the others: and when it takes them again, nothing of them is lost.
+// Jobs whose slots the broker refuses delay no other job, however many they are and however
+// long it takes. When the broker accepts them again, no slot of theirs is lost.
 func TestJobsThatAreRefusedNeverHoldUpOthers(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{1, 3} {
@@ -77,17 +77,17 @@ func TestJobsThatAreRefusedNeverHoldUpOthers(t *testing.T) {
 	}
 }
 
-// What a job that is refused has in the outbox does not grow, and neither do tries.
-func TestJobThatIsRefusedKeepsItsSlotsOnTheBoard(t *testing.T) {
+// The outbox of a refused job does not grow, and neither does the rate of its attempts.
+func TestRefusedJobKeepsItsSlotsOnTheAgenda(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.fleet.peers = map[string]*peer{}
 	d.review()
 	e := core.Entry{Revision: 1, Time: epoch}
 	e.Job = every("a", "* * * * * *", job.CatchUpAll)
-	d.board.apply(core.RegistryEvent{Name: "a", Revision: 1, Entry: e}, epoch)
+	d.agenda.apply(core.RegistryEvent{Name: "a", Revision: 1, Entry: e}, epoch)
 	hand := func(now time.Time) int {
-		slots, _ := d.board.due(nil, now, maxChunk)
+		slots, _ := d.agenda.due(nil, now, maxChunk)
 		d.add(divided(slots), now)
 		return len(slots)
 	}
@@ -101,25 +101,25 @@ func TestJobThatIsRefusedKeepsItsSlotsOnTheBoard(t *testing.T) {
 	if n := hand(epoch.Add(time.Hour)); n != 0 || d.waiting != 2 {
 		t.Errorf("%d slots more of a job that is refused, %d wait", n, d.waiting)
 	}
-	u := d.tasks[d.board.tasks["a"]]
+	u := d.tasks[d.agenda.tasks["a"]]
 	u.retryAt = time.Time{}
-	d.repeat(d.board, epoch.Add(time.Hour)) // they are late: the whole job is judged anew
-	if d.open != 1 || d.waiting != 1 {
-		t.Errorf("%d slots are in the outbox, %d of them wait; want one to try", d.open, d.waiting)
+	d.retryDue(d.agenda, epoch.Add(time.Hour)) // they are late: the whole job is judged again
+	if d.unacked != 1 || d.waiting != 1 {
+		t.Errorf("%d slots are in the outbox, %d of them wait; want one to try", d.unacked, d.waiting)
 	}
 	if _, ok := d.claim(); ok {
 		t.Error("a position may be claimed")
 	}
 	d.reply = nil
 	u.retryAt = time.Time{}
-	d.repeat(d.board, epoch.Add(time.Hour))
-	d.mark(d.board.position(epoch.Add(time.Hour)))
+	d.retryDue(d.agenda, epoch.Add(time.Hour))
+	d.mark(d.agenda.position(epoch.Add(time.Hour)))
 	d.acknowledge()
-	if until, _, ok := d.share(); ok && until.Equal(epoch.Add(time.Hour)) {
-		t.Error("it announces slots that are on the board again")
+	if until, _, ok := d.announceable(); ok && until.Equal(epoch.Add(time.Hour)) {
+		t.Error("it announces slots that are on the agenda again")
 	}
 	if pos, ok := d.claim(); ok {
-		t.Errorf("%v may be claimed, with slots of an hour on the board", pos.time)
+		t.Errorf("%v may be claimed, with slots of an hour on the agenda", pos.time)
 	}
 	if n := hand(epoch.Add(time.Hour)); n < 1000 {
 		t.Errorf("%d slots of an hour follow the one that was taken", n)

@@ -9,7 +9,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// resetTo stores a watermark as an operator does, who argues with nobody.
+// resetTo stores a watermark as an operator does: at any revision.
 func (b *broker) resetTo(mark core.Watermark) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -17,8 +17,8 @@ func (b *broker) resetTo(mark core.Watermark) {
 	b.mark, b.markRev, b.markErr = mark, b.markRev+1, nil
 }
 
-// A clock in the future carried the watermark there. When it is right again nothing
-// falls due; when the watermark is reset, running producers begin anew from it.
+// A clock in the future carried the watermark there. When the clock is right again, nothing
+// falls due. When the watermark is reset, running producers start over from it.
 func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
@@ -26,7 +26,7 @@ func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 		"they ran when the clock was wrong": func(b *broker) {
 			p, q := b.start(), b.start()
 			advance(10 * time.Second)
-			p.step(30 * time.Minute) // less is believed
+			p.step(30 * time.Minute) // a larger step is not plausible
 			q.step(30 * time.Minute)
 			advance(10 * time.Second)
 			p.step(-30 * time.Minute)
@@ -75,8 +75,8 @@ func TestProducersFollowAWatermarkThatIsReset(t *testing.T) {
 	}
 }
 
-// The registry was made anew, and its revisions began again: what is written under
-// the old one's cannot be overtaken until it is reset.
+// The registry was created anew, and its revisions start at 1. A watermark with an old
+// revision cannot be overtaken until it is reset.
 func TestProducersFollowARevisionThatIsReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestProducersFollowARevisionThatIsReset(t *testing.T) {
 	})
 }
 
-// A producer whose own board is right meets the reset when it writes: it does not
-// put its own position over the operator's.
+// A producer whose own agenda is right meets the reset when it writes. It does not
+// overwrite the operator's position.
 func TestAProducerDoesNotOverwriteAReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestAProducerDoesNotOverwriteAReset(t *testing.T) {
 		}
 		for _, id := range slots(t, j, from, until) {
 			if !got[id] {
-				t.Errorf("%s was not offered again", id)
+				t.Errorf("%s was not published again", id)
 			}
 		}
 		if wm := b.watermark(); time.Since(wm.Time) > 5*time.Second {

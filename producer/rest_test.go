@@ -10,41 +10,41 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// resting is the shift of a producer that hears five older ones.
-func resting(t *testing.T, b *broker) (s *shift, turn func(time.Duration)) {
+// resting returns the session of a producer that hears five older ones.
+func resting(t *testing.T, b *broker) (s *session, turn func(time.Duration)) {
 	t.Helper()
 	v := &view{broker: b}
 	p, err := New(Config{Node: "young", Registry: v, Watermark: v, Slots: v, Clock: v, Peers: v, Started: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = newShift(p, &keeper{Watermark: v, log: p.cfg.Logger})
-	s.board.apply(core.RegistryEvent{Ready: true}, time.Now())
+	s = newSession(p, &keeper{Watermark: v, log: p.cfg.Logger})
+	s.agenda.apply(core.RegistryEvent{Ready: true}, time.Now())
 	return s, func(d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); advance(time.Second) {
-			for i := range handful {
-				s.hear(core.Announcement{Kind: core.AnnounceHere, Node: fmt.Sprint("old", i), Started: p.cfg.Started.Add(-time.Hour)})
+			for i := range maxActive {
+				s.receive(core.Announcement{Kind: core.AnnounceHere, Node: fmt.Sprint("old", i), Started: p.cfg.Started.Add(-time.Hour)})
 			}
 			if _, err := s.turn(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if !s.fleet.rests {
+			if !s.fleet.resting {
 				t.Fatal("it takes part")
 			}
 		}
 	}
 }
 
-// lines are those that are on the board.
-func (b *board) onBoard() (n int) {
+// onBoard counts the lines that have slots to come.
+func (b *agenda) onBoard() (n int) {
 	for _, g := range b.groups {
 		n += len(g.lines)
 	}
 	return n
 }
 
-// Jobs fall due and are removed, by the thousand, while this producer rests. What the
-// others have published of them takes no memory here.
+// Thousands of jobs fall due and are removed while this producer rests. Slots that the
+// others have published take no memory here.
 func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,29 +52,29 @@ func TestRestingProducerKeepsNothingOfRemovedJobs(t *testing.T) {
 		s, turn := resting(t, b)
 		for i := range 1000 {
 			e := b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
-			s.board.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e, Time: e.Time}, time.Now())
+			s.agenda.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e, Time: e.Time}, time.Now())
 		}
 		turn(5 * time.Second)
 		for i := range 1000 {
-			s.board.apply(core.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(1001 + i), Deleted: true, Time: time.Now()}, time.Now())
+			s.agenda.apply(core.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(1001 + i), Deleted: true, Time: time.Now()}, time.Now())
 		}
 		removed := time.Now()
 		left := func(want int, why string) {
 			t.Helper()
-			if n := s.board.onBoard(); n != want {
+			if n := s.agenda.onBoard(); n != want {
 				t.Errorf("%d lines are left of 1000 removed jobs, want %d: %s", n, want, why)
 			}
 		}
 		turn(time.Second)
-		left(1000, "nothing says that their slots are published")
+		left(1000, "no watermark covers their slots")
 		b.resetTo(core.Watermark{Time: removed.Add(-time.Second), Revision: 2000})
 		turn(DefaultLate + 2*auditEvery)
 		left(1000, "the watermark does not cover their last slot")
 		b.resetTo(core.Watermark{Time: removed.Add(time.Second), Revision: 2000})
 		turn(auditEvery + 2*time.Second)
 		left(0, "the watermark covers all")
-		if len(s.board.tasks) > 0 || len(s.board.heap) > 0 || len(s.board.schedules) > 0 {
-			t.Errorf("left: %d tasks, %d groups, %d schedules", len(s.board.tasks), len(s.board.heap), len(s.board.schedules))
+		if len(s.agenda.tasks) > 0 || len(s.agenda.heap) > 0 || len(s.agenda.schedules) > 0 {
+			t.Errorf("left: %d tasks, %d groups, %d schedules", len(s.agenda.tasks), len(s.agenda.heap), len(s.agenda.schedules))
 		}
 	})
 }

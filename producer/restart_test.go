@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// judged is what the slots up to now become that are given oldest first, when
-// they are published now: the last of the late ones as the policy says.
+// judged returns what becomes of the slots up to now, oldest first, if they are published
+// now: the policy decides about the late ones.
 func judged(t *testing.T, j job.Job, after time.Time, runs int) map[string]string {
 	t.Helper()
 	want := map[string]string{}
@@ -117,7 +117,7 @@ func TestThousandsOfMissedSlotsEndInOneRange(t *testing.T) {
 		p := b.start()
 		advance(50 * time.Millisecond)
 		has := b.has("a")
-		// 3,600 slots: the last at this very instant, 60 before it on time.
+		// 3,600 slots: the last one is due now, 60 before it are on time.
 		id := job.Slot{Job: "a", At: start.Add(time.Second).UTC(), Range: true}.ID()
 		if want := "range of 2539 to 00:42:19"; has[id] != want {
 			t.Errorf("%s is %q, want %q", id, has[id], want)
@@ -147,7 +147,7 @@ func TestNewJobHeardOfLateLosesNoSlot(t *testing.T) {
 					advance(12 * time.Second)
 					knows.stop()
 				}
-				advance(10*time.Second + 500*time.Millisecond) // the deaf one goes on alone
+				advance(10*time.Second + 500*time.Millisecond) // the producer without changes goes on alone
 				if wm := b.watermark(); !witness && !wm.Time.After(e.Time.Add(5*time.Second)) {
 					t.Errorf("watermark %v was not moved past the new job's first slot", wm.Time)
 				}
@@ -183,9 +183,8 @@ func TestEditWhileEverythingIsDown(t *testing.T) {
 	})
 }
 
-// An edit of anything but the plan makes the entry newer than the watermark, and
-// leaves its slots as old as they are: they must not be offered again, least of
-// all as missed.
+// An edit of anything but the plan makes the entry newer than the watermark, and leaves its
+// slots as old as they are. They must not be published again, least of all as missed.
 func TestEditOfThePayloadOffersNothingAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

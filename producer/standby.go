@@ -6,50 +6,49 @@ import (
 )
 
 const (
-	// patience is how long a copy is held for a producer that shows life and
-	// agrees with us: it is publishing as fast as the broker takes it, and our
-	// copies would only add to that.
-	patience = 2 * time.Second
+	// standbyLimit is how long a copy is kept for an owner that is alive and agrees. It
+	// publishes as fast as the broker takes it; the copies would only add load.
+	standbyLimit = 2 * time.Second
 
-	// maxStanding bounds the copies that are held; past it they are published.
-	maxStanding = 1 << 18
+	// maxStandby bounds the copies. Beyond it, slots of other shares are published.
+	maxStandby = 1 << 18
 
-	// maxExcept bounds the jobs that an announcement leaves out.
+	// maxExcept bounds the jobs that an announcement excepts.
 	maxExcept = 100
 )
 
-// batch is copies of slots that are held for a peer, handed out at one time. One item
-// in the outbox stands for all of them.
+// batch is the copies of a peer's slots that were taken off the agenda at one time. One
+// item in the outbox represents them.
 type batch struct {
-	copies []spare
+	copies []standbyCopy
 
-	// judged is when they were handed out, by the broker's clock, since when by this
-	// machine's; zero while there may come more.
+	// judged is when the copies were taken off the agenda, by the broker's clock. since is
+	// the same by this machine's clock, and zero while the batch may grow.
 	judged, since time.Time
 
-	// due is when the first of them fell due, registry the digest of the definitions
-	// that they were computed from.
+	// due is when the first slot of the batch fell due. registry is the digest of the
+	// definitions from which the slots were computed.
 	due      time.Time
 	registry uint64
 }
 
-// spare is a copy of a slot, of which nearly always nothing comes: four in five of what
-// a producer computes are such, so that it is no larger than need be.
-type spare struct {
+// standbyCopy is a copy of a slot. Four in five slots that one of five producers computes
+// are only copies, and nearly all of them are dropped. So it is small.
+type standbyCopy struct {
 	line             *line
 	def              *definition
 	at               int64 // in seconds since 1970
 	shard, shards    uint16
 	caughtUp, missed bool
-	audit            bool // published although the peer announced it
+	audit            bool // publish it although the peer has announced the slot
 }
 
-func spareOf(s dueSlot) spare {
-	return spare{s.line, s.def, s.At.Unix(), uint16(s.shard), uint16(s.shards), s.CaughtUp, s.Missed > 0, false}
+func newStandbyCopy(s dueSlot) standbyCopy {
+	return standbyCopy{s.line, s.def, s.At.Unix(), uint16(s.shard), uint16(s.shards), s.CaughtUp, s.Missed > 0, false}
 }
 
-// slot is what the copy was made of, which is not a range.
-func (c *spare) slot() dueSlot {
+// slot returns the slot of the copy. It is never a range.
+func (c *standbyCopy) slot() dueSlot {
 	s := dueSlot{line: c.line, def: c.def, shard: int(c.shard), shards: int(c.shards)}
 	s.At = time.Unix(c.at, 0).UTC()
 	s.Due, s.CaughtUp = s.At.Add(c.line.schedule.Delay()), c.caughtUp
@@ -59,150 +58,147 @@ func (c *spare) slot() dueSlot {
 	return s
 }
 
-// holder is the producer that a slot is left to, self if to nobody. Ranges are not:
-// they stand for other slots than those of whoever publishes a range of the same
-// name.
-func (o *outbox) holder(s dueSlot) *peer {
-	if s.Range || o.standing >= maxStanding {
+// owner returns the producer that is to publish the slot. This producer publishes ranges
+// itself: the range of another producer may have the same name and other slots.
+func (o *outbox) owner(s dueSlot) *peer {
+	if s.Range || o.standby >= maxStandby {
 		return o.fleet.self
 	}
-	return o.fleet.first(s.def.name)
+	return o.fleet.owner(s.def.name)
 }
 
-// hold keeps a copy for the producer whose share it is, unless that one has said
-// already that it is stored.
-func (o *outbox) hold(p *peer, s dueSlot, now time.Time) {
+// keepCopy keeps a copy for the slot's owner. If the owner has already announced the slot,
+// the copy is dropped, or published as an audit.
+func (o *outbox) keepCopy(p *peer, s dueSlot, now time.Time) {
 	if o.fleet.agrees(p) && !s.Due.After(p.last.Time) && !slices.Contains(p.last.Except, s.def.name) {
 		if !o.isAudit(p, s) {
-			o.spared(p, s)
+			o.dropCopy(p, s)
 			return
 		}
 		it := &item{dueSlot: s, judged: now, audited: []*peer{p}}
 		o.items = append(o.items, it)
-		o.begin(it, o.count(s.line.task))
+		o.start(it, o.increment(s.line.task))
 		return
 	}
-	n := len(p.standing)
-	if n == 0 || !p.standing[n-1].since.IsZero() {
+	n := len(p.standby)
+	if n == 0 || !p.standby[n-1].since.IsZero() {
 		b := &batch{judged: now, due: s.Due, registry: o.fleet.registry}
-		p.standing = append(p.standing, b)
-		o.items = append(o.items, &item{state: standing, batch: b})
+		p.standby = append(p.standby, b)
+		o.items = append(o.items, &item{state: onStandby, batch: b})
 		n++
 	}
-	b := p.standing[n-1]
+	b := p.standby[n-1]
 	b.due = earlier(b.due, s.Due)
-	b.copies = append(b.copies, spareOf(s))
-	o.standing++
+	b.copies = append(b.copies, newStandbyCopy(s))
+	o.standby++
 	if s.isLate() {
-		o.count(s.line.task)
+		o.increment(s.line.task)
 	}
 }
 
-// seal ends the batches of the copies that were handed out at one time.
-func (o *outbox) seal(since time.Time) {
+// sealBatches ends the batches of one call of add.
+func (o *outbox) sealBatches(since time.Time) {
 	for _, p := range o.fleet.active {
-		if n := len(p.standing); n > 0 && p.standing[n-1].since.IsZero() {
-			p.standing[n-1].since = since
+		if n := len(p.standby); n > 0 && p.standby[n-1].since.IsZero() {
+			p.standby[n-1].since = since
 		}
 	}
 }
 
-// spared notes a copy that is not needed: the peer has had the slot stored.
-func (o *outbox) spared(p *peer, s dueSlot) {
+// dropCopy records that the peer has the slot stored.
+func (o *outbox) dropCopy(p *peer, s dueSlot) {
 	o.p.stats.stoodBy.Add(1)
 	o.p.cfg.Handed(s.def.queue, s.message(p.name))
 }
 
-// sift asks of each copy of a batch what is to become of it: to be held, to be
-// published by us, or, when it did what was to be done itself, nothing.
-func (o *outbox) sift(p *peer, b *batch, fate func(*spare) fate) {
-	var ours []spare
+// filterBatch asks for each copy of a batch what to do with it: keep, drop or publish it.
+func (o *outbox) filterBatch(p *peer, b *batch, fate func(*standbyCopy) verdict) {
+	var ours []standbyCopy
 	n := 0
 	for i := range b.copies {
 		switch fate(&b.copies[i]) {
-		case stays:
+		case keep:
 			b.copies[n] = b.copies[i]
 			n++
-		case ourDuty:
+		case publishCopy:
 			ours = append(ours, b.copies[i])
 		}
 	}
-	o.standing -= len(b.copies) - n
+	o.standby -= len(b.copies) - n
 	b.copies = slices.Delete(b.copies, n, len(b.copies))
 	o.takeOver(p, b, ours)
 }
 
-// fate is what becomes of a copy.
-type fate int
+// verdict is what to do with a copy.
+type verdict int
 
 const (
-	stays fate = iota
-	ends
-	ourDuty
+	keep verdict = iota
+	drop
+	publishCopy
 )
 
-// believe drops the copies that are held for the peer and that its last
-// announcement says are stored. It must hold for the same shares as ours, and for
-// the definition that the copy was computed from: then the slot was handed out by
-// the peer, as its own, and acknowledged (see the package comment).
-func (o *outbox) believe(p *peer, b *board) {
+// dropAnnounced drops the copies that the peer's last announcement covers. It must hold for
+// the same shares as here, and for the definition from which the copy was computed. Then
+// the peer had the slot on its agenda, as its own, and the stream has acknowledged it.
+func (o *outbox) dropAnnounced(p *peer, b *agenda) {
 	if !o.fleet.agrees(p) {
 		return
 	}
-	p.standing = slices.DeleteFunc(p.standing, func(held *batch) bool {
-		if held.due.After(p.last.Time) {
-			return false // in a burst there are many words before the one that speaks of it
+	p.standby = slices.DeleteFunc(p.standby, func(kept *batch) bool {
+		if kept.due.After(p.last.Time) {
+			return false // a burst causes many announcements before the one that covers it
 		}
-		current := held.registry == b.digest
-		o.sift(p, held, func(c *spare) fate {
+		current := kept.registry == b.digest
+		o.filterBatch(p, kept, func(c *standbyCopy) verdict {
 			s := c.slot()
 			switch t := b.tasks; {
 			case s.Due.After(p.last.Time) || !current && (t[s.def.name] == nil || t[s.def.name].def != s.def):
-				return stays
+				return keep
 			case slices.Contains(p.last.Except, s.def.name):
-				return ourDuty // the peer has tried
+				return publishCopy // the peer tried and failed
 			}
 			if o.isAudit(p, s) {
 				c.audit = true
-				return ourDuty
+				return publishCopy
 			}
-			o.spared(p, s)
+			o.dropCopy(p, s)
 			if s.isLate() {
-				o.uncount(s.line.task)
+				o.decrement(s.line.task)
 			}
-			return ends
+			return drop
 		})
-		return held.isEmpty()
+		return kept.isEmpty()
 	})
 }
 
-// overdue publishes the copies that were held for long enough, and returns when
-// to look again; zero: not before something else happens. Peers that did not
-// show life meanwhile, or did nothing else, do not count any more.
-func (o *outbox) overdue(now time.Time) (next time.Time) {
+// takeOverdue publishes the copies that were kept for long enough. It returns when to call
+// it again; zero: not before something else happens. Peers that were silent, or did not
+// publish in time, do not count any more.
+func (o *outbox) takeOverdue(now time.Time) (next time.Time) {
 	delay := o.p.cfg.StandbyDelay + o.lag(now)
 	for _, p := range o.fleet.active {
-		if len(p.standing) == 0 {
+		if len(p.standby) == 0 {
 			continue
 		}
-		since := p.standing[0].since
+		since := p.standby[0].since
 		at := later(since, p.heard).Add(delay)
 		agrees := o.fleet.agrees(p)
 		switch {
 		case !now.Before(at):
 			p.silent = true
-			o.release(p, now)
+			o.takeOverUntil(p, now)
 			continue
 		case !agrees && !now.Before(since.Add(delay)):
-			o.release(p, now.Add(-delay))
-		case agrees && !now.Before(since.Add(patience)):
-			p.distrusted = now.Add(distrust)
-			o.release(p, now)
+			o.takeOverUntil(p, now.Add(-delay))
+		case agrees && !now.Before(since.Add(standbyLimit)):
+			p.distrusted = now.Add(distrustFor)
+			o.takeOverUntil(p, now)
 			continue
 		case !agrees:
 			at = since.Add(delay)
 		default:
-			at = earlier(at, since.Add(patience))
+			at = earlier(at, since.Add(standbyLimit))
 		}
 		if next.IsZero() || at.Before(next) {
 			next = at
@@ -211,30 +207,29 @@ func (o *outbox) overdue(now time.Time) (next time.Time) {
 	return next
 }
 
-// lag is how long the broker takes to answer us now: what others say takes as long
-// to come.
+// lag is how long the broker now takes to answer. Announcements take as long to arrive.
 func (o *outbox) lag(now time.Time) time.Duration {
 	lag := o.took
-	if o.flying > 0 {
+	if o.inFlight > 0 {
 		lag = max(lag, now.Sub(o.oldest))
 	}
-	return min(lag, patience)
+	return min(lag, standbyLimit)
 }
 
-// release makes the copies that were handed out by then, and are held for the
-// peer, a duty of ours.
-func (o *outbox) release(p *peer, until time.Time) {
+// takeOverUntil publishes the copies for the peer that were taken off the agenda by the
+// given time.
+func (o *outbox) takeOverUntil(p *peer, until time.Time) {
 	n := 0
-	for n < len(p.standing) && !p.standing[n].since.After(until) {
-		o.sift(p, p.standing[n], func(*spare) fate { return ourDuty })
+	for n < len(p.standby) && !p.standby[n].since.After(until) {
+		o.filterBatch(p, p.standby[n], func(*standbyCopy) verdict { return publishCopy })
 		n++
 	}
-	p.standing = slices.Delete(p.standing, 0, n)
+	p.standby = slices.Delete(p.standby, 0, n)
 }
 
-// takeOver makes copies of a batch duties of ours. They are items at the batch's
-// place, so that each mark that had to wait for it has to wait for them.
-func (o *outbox) takeOver(p *peer, b *batch, copies []spare) {
+// takeOver turns copies of a batch into items of this producer. They take the batch's
+// place, so that each mark that waited for the batch waits for them.
+func (o *outbox) takeOver(p *peer, b *batch, copies []standbyCopy) {
 	if len(copies) == 0 {
 		return
 	}
@@ -255,59 +250,54 @@ func (o *outbox) takeOver(p *peer, b *batch, copies []spare) {
 	for _, it := range items {
 		u := o.tasks[it.line.task]
 		if !it.isLate() {
-			u = o.count(it.line.task)
+			u = o.increment(it.line.task)
 		}
-		o.begin(it, u)
+		o.start(it, u)
 	}
 }
 
-// dismiss gives the copies of a batch back to the board, of one job or of all (nil).
-func (o *outbox) dismiss(held *batch, b *board, t *task) {
-	o.sift(nil, held, func(c *spare) fate {
+// returnBatch returns the copies of a batch to the agenda, of one job or of all (nil).
+func (o *outbox) returnBatch(kept *batch, b *agenda, t *task) {
+	o.filterBatch(nil, kept, func(c *standbyCopy) verdict {
 		if t != nil && c.line.task != t {
-			return stays
+			return keep
 		}
-		b.back(c.slot())
-		return ends
+		b.takeBack(c.slot())
+		return drop
 	})
 }
 
 func (b *batch) isEmpty() bool { return len(b.copies) == 0 }
 
-// reshare is for when the members have changed: a copy stays with its peer only if
-// the slot is of that one's share still. The others are our duty, since they may be
-// of our own share now.
+// reshare applies a change of the members: a copy is kept only if its peer still owns the
+// job. The others are published, since this producer may own them now.
 func (o *outbox) reshare() {
 	for _, p := range o.fleet.peers {
-		p.standing = slices.DeleteFunc(p.standing, func(held *batch) bool {
-			o.sift(p, held, func(c *spare) fate {
-				if o.fleet.first(c.def.name) == p {
-					return stays
+		p.standby = slices.DeleteFunc(p.standby, func(kept *batch) bool {
+			o.filterBatch(p, kept, func(c *standbyCopy) verdict {
+				if o.fleet.owner(c.def.name) == p {
+					return keep
 				}
-				return ourDuty
+				return publishCopy
 			})
-			return held.isEmpty()
+			return kept.isEmpty()
 		})
 	}
 }
 
-// own is how many slots of our share are not acknowledged.
-func (o *outbox) own() int { return o.open }
-
-// share returns up to when our share is acknowledged, of the shares as they are
-// now, and the jobs for which that does not hold. It is false when nothing can be
-// said yet.
-func (o *outbox) share() (until time.Time, except []string, ok bool) {
-	if len(o.board.held) > maxExcept {
+// announceable returns up to when the own share is acknowledged, for the shares as they are
+// now, and the jobs to except. It is false if nothing can be announced yet.
+func (o *outbox) announceable() (until time.Time, except []string, ok bool) {
+	if len(o.agenda.suspended) > maxExcept {
 		return time.Time{}, nil, false
 	}
-	for t := range o.board.held {
+	for t := range o.agenda.suspended {
 		except = append(except, t.def.name)
 	}
 	slices.Sort(except)
 	number := o.first
 	for _, it := range o.items {
-		if (it.state == held || it.state == inFlight || it.state == waiting) && !it.line.task.held {
+		if (it.state == deferred || it.state == inFlight || it.state == waiting) && !it.line.task.suspended {
 			break
 		}
 		number++

@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// crowd is n members that have settled, and jobs that run each second.
+// crowd starts members and waits until they share the jobs, which have a slot each second.
 func crowd(b *broker, members, jobs int) (all []*running) {
 	for i := range jobs {
 		b.apply(every(fmt.Sprint("job", i), "* * * * * *", job.CatchUpAll))
@@ -26,7 +26,7 @@ func crowd(b *broker, members, jobs int) (all []*running) {
 	return all
 }
 
-// unaudited has a producer publish no slot that another one has announced.
+// unaudited turns the producer's audits off.
 func unaudited(c *Config, _ *view) { c.auditEvery = 1000 * time.Hour }
 
 func stopAll(all []*running) {
@@ -35,7 +35,7 @@ func stopAll(all []*running) {
 	}
 }
 
-// copies is how many publications there are for each slot.
+// copies counts the publications of each slot.
 func copies(messages []core.Message) map[string]int {
 	n := map[string]int{}
 	for _, m := range messages {
@@ -44,14 +44,14 @@ func copies(messages []core.Message) map[string]int {
 	return n
 }
 
-// betweenSlots waits until what fell due in this second, or was held for long,
-// should have been published.
+// betweenSlots waits until the slots of this second should have been published, by their
+// owner or after the standby delay.
 func betweenSlots() {
 	advance(time.Until(time.Now().Truncate(time.Second).Add(1700 * time.Millisecond)))
 }
 
-// complete fails unless every slot of the jobs, up to now, is stored and was at
-// most that late.
+// complete fails unless every slot of the jobs up to now is stored and was at most that
+// late.
 func (b *broker) complete(jobs int, since time.Time, most time.Duration) {
 	b.t.Helper()
 	betweenSlots()
@@ -95,8 +95,8 @@ func TestManyProducersPublishOneCopyOfEachSlot(t *testing.T) {
 				for _, p := range all {
 					stoodBy += p.Stats().StoodBy
 				}
-				if len(shares) != min(n, handful) || stoodBy < 30*40 {
-					t.Errorf("shares %v, %d copies held and dropped", shares, stoodBy)
+				if len(shares) != min(n, maxActive) || stoodBy < 30*40 {
+					t.Errorf("shares %v, %d copies dropped", shares, stoodBy)
 				}
 				stopAll(all)
 			})
@@ -104,7 +104,7 @@ func TestManyProducersPublishOneCopyOfEachSlot(t *testing.T) {
 	}
 }
 
-// Whoever dies, its slots are at most half a second late, and once.
+// Whichever producer dies, its slots are late by at most half a second, and only once.
 func TestADeadProducersSlotsAreLateOnce(t *testing.T) {
 	t.Parallel()
 	for _, offset := range []time.Duration{0, 2 * time.Millisecond, 300 * time.Millisecond, 990 * time.Millisecond} {
@@ -138,7 +138,7 @@ func TestADeadProducersSlotsAreLateOnce(t *testing.T) {
 	}
 }
 
-// One that stops on its own terms costs nobody anything.
+// A producer that stops in order makes no slot late.
 func TestAProducerThatLeavesCostsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestAProducerThatLeavesCostsNothing(t *testing.T) {
 	})
 }
 
-// One that leaves may have slots of its share that are not acknowledged: they
-// become the others'.
+// A producer that leaves may have unacknowledged slots of its share. The others publish
+// them.
 func TestTheShareOfAProducerThatLeavesIsPublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestTheShareOfAProducerThatLeavesIsPublished(t *testing.T) {
 	})
 }
 
-// Somebody has left, and only one of two has heard of it: what one of them
-// announces of its share says nothing about what the other holds.
+// A producer has left, and only one of the two others knows. What one announces of its
+// share says nothing about the copies of the other.
 func TestAnAnnouncementForOtherMembersIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,23 +182,23 @@ func TestAnAnnouncementForOtherMembersIsNotBelieved(t *testing.T) {
 		b.mu.Lock()
 		b.lost = func(from, to *view) bool { return from == all[2].view && to == all[0].view }
 		b.mu.Unlock()
-		all[2].stop()                   // as the second one hears
+		all[2].stop()                   // the second producer learns of it
 		advance(450 * time.Millisecond) // the first one has announced its share of the next second
-		all[0].die()                    // and holds the rest for the third
+		all[0].die()                    // and keeps the other copies for the third
 		b.complete(40, start, 500*time.Millisecond)
 		stopAll(all[1:2])
 	})
 }
 
-// Beyond a handful producers rest: what an idle fleet says does not grow with it.
-func TestBeyondAHandfulProducersRest(t *testing.T) {
+// All but five producers rest. So the announcements of an idle fleet do not grow with it.
+func TestProducersBeyondFiveRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		b.apply(every("far", "@yearly", ""))
 		all := crowd(b, 40, 0)
 		advance(10 * time.Second)
-		if n := b.announcements(); n > 10*handful+handful {
+		if n := b.announcements(); n > 10*maxActive+maxActive {
 			t.Errorf("%d announcements of 40 idle producers in ten seconds", n)
 		}
 		first := 0
@@ -206,7 +206,7 @@ func TestBeyondAHandfulProducersRest(t *testing.T) {
 			if p.First() {
 				first++
 			}
-			if active := p.place.Load() > 0; active != (i < handful) {
+			if active := p.rank.Load() > 0; active != (i < maxActive) {
 				t.Errorf("producer %d by age takes part: %v", i, active)
 			}
 		}
@@ -217,15 +217,15 @@ func TestBeyondAHandfulProducersRest(t *testing.T) {
 	})
 }
 
-// When all that take part die at once, those that rested go on from the watermark.
-func TestTheRestTakeOver(t *testing.T) {
+// When all active producers die at once, the resting ones go on from the watermark.
+func TestRestingProducersTakeOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		start := time.Now()
 		all := crowd(b, 9, 20)
 		advance(2 * time.Minute)
-		for _, p := range all[:handful] {
+		for _, p := range all[:maxActive] {
 			p.die()
 		}
 		b.take()
@@ -233,10 +233,10 @@ func TestTheRestTakeOver(t *testing.T) {
 		advance(20 * time.Second)
 		for _, m := range b.take() {
 			if m.Missed > 0 || m.CaughtUp || died.Sub(m.Due) > 3*time.Second {
-				t.Fatalf("%s was published again by who rested: %+v", m.Slot, m)
+				t.Fatalf("%s was published again by a resting producer: %+v", m.Slot, m)
 			}
 		}
-		b.complete(20, start, gone+2*time.Second)
+		b.complete(20, start, peerTimeout+2*time.Second)
 		b.take()
 		advance(10 * time.Second)
 		for id, n := range copies(b.take()) {
@@ -244,14 +244,14 @@ func TestTheRestTakeOver(t *testing.T) {
 				t.Errorf("%d copies of %s", n, id)
 			}
 		}
-		if !all[handful].First() {
-			t.Error("nobody is the first")
+		if !all[maxActive].First() {
+			t.Error("no producer is the first")
 		}
-		stopAll(all[handful:])
+		stopAll(all[maxActive:])
 	})
 }
 
-// A producer that has not heard of a job says nothing about it, whatever else it
+// A producer that does not know a job announces nothing about it, whatever else it
 // announces.
 func TestProducersThatDisagreeOnTheRegistryTrustNothing(t *testing.T) {
 	t.Parallel()
@@ -276,9 +276,9 @@ func TestProducersThatDisagreeOnTheRegistryTrustNothing(t *testing.T) {
 	})
 }
 
-// Who hears nobody, or is heard by nobody, or only by some, publishes; the others
-// do not wait for it twice.
-func TestProducersThatDisagreeOnWhoTakesPart(t *testing.T) {
+// A producer that hears no other, or only some, or is not heard, publishes. The others do
+// not wait for it twice.
+func TestProducersThatDisagreeOnTheMembersPublishEverySlot(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]func(all []*running, from, to *view) bool{
 		"one is deaf": func(all []*running, _, to *view) bool { return to == all[0].view },
@@ -286,8 +286,8 @@ func TestProducersThatDisagreeOnWhoTakesPart(t *testing.T) {
 		"two do not meet": func(all []*running, from, to *view) bool {
 			return from == all[0].view && to == all[1].view || from == all[1].view && to == all[0].view
 		},
-		"one way only":        func(all []*running, from, to *view) bool { return from == all[0].view && to == all[1].view },
-		"nobody hears anyone": func([]*running, *view, *view) bool { return true },
+		"one way only":              func(all []*running, from, to *view) bool { return from == all[0].view && to == all[1].view },
+		"no producer hears another": func([]*running, *view, *view) bool { return true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,7 +317,7 @@ func TestProducersThatDisagreeOnWhoTakesPart(t *testing.T) {
 	}
 }
 
-// A producer that stands still in the middle has announced only what is stored.
+// A producer that freezes at any moment has announced only what is stored.
 func TestAProducerThatIsStoppedAnywhereLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, offset := range []time.Duration{499, 500, 501, 502, 503, 504, 506, 600} {
@@ -342,7 +342,7 @@ func TestAProducerThatIsStoppedAnywhereLosesNothing(t *testing.T) {
 	}
 }
 
-// One that lives and cannot publish is waited for twice at most.
+// A producer that is alive and cannot publish delays the others twice at most.
 func TestAProducerThatCannotPublishIsNotWaitedForAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestAProducerThatCannotPublishIsNotWaitedForAgain(t *testing.T) {
 		all[1].refuse = true
 		all[1].view.mu.Unlock()
 		advance(9 * time.Second)
-		b.complete(20, start, patience+50*time.Millisecond)
+		b.complete(20, start, standbyLimit+50*time.Millisecond)
 		for id, d := range b.late(50 * time.Millisecond) {
 			if s, _ := job.ParseSlotID(id); s.At.Sub(start) > 7*time.Second {
 				t.Errorf("%s is still %v late", id, d)
@@ -363,7 +363,7 @@ func TestAProducerThatCannotPublishIsNotWaitedForAgain(t *testing.T) {
 	})
 }
 
-// A job that nobody can publish keeps nobody from standing by for the others.
+// Producers go on sharing all jobs but the one that the broker refuses.
 func TestAJobThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestAJobThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A producer that cannot read a definition leaves the field to those that can.
+// A producer that cannot read a definition leaves the work to those that can.
 func TestAProducerThatCannotReadADefinitionDoesNotTakePart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -409,7 +409,7 @@ func TestAProducerThatCannotReadADefinitionDoesNotTakePart(t *testing.T) {
 		all := crowd(b, 2, 20)
 		advance(10 * time.Second)
 		b.complete(20, start.Add(time.Second), DefaultStandbyDelay+50*time.Millisecond)
-		if old.place.Load() != 0 {
+		if old.rank.Load() != 0 {
 			t.Error("it takes part")
 		}
 		for _, p := range all {
@@ -424,15 +424,15 @@ func TestAProducerThatCannotReadADefinitionDoesNotTakePart(t *testing.T) {
 			}
 		}
 		if wm := b.watermark().Time; wm.After(start.Add(16 * time.Second)) {
-			t.Errorf("the watermark was moved to %v by who cannot read everything", wm)
+			t.Errorf("the watermark was moved to %v by a producer that cannot read everything", wm)
 		}
 		old.stop()
 	})
 }
 
-// A producer whose time zone data are older than another's leaves the field to the others,
-// if a job has a time zone. Alone it publishes what it computes, and leaves the watermark
-// where it is.
+// A producer whose time zone data are older than another's leaves the work to the others if
+// a job has a time zone. Alone it publishes what it computes, and does not move the
+// watermark.
 func TestProducerWithOlderTimeZoneDataDoesNotMoveTheWatermarkOverZonedJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -443,14 +443,14 @@ func TestProducerWithOlderTimeZoneDataDoesNotMoveTheWatermarkOverZonedJobs(t *te
 		all := crowd(b, 2, 3)
 		behind.Store(true)
 		advance(5 * time.Second)
-		if old.place.Load() == 0 {
+		if old.rank.Load() == 0 {
 			t.Error("it does not take part, although all jobs are in UTC")
 		}
 		j := every("zoned", "* * * * * *", job.CatchUpAll)
 		j.Timezone = "Europe/Berlin"
 		e := b.apply(j)
 		advance(5 * time.Second)
-		if old.place.Load() != 0 {
+		if old.rank.Load() != 0 {
 			t.Error("it takes part, although another knows the slots of a job better")
 		}
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
@@ -469,18 +469,18 @@ func TestProducerWithOlderTimeZoneDataDoesNotMoveTheWatermarkOverZonedJobs(t *te
 		b.delete("zoned")
 		advance(8 * time.Second)
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
-			t.Errorf("the watermark %v is held by a job that is gone", wm.Time)
+			t.Errorf("the watermark %v is held up by a job that was removed", wm.Time)
 		}
 		old.stop()
 	})
 }
 
-// faultyBits are numbers from a fixed seed.
+// faultyBits returns random numbers from a fixed seed.
 func faultyBits(seed uint64) func() uint64 {
 	return rand.New(rand.NewPCG(seed, 2)).Uint64
 }
 
-// Members come and go each second, and half of what they say is lost.
+// Members come and go each second, and half of their announcements are lost.
 func TestChurn(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -505,7 +505,7 @@ func TestChurn(t *testing.T) {
 					all[i] = b.member()
 				}
 				advance(5 * time.Second)
-				b.complete(20, start, gone+2*time.Second)
+				b.complete(20, start, peerTimeout+2*time.Second)
 				stopAll(all)
 			})
 		})
@@ -517,12 +517,12 @@ func TestSharesAreEven(t *testing.T) {
 	f := newFleet(Config{Node: "n1", Started: epoch}, core.Lateness{})
 	now := time.Now()
 	for i := range 4 {
-		f.hear(core.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: core.AnnounceHere}, now)
+		f.receive(core.Announcement{Node: fmt.Sprint("m", i), Started: epoch.Add(time.Second), Kind: core.AnnounceHere}, now)
 	}
-	f.review(now, true, 1)
+	f.update(now, true, 1)
 	shares := map[string]int{}
 	for i := range 10_000 {
-		shares[f.first(fmt.Sprint("job", i)).name]++
+		shares[f.owner(fmt.Sprint("job", i)).name]++
 	}
 	for _, p := range f.active {
 		if n := shares[p.name]; n < 1800 || n > 2200 {
@@ -531,15 +531,15 @@ func TestSharesAreEven(t *testing.T) {
 	}
 }
 
-// Whose share a job is, is asked for every slot.
-func BenchmarkFirst(b *testing.B) {
+// The owner of a job is computed for every slot.
+func BenchmarkOwner(b *testing.B) {
 	f := newFleet(Config{Node: "n1", Started: epoch}, core.Lateness{})
-	for i := range handful {
-		f.hear(core.Announcement{Node: fmt.Sprint("m", i), Kind: core.AnnounceHere}, time.Now())
+	for i := range maxActive {
+		f.receive(core.Announcement{Node: fmt.Sprint("m", i), Kind: core.AnnounceHere}, time.Now())
 	}
-	f.review(time.Now(), true, 1)
+	f.update(time.Now(), true, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		f.first("a-name-of-24-characters-")
+		f.owner("a-name-of-24-characters-")
 	}
 }

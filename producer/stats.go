@@ -5,34 +5,32 @@ import (
 	"time"
 )
 
-// Stats counts what a producer has done since it was made.
+// Stats counts what a producer has done since New.
 type Stats struct {
-	// Published counts slots that the stream has acknowledged, Folded those of
-	// them of which it had a copy already.
+	// Published counts slots that the stream has acknowledged. Folded counts those of them
+	// that the stream already had.
 	Published, Folded uint64
 
 	// Retried counts publications that failed and were repeated.
 	Retried uint64
 
-	// StoodBy counts slots that were held for the producer whose share they were
-	// and that it published.
+	// StoodBy counts copies that were dropped because the slot's owner had it stored.
 	StoodBy uint64
 
-	// Missed counts slots that a catch-up policy left out, CaughtUp those that
-	// it let run.
+	// Missed counts slots that a catch-up policy left out, CaughtUp late slots that it let
+	// run.
 	Missed, CaughtUp uint64
 
-	// Standing is how many copies are held now for the producers whose share they
-	// are.
-	Standing uint64
+	// Standby is the number of copies that this producer now keeps for their owners.
+	Standby uint64
 
-	// Turned is when the producer's loop last came round, by this machine's
-	// clock; zero before its first turn. While Run runs it does so every few
-	// seconds, whether or not there is a broker.
+	// Turned is when the producer's loop last ran, by this machine's clock; zero before the
+	// first time. While Run runs, the loop runs every few seconds, with or without a
+	// broker.
 	Turned time.Time
 }
 
-// Plus adds up what two producers counted. Of the two, what is now is s's.
+// Plus returns the sum of two producers' counts. Standby and Turned are those of s.
 func (s Stats) Plus(o Stats) Stats {
 	s.Published += o.Published
 	s.Folded += o.Folded
@@ -44,7 +42,7 @@ func (s Stats) Plus(o Stats) Stats {
 }
 
 type counters struct {
-	published, folded, retried, stoodBy, missed, caughtUp, standing atomic.Uint64
+	published, folded, retried, stoodBy, missed, caughtUp, standby atomic.Uint64
 
 	turned atomic.Pointer[time.Time]
 }
@@ -58,15 +56,15 @@ func (p *Producer) Stats() Stats {
 	}
 	return Stats{
 		Published: c.published.Load(), Folded: c.folded.Load(), Retried: c.retried.Load(), StoodBy: c.stoodBy.Load(),
-		Missed: c.missed.Load(), CaughtUp: c.caughtUp.Load(), Standing: c.standing.Load(), Turned: *turned,
+		Missed: c.missed.Load(), CaughtUp: c.caughtUp.Load(), Standby: c.standby.Load(), Turned: *turned,
 	}
 }
 
-// turn notes a turn of the loop.
-func (c *counters) turn(standing int) {
+// turn records that the loop ran.
+func (c *counters) turn(standby int) {
 	now := time.Now()
 	c.turned.Store(&now)
-	c.standing.Store(uint64(standing))
+	c.standby.Store(uint64(standby))
 }
 
 func (c *counters) acknowledged(it *item, duplicate bool) {

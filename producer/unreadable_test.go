@@ -15,14 +15,14 @@ var (
 	errNewer   = fmt.Errorf("%w watermark: v 99", job.ErrVersion)
 )
 
-// spoil puts something in the watermark's place that cannot be read.
+// spoil replaces the watermark by a value that cannot be read.
 func (b *broker) spoil(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.markErr, b.markRev = err, b.markRev+1
 }
 
-// standing is the stored watermark's revision, and why it cannot be read.
+// standing returns the stored watermark's revision, and why it cannot be read.
 func (b *broker) standing() (revision uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +49,7 @@ func TestRunningProducerWritesAnUnreadableWatermarkAnew(t *testing.T) {
 	}
 }
 
-// What a newer program wrote is left to it, and production goes on.
+// A watermark of a newer program is not overwritten, and production goes on.
 func TestRunningProducerLeavesAWatermarkOfANewerFormatAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,13 +67,13 @@ func TestRunningProducerLeavesAWatermarkOfANewerFormatAlone(t *testing.T) {
 		b.resetTo(core.Watermark{Time: time.Now().Add(-time.Hour).UTC(), Node: "operator"}) // as by "cronce doctor --reset-watermark --force"
 		advance(20 * time.Second)
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second {
-			t.Errorf("it stands at %v after it was reset", wm.Time)
+			t.Errorf("the watermark is at %v after it was reset", wm.Time)
 		}
 		stopAll(all[1:])
 	})
 }
 
-// A producer that starts goes on from the horizon, whatever stands there.
+// A starting producer goes on from the horizon, whatever is stored.
 func TestStartingProducerGoesOnWithoutAnUnreadableWatermark(t *testing.T) {
 	t.Parallel()
 	for _, unreadable := range []error{errGarbled, errNewer} {
@@ -95,7 +95,7 @@ func TestStartingProducerGoesOnWithoutAnUnreadableWatermark(t *testing.T) {
 				advance(10 * time.Second)
 				for _, m := range b.take() {
 					if gone.Sub(m.Due) > job.DefaultHorizon {
-						t.Errorf("%s was offered again, from beyond the horizon", m.Slot)
+						t.Errorf("%s was published again, from beyond the horizon", m.Slot)
 					}
 				}
 				if n, want := len(b.has("a")), len(slots(t, j, start, time.Now())); n != want {
@@ -111,7 +111,7 @@ func TestStartingProducerGoesOnWithoutAnUnreadableWatermark(t *testing.T) {
 	}
 }
 
-// By a clock that is not believed there is no horizon: the producer waits, and does not end.
+// With an implausible clock there is no horizon: the producer waits, and does not end.
 func TestStartingProducerWaitsForItsClockWithoutAWatermark(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestStartingProducerWaitsForItsClockWithoutAWatermark(t *testing.T) {
 		p.step(-48 * time.Hour)
 		advance(20 * time.Second)
 		if wm := b.watermark(); time.Since(wm.Time) > 3*time.Second || wm.Time.After(time.Now()) {
-			t.Errorf("it stands at %v, the time is %v", wm.Time, time.Now())
+			t.Errorf("the watermark is at %v, the time is %v", wm.Time, time.Now())
 		}
 		p.stop()
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// faulty answers at random, from a fixed seed.
+// faulty returns random faults from a fixed seed.
 func faulty(seed uint64) func(core.Message) fault {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return func(core.Message) fault {
@@ -23,10 +23,9 @@ func faulty(seed uint64) func(core.Message) fault {
 	}
 }
 
-// unstored names a slot that the watermark vouches for and that nobody has
-// stored; empty when there is none. What it vouches for are the slots, as the
-// registry of today has them, of the plans and pauses that it knows. Called with
-// the broker locked.
+// unstored returns a slot that the watermark covers and that is not stored; empty if there
+// is none. The watermark covers the slots of the plans and pauses that it knows, by the
+// present registry. The caller holds the broker's lock.
 func (b *broker) unstored(wm core.Watermark) string {
 	entries := map[string]core.RegistryEvent{}
 	for _, ev := range b.log {
@@ -125,7 +124,7 @@ func TestWatermarkNeverGoesBack(t *testing.T) {
 		advance(time.Minute)
 		deaf.stop()
 		if wm := b.watermark(); wm.Revision != 2 {
-			t.Errorf("watermark at revision %d, want 2: one who knows less must not take it over", wm.Revision)
+			t.Errorf("watermark at revision %d, want 2: a producer that knows less must not take it over", wm.Revision)
 		}
 	})
 }
@@ -168,8 +167,8 @@ func TestWatermarkIsTakenOverFromADeadProducer(t *testing.T) {
 	})
 }
 
-// A newer program may give the watermark a member that this one does not know: it is
-// kept by every write, of the producer that found it there and of the next one.
+// A newer program may add a member to the watermark. Every write keeps it: of the producer
+// that found it, and of the next one.
 func TestWatermarkKeepsWhatANewerProgramPutThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +181,7 @@ func TestWatermarkKeepsWhatANewerProgramPutThere(t *testing.T) {
 			mark.Extra = job.Extra{"shade": json.RawMessage(shade)}
 			mark.Time = mark.Time.Add(time.Millisecond)
 			b.resetTo(mark)
-			advance(15 * time.Second) // who lost a race for it stands aside for five
+			advance(15 * time.Second) // a producer that met a conflict waits for five seconds
 			if now := b.watermark(); now.Node == "" || now.Nonce == "operator" || string(now.Extra["shade"]) != shade {
 				t.Errorf("round %d: the producer wrote %+v", round, now)
 			}

@@ -11,20 +11,20 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// flood hands out what is due as far as there is room, has all that is in flight answered
-// after that time, again and again, and returns how many were in flight at most. An
-// error is the answer to all of the first.
+// flood moves due slots to the outbox while there is room, answers all that is in flight
+// after the given time, and repeats that. It returns the most that were in flight. An error
+// is the answer to the first ones.
 func (d *desk) flood(now time.Time, took time.Duration, err error) (most int) {
 	done := false
 	for range 1000 {
-		if done && d.flying == 0 {
+		if done && d.inFlight == 0 {
 			return most
 		}
 		for !done && d.room() >= maxChunk {
 			var slots []dueSlot
-			slots, done = d.board.due(nil, now, maxChunk)
+			slots, done = d.agenda.due(nil, now, maxChunk)
 			d.add(slots, now)
-			most = max(most, d.flying)
+			most = max(most, d.inFlight)
 		}
 		time.Sleep(took)
 		for _, answer := range d.reply {
@@ -33,28 +33,28 @@ func (d *desk) flood(now time.Time, took time.Duration, err error) (most int) {
 		d.reply = nil
 		d.answered()
 		if err != nil {
-			d.giveBack(d.board, nil)
+			d.returnToAgenda(d.agenda, nil)
 			return most
 		}
 	}
-	d.t.Fatalf("%d slots are in flight, and not all were handed out, with a window of %d", d.flying, d.window)
+	d.t.Fatalf("%d slots are in flight, and not all slots were taken off the agenda, with a window of %d", d.inFlight, d.window)
 	return most
 }
 
-// A broker that answers soon gets as many at a time as it may have; one that is slow, or
-// refuses, fewer, but never so few that they are less than one look at the board.
+// A broker that answers soon gets as many publications at a time as the window allows. A
+// slow one, or one that refuses some, gets fewer, but always at least a chunk.
 func TestTheWindowFitsTheBroker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		d.peer.silent = true
-		d.review() // nobody shares
+		d.review() // this producer is alone
 		for i := range 80_000 {
 			e := core.Entry{Revision: uint64(i + 1), Time: epoch}
 			e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: "* * * * * *"}
-			d.board.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
+			d.agenda.apply(core.RegistryEvent{Name: e.Job.Name, Revision: e.Revision, Entry: e}, epoch)
 		}
-		const nearly = 2 * maxChunk // no more is handed out for less room than for a chunk
+		const nearly = 2 * maxChunk // room for less than a chunk stays empty
 		now := epoch
 		for _, step := range []struct {
 			broker string

@@ -93,7 +93,7 @@ var sabotages = []sabotage{
 		mutant: mutant{
 			name: "copies-of-a-producer-that-left", breaks: "copies that were held for a producer are published by none after it has left",
 			file: "producer/standby.go",
-			old:  "if o.fleet.first(c.def.name) == p {",
+			old:  "if o.fleet.owner(c.def.name) == p {",
 			new:  "if p != nil {",
 		},
 		seed: 3, duration: time.Minute, rules: []string{"published late"},

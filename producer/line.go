@@ -10,45 +10,45 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// schedule is shared by all lines that have the same one.
+// schedule is shared by all lines with the same expression, zone and exclusions.
 type schedule struct {
 	*job.Schedule
-	key   string // of the board's map
-	lines int    // that have it
+	key   string // in the agenda's map
+	lines int    // how many lines have the schedule
 }
 
-// line is one stretch of one job's timeline, walking along its slots.
+// line is one stretch of one job's timeline. It moves from slot to slot.
 type line struct {
 	task     *task
 	schedule *schedule
 
-	// The line has slots after from, up to and including until, in seconds
-	// since 1970; never: no end. since is when it came to be, by the broker's
-	// clock.
+	// The line has the slots after from, up to and including until, in seconds since 1970.
+	// never means no end. since is when the stretch came into force, by the broker's clock.
 	from, until int64
 	since       stamp
 
-	// group holds the line at its next slot; nil when no slot is to come. index
-	// is the line's place in it.
+	// group holds the line at its next slot. It is nil if the line has no slot to come.
+	// index is the line's position in the group.
 	group *group
 	index uint32
 
 	// later is the next line of the task.
 	later *line
 
-	// shards is how many parts each slot has, zero for one.
+	// shards is the number of parts of each slot, zero if slots are not split.
 	shards uint16
 
-	// paused lines hold what fell due in a pause that has ended.
+	// A paused line has the slots that fell due in a pause which has ended.
 	paused bool
 
-	// ended lines are of no job any more: they have what fell due before.
+	// An ended line belongs to no plan of a job any more. It has the slots that fell due
+	// before it ended.
 	ended bool
 }
 
 const never = math.MaxInt64
 
-// bound is the bound of a stretch in whole seconds: slots have no fractions.
+// bound returns the end of a stretch in whole seconds, since slots have no fractions.
 func bound(t time.Time) int64 {
 	if t.IsZero() {
 		return never
@@ -59,7 +59,7 @@ func bound(t time.Time) int64 {
 func (l *line) after() time.Time         { return time.Unix(l.from, 0).UTC() }
 func (l *line) covers(at time.Time) bool { return at.Unix() <= l.until }
 
-// stretch is what the line has left of the job's timeline.
+// stretch returns the part of the job's timeline that the line has left.
 func (l *line) stretch() core.Stretch {
 	s := core.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Paused: l.paused}
 	if l.until != never {
@@ -68,10 +68,9 @@ func (l *line) stretch() core.Stretch {
 	return s
 }
 
-// group is all lines of one schedule whose next slot is the same. The heap has
-// one entry for each group: a line that lags behind the others of its schedule,
-// because its job was heard of late, travels in a group of its own until it has
-// caught up with them.
+// group is all lines of one schedule with the same next slot. The heap has one entry for
+// each group. A line that lags behind its schedule, because its job became known late, is
+// in a group of its own until it has caught up.
 type group struct {
 	schedule *schedule
 	next     time.Time
@@ -80,8 +79,8 @@ type group struct {
 	index    int // in the heap, or aside
 }
 
-// aside is the index of a group that is not in the heap: it has one line, of a task that
-// is held.
+// aside is the index of a group that is not in the heap. It has one line, of a suspended
+// task.
 const aside = -1
 
 type groupKey struct {
@@ -93,9 +92,8 @@ type groupKey struct {
 func (g *group) key() groupKey  { return groupKey{g.schedule, g.next.Unix(), g.paused} }
 func (g *group) due() time.Time { return g.next.Add(g.schedule.Delay()) }
 
-// schedule returns the schedule of the plan, shared with other jobs where it is
-// the same.
-func (b *board) schedule(name string, p job.Plan) (*schedule, error) {
+// schedule returns the schedule of the plan, shared with all jobs that have the same.
+func (b *agenda) schedule(name string, p job.Plan) (*schedule, error) {
 	s, err := b.plans.Schedule(name, p)
 	if err != nil {
 		return nil, err
@@ -116,27 +114,27 @@ func (s *schedule) newLine(t *task, part core.Stretch) *line {
 	}
 }
 
-// is reports whether the line is that stretch, which may have got another end.
-func (l *line) is(s *schedule, part core.Stretch) bool {
+// matches reports whether the line is the given stretch. The end may differ.
+func (l *line) matches(s *schedule, part core.Stretch) bool {
 	return l.schedule == s && l.from == bound(part.After) && l.paused == part.Paused && l.since == stampOf(part.Since)
 }
 
-// place puts a line, which is in no group, before its first slot after the given
-// instant, and reports whether there is one.
-func (b *board) place(l *line, after time.Time) bool {
-	return b.join(l, l.schedule.Next(later(after, l.after())))
+// attachAfter attaches a line, which has no group, at its first slot after the given
+// instant. It reports whether there is such a slot.
+func (b *agenda) attachAfter(l *line, after time.Time) bool {
+	return b.attach(l, l.schedule.Next(later(after, l.after())))
 }
 
-// join puts a line, which is in no group, before the given slot, unless that is
-// none of the line's any more.
-func (b *board) join(l *line, next time.Time) bool {
+// attach puts a line, which has no group, into the group of the given slot. It does nothing
+// if the line does not have that slot.
+func (b *agenda) attach(l *line, next time.Time) bool {
 	if next.IsZero() || !l.covers(next) {
 		return false
 	}
 	key := groupKey{l.schedule, next.Unix(), l.paused}
 	g := b.groups[key]
 	switch {
-	case l.task.held:
+	case l.task.suspended:
 		g = &group{schedule: l.schedule, next: next, paused: l.paused, index: aside}
 	case g == nil:
 		g = &group{schedule: l.schedule, next: next, paused: l.paused}
@@ -148,9 +146,8 @@ func (b *board) join(l *line, next time.Time) bool {
 	return true
 }
 
-// leave takes a line out of its group, and the group off the heap with the last
-// of them.
-func (b *board) leave(l *line) {
+// detach removes a line from its group, and the group from the heap with its last line.
+func (b *agenda) detach(l *line) {
 	g := l.group
 	if g == nil {
 		return
@@ -167,9 +164,9 @@ func (b *board) leave(l *line) {
 	}
 }
 
-// back takes back a slot that was handed out, to hand it out again with all that
-// came after it. A range may hold slots of several plans.
-func (b *board) back(s dueSlot) {
+// takeBack takes back a slot. The agenda returns it again, with all later slots of its
+// line. A range may have slots of several plans.
+func (b *agenda) takeBack(s dueSlot) {
 	if !s.Range {
 		b.rewind(s.line, s.At)
 		return
@@ -181,25 +178,25 @@ func (b *board) back(s dueSlot) {
 	}
 }
 
-func (b *board) rewind(l *line, at time.Time) {
+func (b *agenda) rewind(l *line, at time.Time) {
 	if l.group != nil && !at.Before(l.group.next) {
 		return
 	}
-	b.leave(l)
-	if lines := l.task.lines(); b.join(l, at) && !slices.Contains(lines, l) {
+	b.detach(l)
+	if lines := l.task.lines(); b.attach(l, at) && !slices.Contains(lines, l) {
 		l.task.setLines(slices.Insert(lines, 0, l))
 	}
 }
 
-// shorten ends the line, where a newer plan or a pause begins.
-func (b *board) shorten(l *line, until int64) {
+// shorten ends the line where a newer plan or a pause begins.
+func (b *agenda) shorten(l *line, until int64) {
 	l.until = until
 	if l.group != nil && !l.covers(l.group.next) {
-		b.leave(l)
+		b.detach(l)
 	}
 }
 
-// groupHeap is a container/heap of groups, the one that falls due first on top.
+// groupHeap is a container/heap of groups. The group that falls due first is on top.
 type groupHeap []*group
 
 func (h groupHeap) Len() int           { return len(h) }

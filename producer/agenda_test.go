@@ -14,13 +14,12 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-func testBoard(base position) *board {
-	return newBoard(core.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
+func testAgenda(base position) *agenda {
+	return newAgenda(core.Lateness{Late: DefaultLate, Horizon: job.DefaultHorizon}, base, slog.New(slog.DiscardHandler))
 }
 
-// fill puts n jobs on a board, spread over that many expressions of one slot an
-// hour each.
-func fill(b *board, n, expressions int) {
+// fill puts n jobs on an agenda, with that many expressions, each of one slot an hour.
+func fill(b *agenda, n, expressions int) {
 	for i := range n {
 		e := core.Entry{Revision: uint64(i + 1), Time: epoch}
 		e.Job = job.Job{Name: fmt.Sprint("job", i), Schedule: fmt.Sprintf("%d %d * * * *", i%60, i%expressions/60%60)}
@@ -31,7 +30,7 @@ func fill(b *board, n, expressions int) {
 
 func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
 	t.Parallel()
-	b := testBoard(position{})
+	b := testAgenda(position{})
 	fill(b, 6000, 300)
 	if len(b.heap) != 300 || len(b.schedules) != 300 {
 		t.Fatalf("%d heap entries and %d schedules for 300 expressions", len(b.heap), len(b.schedules))
@@ -44,7 +43,7 @@ func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
 			total += len(slots)
 			for _, s := range slots {
 				if !s.At.Equal(now) {
-					t.Fatalf("slot %v handed out at %v", s.At, now)
+					t.Fatalf("slot %v returned at %v", s.At, now)
 				}
 			}
 		}
@@ -58,9 +57,9 @@ func TestJobsOfOneScheduleShareOneHeapEntry(t *testing.T) {
 	}
 }
 
-func TestBoardForgetsWhatIsRemoved(t *testing.T) {
+func TestAgendaForgetsRemovedJobs(t *testing.T) {
 	t.Parallel()
-	b := testBoard(position{})
+	b := testAgenda(position{})
 	fill(b, 100, 10)
 	for i := range 100 {
 		b.apply(core.RegistryEvent{Name: fmt.Sprint("job", i), Revision: uint64(101 + i), Deleted: true}, epoch)
@@ -70,16 +69,15 @@ func TestBoardForgetsWhatIsRemoved(t *testing.T) {
 	}
 }
 
-// A watermark that peers moved on takes lines with it, except those of plans
-// that it does not know.
-func TestBoardSkipsWhatAWatermarkCovers(t *testing.T) {
+// A newer watermark moves lines forward, except those of plans that it does not know.
+func TestAgendaSkipsWhatAWatermarkCovers(t *testing.T) {
 	t.Parallel()
-	b := testBoard(position{})
+	b := testAgenda(position{})
 	fill(b, 60, 60)
 	e := core.Entry{Revision: 61, Time: epoch.Add(time.Minute)}
 	e.Job = job.Job{Name: "new", Schedule: "30 * * * * *"}
 	b.apply(core.RegistryEvent{Name: "new", Revision: 61, Entry: e}, epoch)
-	b.skip(position{epoch.Add(time.Hour), 60, epoch})
+	b.skipTo(position{epoch.Add(time.Hour), 60, epoch})
 	slots, done := b.due(nil, epoch.Add(time.Hour), 1000)
 	if !done || len(slots) != 59 {
 		t.Fatalf("%d slots, want the new job's 59", len(slots))
@@ -93,7 +91,7 @@ func TestBoardSkipsWhatAWatermarkCovers(t *testing.T) {
 
 func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
 	t.Parallel()
-	b := testBoard(position{})
+	b := testAgenda(position{})
 	fill(b, 10, 1)
 	edit := func(revision uint64) {
 		e := core.Entry{Revision: revision, Time: epoch}
@@ -106,25 +104,25 @@ func TestTheRegistrysRevisionIsClaimedOnceNothingIsPending(t *testing.T) {
 			t.Errorf("revision %d may be claimed, want %d", p.revision, want)
 		}
 	}
-	edit(12) // as a watch that catches up shows it: revision 11 may be of a job that comes later
+	edit(12) // as a watch that catches up delivers it: revision 11 may be of a later job
 	claimed(10)
 	edit(13)
 	b.apply(core.RegistryEvent{Settled: true, Revision: 13}, epoch)
 	claimed(13)
 	edit(15)
 	claimed(13)
-	b.apply(core.RegistryEvent{Settled: true, Revision: 16}, epoch) // of 16 nothing is left
+	b.apply(core.RegistryEvent{Settled: true, Revision: 16}, epoch) // no event of revision 16 is left
 	claimed(16)
 }
 
-// A tick with a thousand due slots among a million jobs on a thousand
-// expressions, and what such a board weighs.
+// A tick with a thousand due slots among a million jobs on a thousand expressions, and the
+// memory of such an agenda.
 func BenchmarkDueAmongAMillionJobs(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	const jobs = 1_000_000
-	bd := testBoard(position{})
+	bd := testAgenda(position{})
 	started := time.Now()
 	fill(bd, jobs, 1000)
 	loaded := time.Since(started)
@@ -145,12 +143,12 @@ func BenchmarkDueAmongAMillionJobs(b *testing.B) {
 	runtime.KeepAlive(bd)
 }
 
-// The pause that ends is a stretch without slots, the first of the plan's lines: the
-// plan outlives it, and what fell due before the board heard of it all is handed out
-// even when another edit comes at its heels.
+// The pause that ends is a stretch without slots, and the first of the plan's lines. The
+// plan outlives it. What fell due before the agenda received all of this is returned, even
+// if another edit follows at once.
 func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 	t.Parallel()
-	b := testBoard(position{})
+	b := testAgenda(position{})
 	at := func(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
 	put := func(revision uint64, s float64, to time.Time) {
 		e := core.Entry{Revision: revision, Time: at(s)}
@@ -162,7 +160,7 @@ func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 	put(1, 1, time.Time{})
 	b.apply(core.RegistryEvent{Ready: true, Revision: 1}, at(1))
 	b.due(nil, at(33), 10)
-	put(2, 8, at(8)) // heard of late, as the next
+	put(2, 8, at(8)) // received late, like the next
 	put(3, 23, at(8))
 	slots, _ := b.due(nil, at(33), 10)
 	var due []string
@@ -170,14 +168,14 @@ func TestLinesGoOnWhenTheFirstStretchOfTheirPlanHasNoSlots(t *testing.T) {
 		due = append(due, s.At.Sub(epoch).String())
 	}
 	if want := []string{"10s", "20s", "30s"}; !slices.Equal(due, want) {
-		t.Errorf("handed out: %v, want %v", due, want)
+		t.Errorf("returned: %v, want %v", due, want)
 	}
 }
 
-// An entry that was written by hand may say the same of two plans.
+// An entry that was written by hand may have two equal plans.
 func TestStretchesThatAreAlikeHaveALineEach(t *testing.T) {
 	t.Parallel()
-	b := testBoard(position{})
+	b := testAgenda(position{})
 	e := core.Entry{Revision: 1, Time: epoch}
 	e.Job = job.Job{Name: "j", Schedule: "*/10 * * * * *"}
 	plan := core.PastPlan{Plan: e.Job.Plan(), From: epoch, To: epoch.Add(time.Minute)}

@@ -1,0 +1,302 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/core"
+)
+
+const (
+	// maxSleep is how long a suspended machine or a stepped clock may go unnoticed.
+	maxSleep = time.Second
+
+	// jump is how much longer than a sleep the clock must have moved before the producer
+	// concludes that its process was suspended.
+	jump = 5 * time.Second
+
+	// reconnectPoll is how often a producer without a connection checks for one.
+	reconnectPoll = 100 * time.Millisecond
+
+	// maxChunk bounds the slots that are taken off the agenda at a time.
+	maxChunk = 1024
+
+	// timerSlack is how late a timer may fire. Closer to the next slot the producer naps
+	// instead.
+	timerSlack = 1500 * time.Microsecond
+)
+
+// session is one call of Run: the loop that moves slots from the agenda to the outbox, and
+// acknowledged positions from the outbox to the keeper. One goroutine owns it.
+type session struct {
+	*Producer
+	agenda *agenda
+	outbox *outbox
+	keeper *keeper
+	fleet  *fleet
+
+	// announcements are those of the other producers. spokenAt is when this one last
+	// announced something, by this machine's clock. announced is true while the others
+	// count on it.
+	announcements chan core.Announcement
+	spokenAt      time.Time
+	announced     bool
+
+	// slots is the buffer of a chunk.
+	slots []dueSlot
+
+	// lastTurn is the clock at the last turn. asleep is true while the stored watermark
+	// must be read before a slot is published: others may have published meanwhile.
+	lastTurn time.Time
+	asleep   bool
+	away     bool
+
+	// warned is when a warning about the clock or the watermark was last logged.
+	// watermarkRead is when the stored watermark was last read.
+	warned, watermarkRead time.Time
+
+	// warnedFuture is when a warning about an announcement in the future was last logged.
+	warnedFuture time.Time
+}
+
+func newSession(p *Producer, k *keeper) *session {
+	rules := core.Lateness{Late: p.cfg.Late, Horizon: p.cfg.Horizon}
+	f, b := newFleet(p.cfg, rules), newAgenda(rules, k.stored, p.cfg.Logger)
+	o := newOutbox(p, f, b)
+	o.wokeAt = p.cfg.Clock.Now()
+	return &session{
+		Producer: p, keeper: k, fleet: f, outbox: o, asleep: true, announcements: make(chan core.Announcement, 256),
+		agenda: b, lastTurn: p.cfg.Clock.Now(),
+	}
+}
+
+func (s *session) run(ctx context.Context, events <-chan core.RegistryEvent) error {
+	timer := time.NewTimer(maxSleep)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case ev := <-events:
+			s.agenda.apply(ev, s.now())
+		case <-s.outbox.answers.ready:
+		case a := <-s.announcements:
+			s.receive(a)
+		case <-s.cfg.Stepped:
+		case <-timer.C:
+		}
+		s.drain(events)
+		s.outbox.answered()
+		pause, err := s.turn(ctx)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		s.stats.turn(s.outbox.standby)
+		timer.Reset(pause)
+	}
+}
+
+// drain takes in everything that has arrived, so that one turn serves all of it.
+func (s *session) drain(events <-chan core.RegistryEvent) {
+	for range 4 * maxChunk {
+		select {
+		case ev := <-events:
+			s.agenda.apply(ev, s.now())
+		case a := <-s.announcements:
+			s.receive(a)
+		default:
+			return
+		}
+	}
+}
+
+// now is a time that the broker's clock has certainly reached. It subtracts the whole
+// error, however large: a slot must not be stored before it is due.
+func (s *session) now() time.Time {
+	return s.cfg.Clock.Now().Add(-s.cfg.Clock.Error())
+}
+
+// turn does the work that is due, and returns how long to wait for more.
+func (s *session) turn(ctx context.Context) (time.Duration, error) {
+	now := s.now()
+	able := s.canPublish(now)
+	s.wake(now, able)
+	s.agenda.zonesBehind = s.cfg.ZonesBehind()
+	switch {
+	case !s.agenda.ready:
+		return maxSleep, nil // nothing is published before the registry is known
+	case !able:
+		// Slots stay on the agenda. When the producer can publish again, one decision
+		// covers all that fell due meanwhile.
+		s.away = true
+		s.leave()
+		return reconnectPoll, nil
+	}
+	nextTakeOver := s.outbox.takeOverdue(time.Now())
+	if s.updateFleet(time.Now()) {
+		return maxSleep, s.restingTurn(ctx, now)
+	}
+	if s.outbox.foundFalse {
+		s.outbox.foundFalse, s.asleep = false, false // the stored watermark may be forged
+	}
+	if s.asleep || s.isDoubtful(now) && time.Since(s.watermarkRead) >= maxSleep {
+		if err := s.refresh(ctx, now, time.Time{}); err != nil {
+			return maxSleep, err
+		}
+	}
+	if !s.asleep {
+		return s.publish(now, nextTakeOver), nil
+	}
+	return maxSleep, nil
+}
+
+// canPublish reports whether there is a connection, and a plausible clock.
+func (s *session) canPublish(now time.Time) bool {
+	if !s.cfg.Slots.Connected() {
+		return false
+	}
+	err := s.cfg.Clock.Plausible()
+	if err != nil && time.Since(s.warned) > warnEvery {
+		s.warned = time.Now()
+		s.cfg.Logger.Error("not producing: this node's clock and the broker's differ; correct the wrong one, or raise --max-clock-offset",
+			"error", err, "broker", now)
+	}
+	return err == nil
+}
+
+// wake detects that the process was suspended, or that it can publish again. Unacknowledged
+// slots then return to the agenda, and the other producers are asked once to announce
+// themselves.
+func (s *session) wake(now time.Time, able bool) {
+	back := s.away && able
+	slept := now.Sub(s.lastTurn) > maxSleep+jump
+	s.lastTurn = now
+	if !back && !slept {
+		return
+	}
+	s.asleep = true
+	s.outbox.wokeAt = now
+	s.outbox.returnToAgenda(s.agenda, nil)
+	if able {
+		s.away = false
+		s.ask()
+	}
+}
+
+// isDoubtful reports whether the known watermark is ahead of the clock, or of the
+// registry's revision. A wrong clock or another registry caused that, and an operator may
+// reset it.
+func (s *session) isDoubtful(now time.Time) bool {
+	return s.isAhead(now) || s.agenda.base.revision > s.agenda.known.revision
+}
+
+func (s *session) isAhead(now time.Time) bool { return s.agenda.cursor.Sub(now) > jump }
+
+// restingTurn is the turn of a producer that rests. Every half a minute, if a slot has
+// fallen due, it makes an audit and reads the watermark. It skips the covered slots that
+// are late, so that the slots of removed jobs do not stay on the agenda. It keeps the newer
+// ones, since the watermark may be forged.
+func (s *session) restingTurn(ctx context.Context, now time.Time) error {
+	if s.outbox.foundFalse {
+		s.outbox.foundFalse, s.watermarkRead = false, time.Time{} // more active peers may be false
+	}
+	next, ok := s.agenda.next()
+	if !ok || next.After(now.Add(-auditAfter)) || time.Since(s.watermarkRead) < s.fleet.auditEvery {
+		return nil
+	}
+	s.audit(now)
+	return s.refresh(ctx, now, now.Add(-s.cfg.Late))
+}
+
+// refresh takes in the stored watermark up to until, or all of it for the zero time. After
+// a failure that may pass, the session stays asleep.
+func (s *session) refresh(ctx context.Context, now, until time.Time) error {
+	s.watermarkRead = time.Now()
+	wm, _, err := readWatermark(ctx, s.cfg.Watermark)
+	pos := positionOf(wm)
+	switch {
+	case errors.Is(err, errUnreadable):
+		// This producer's own position is the best there is. The keeper reads the watermark
+		// too, and logs the error.
+		s.asleep = false
+		return nil
+	case err == nil && (pos.behind(s.agenda.base) || s.isAhead(now) && pos.behind(position{time: now.Add(jump)})):
+		return errReset
+	case err != nil:
+		s.cfg.Logger.Warn("watermark cannot be read; trying again", "error", err)
+		return nil
+	}
+	s.asleep = false
+	skip := pos
+	if !until.IsZero() {
+		skip.time = later(earlier(pos.time, until), s.agenda.base.time)
+	}
+	s.agenda.skipTo(skip)
+	if ahead := pos.time.Sub(now); ahead > jump && time.Since(s.warned) > warnEvery {
+		s.warned = time.Now()
+		s.cfg.Logger.Warn("watermark is ahead of the clock: slots up to it count as published (see: cronce doctor)", "watermark", pos.time, "ahead", ahead)
+	}
+	return nil
+}
+
+// publish moves due slots from the agenda to the outbox, and announces and claims what is
+// acknowledged. It returns how long to wait.
+func (s *session) publish(now, nextTakeOver time.Time) time.Duration {
+	retry := s.outbox.retryDue(s.agenda, now)
+	done := s.moveDue(now)
+	if pos, ok := s.outbox.claim(); ok {
+		s.keeper.offer(pos)
+	}
+	announceAt := s.announceShare(time.Now())
+	pause := maxSleep
+	if next, ok := s.agenda.next(); ok && done { // otherwise the next answer makes room and wakes the loop
+		pause = min(pause, s.napUntil(next))
+	}
+	for _, at := range []time.Time{retry, nextTakeOver, announceAt} {
+		if !at.IsZero() {
+			pause = min(pause, max(time.Until(at), 0))
+		}
+	}
+	return pause
+}
+
+// napUntil naps if the next slot is due in a moment, and otherwise returns how long a timer
+// may sleep.
+func (s *session) napUntil(next time.Time) time.Duration {
+	left := next.Sub(s.now())
+	if left > timerSlack {
+		return left - timerSlack
+	}
+	if left > 0 {
+		s.cfg.Nap(left)
+	}
+	return 0
+}
+
+// moveDue moves the slots that are due at now to the outbox. It reports whether none is
+// left on the agenda.
+func (s *session) moveDue(now time.Time) bool {
+	for {
+		if s.outbox.room() < maxChunk {
+			return false
+		}
+		slots, done := s.agenda.due(s.slots[:0], now, maxChunk)
+		if len(slots) > maxChunk/2 {
+			// A burst takes long to send, and the others wait for an announcement. It goes
+			// first.
+			s.fleet.announceNow = true
+			s.announceShare(time.Now())
+		}
+		s.outbox.add(divided(slots), now)
+		clear(slots)
+		s.slots = slots
+		if !done {
+			continue
+		}
+		if s.agenda.canClaim() {
+			s.outbox.mark(s.agenda.position(now))
+		}
+		return true
+	}
+}
