@@ -154,7 +154,7 @@ func TestAnOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 		workers[i] = s.worker(fmt.Sprint("w", i), file)
 		workers[i].says("an operator's edit stands over this definition")
 		workers[i].signal(syscall.SIGHUP) // to read the file again is no release
-		workers[i].says("file read again")
+		workers[i].says("file reloaded")
 		s.holds("report", "0 9 * * *", "operator")
 	}
 	s.command(0, "job", "release", "report")

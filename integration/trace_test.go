@@ -203,7 +203,7 @@ func TestACollectorThatIsAwayOrCannotBe(t *testing.T) {
 	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + freeAddress(t), "OTEL_BSP_SCHEDULE_DELAY=100"}
 	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`))
 	eventually(t, 20*time.Second, "slots to run", func() bool { return count(s.touched(), "end ") >= 2 })
-	w.says("traces are not exported; slots are not affected")
+	w.says("traces not exported; slots are not affected")
 	term(w)
 	s.environment = []string{"OTEL_TRACES_EXPORTER=jaeger"}
 	refusal{status: 2, says: []string{"OTEL_TRACES_EXPORTER", `"jaeger"`, "otlp"}}.check(t, s.worker("w2", s.jobs("", goodJob)))
@@ -227,7 +227,7 @@ func TestSecretsOfACollectorAreNotLogged(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_HEADERS=api-key=header%204711,Authorization: Bearer token-4711,bad=%zz4711",
 	}
 	w := s.worker("w1", s.jobs("", `name: tick, schedule: "* * * * * *"`), "--log-format", "json")
-	w.says("traces are not exported; slots are not affected")
+	w.says("traces not exported; slots are not affected")
 	w.says("OpenTelemetry's settings in the environment are not all understood")
 	term(w)
 	for line := range strings.Lines(w.stderr()) {

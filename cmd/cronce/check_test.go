@@ -37,7 +37,7 @@ report  0 7 * * MON-FRI  Europe/Berlin  2026-03-30T07:00:00+02:00  2026-03-30T05
                                         2026-03-31T07:00:00+02:00  2026-03-31T05:00:00Z
                                         2026-04-01T07:00:00+02:00  2026-04-01T05:00:00Z
 
-../../examples/quickstart.yaml is right: 3 jobs
+../../examples/quickstart.yaml is valid: 3 jobs
 `
 	if status != base.ExitDone || stdout != want || stderr != "" {
 		t.Errorf("status %d, stderr %q, got\n%s\nwant\n%s", status, stderr, stdout, want)
@@ -50,7 +50,7 @@ func TestCheckNeedsNoSecretsForTheSidecarExample(t *testing.T) {
 	const first = `JOB      SCHEDULE         TIMEZONE       NEXT, LOCAL                NEXT, UTC
 report   0 7 * * MON-FRI  Europe/Berlin  2026-03-30T07:00:00+02:00  2026-03-30T05:00:00Z
 `
-	const last = "../../examples/sidecar.yaml is right: 3 jobs\n"
+	const last = "../../examples/sidecar.yaml is valid: 3 jobs\n"
 	if status != base.ExitDone || !strings.HasPrefix(stdout, first) || !strings.HasSuffix(stdout, last) || stderr != "" {
 		t.Errorf("status %d, stderr %q, got\n%s\nwant\n%s...\n%s", status, stderr, stdout, first, last)
 	}

@@ -17,7 +17,7 @@ jobs:
   - {name: b, after: [a], action: {exec: [no-such-program-here, x]}}
 `
 	status, stdout, stderr := runCheck(t, file, "-")
-	if status != base.ExitDone || !strings.Contains(stdout, "is right: 2 jobs") {
+	if status != base.ExitDone || !strings.Contains(stdout, "is valid: 2 jobs") {
 		t.Errorf("status %d, stdout\n%s", status, stdout)
 	}
 	for _, want := range []string{`no job "nosuch" is in this file`, `"no-such-program-here": executable file not found`, "job=a line=3", "job=b line=4"} {
@@ -54,7 +54,7 @@ func TestCheckOfALargeFileIsAScreenAndCountsTheRest(t *testing.T) {
 	t.Parallel()
 	file := manyJobs(1000, "no-such-program-here")
 	status, stdout, stderr := runCheck(t, file, "-")
-	if status != base.ExitDone || !strings.Contains(stdout, "and 800 more") || !strings.Contains(stdout, "is right: 1000 jobs") {
+	if status != base.ExitDone || !strings.Contains(stdout, "and 800 more") || !strings.Contains(stdout, "is valid: 1000 jobs") {
 		t.Errorf("status %d, stdout ends in %q", status, stdout[max(0, len(stdout)-200):])
 	}
 	if n := strings.Count(stdout, "\n"); n > 3*200+10 {

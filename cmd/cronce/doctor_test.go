@@ -298,7 +298,7 @@ func TestDoctorResetsAWatermarkThatIsAhead(t *testing.T) {
 	before := succeeded()
 
 	r := f.run(t, "doctor", "--reset-watermark")
-	if !strings.HasPrefix(r.stdout, "the watermark was put back from 2036-01-01T00:00:00Z to ") {
+	if !strings.HasPrefix(r.stdout, "the watermark was moved back from 2036-01-01T00:00:00Z to ") {
 		t.Errorf("%+v", r)
 	}
 	natstest.Eventually(t, limit, "slots to run again", func() bool { return succeeded() >= before+3 })

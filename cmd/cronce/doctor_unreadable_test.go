@@ -58,7 +58,7 @@ func TestUnreadableWatermarkStopsNothingAndIsResetByForce(t *testing.T) {
 	if r := f.run(t, "doctor", "--force"); r.code != base.ExitUsage {
 		t.Errorf("force without a reset: %+v", r)
 	}
-	if r := f.run(t, "doctor", "--reset-watermark", "--force"); !strings.HasPrefix(r.stdout, "the watermark was put back") {
+	if r := f.run(t, "doctor", "--reset-watermark", "--force"); !strings.HasPrefix(r.stdout, "the watermark was moved back") {
 		t.Errorf("reset by force: %+v", r)
 	}
 	runsOn("after the reset")

@@ -53,9 +53,9 @@ func TestImportOfAMachinesCrontabIsInItsZone(t *testing.T) {
 func TestImportRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ stdin, format, says string }{
-		{"# nothing\n", "crontab", "there are no jobs in it"},
-		{"", "k8s", "there are no jobs in it"},
-		{"kind: Service\n", "k8s", "there are no jobs in it"},
+		{"# nothing\n", "crontab", "no jobs found"},
+		{"", "k8s", "no jobs found"},
+		{"kind: Service\n", "k8s", "no jobs found"},
 		{"a: [b", "k8s", "sequence end token"},
 		{"kind: CronJob\nspec:\n  {{- toYaml .Values.spec | nindent 2 }}\n", "k8s", "helm template"},
 		{strings.Repeat("[", 100_000), "k8s", "nested too deeply"},

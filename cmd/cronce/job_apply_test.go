@@ -83,7 +83,7 @@ func TestJobApplyToAPausedJobSaysThatItsSlotsWaitForItsEnd(t *testing.T) {
 	f.apply(t, []string{`name: report, schedule: "@daily"`}).done(t)
 	f.ok(t, "job", "pause", "report")
 	out := f.apply(t, []string{`name: report, schedule: "@hourly"`}).done(t)
-	if !strings.Contains(out, "it is paused: no slots until cronce job resume report") {
+	if !strings.Contains(out, "the job is paused: no slots until cronce job resume report") {
 		t.Errorf("prints %s", out)
 	}
 	if got := f.ok(t, "job", "ls"); !strings.Contains(got, "paused") {
@@ -152,10 +152,10 @@ func TestJobRelease(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
 	f.apply(t, []string{`name: report, schedule: "@daily"`}).done(t)
-	if got, want := f.ok(t, "job", "release", "report"), "released report: the next node that starts with another definition of it brings that\n"; got != want {
+	if got, want := f.ok(t, "job", "release", "report"), "released report: the next node that starts with a different definition replaces this one\n"; got != want {
 		t.Errorf("prints %q, want %q", got, want)
 	}
-	if got, want := f.ok(t, "job", "release", "report"), "no operator holds report (owner: released)\n"; got != want {
+	if got, want := f.ok(t, "job", "release", "report"), "report is not owned by an operator (owner: released)\n"; got != want {
 		t.Errorf("prints %q, want %q", got, want)
 	}
 	if got, want := f.ok(t, "job", "release", "report", "-o", "json"), `{"job":"report","revision":2,"owner":"released","changed":false}`+"\n"; got != want {

@@ -150,10 +150,10 @@ func TestJobResumeSaysWhatTheCatchUpRuns(t *testing.T) {
 		Job: job.Job{Name: "tick", Schedule: "@every 1s"}, Since: time.Now().Add(-time.Hour), Paused: true,
 		Pauses: []core.Window{{From: time.Now().Add(-10 * time.Minute)}}, Owner: "file", Node: "web1",
 	})
-	if got := f.ok(t, "job", "resume", "tick", "--dry-run"); !strings.Contains(got, " missed, policy latest: 1 will run") {
+	if got := f.ok(t, "job", "resume", "tick", "--dry-run"); !strings.Contains(got, " missed; with policy latest, 1 will run") {
 		t.Errorf("prints %s", got)
 	}
-	if got := f.ok(t, "job", "resume", "tick"); !strings.HasSuffix(got, " missed, policy latest: 1 will run\nresumed tick\n") {
+	if got := f.ok(t, "job", "resume", "tick"); !strings.HasSuffix(got, " missed; with policy latest, 1 will run\nresumed tick\n") {
 		t.Errorf("prints %s", got)
 	}
 }

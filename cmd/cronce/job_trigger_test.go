@@ -41,9 +41,9 @@ func TestJobTrigger(t *testing.T) {
 		args, want string
 	}{
 		{"--key k", "report:@k is triggered\n"},
-		{"--key k", "report:@k was triggered already, and waits: nothing was changed\n"},
-		{"--key l --at " + later, "report:@l is set for " + later + " (in 1h29m)\n"},
-		{"--key l", "report:@l was set already, and waits for " + later + " (in 1h29m): nothing was changed\n"},
+		{"--key k", "report:@k was already triggered and is pending: nothing changed\n"},
+		{"--key l --at " + later, "report:@l is scheduled for " + later + " (in 1h29m)\n"},
+		{"--key l", "report:@l was already scheduled for " + later + " (in 1h29m): nothing changed\n"},
 		{"--key p --at 2026-01-01T00:00:00Z", "report:@p is triggered\n"},
 	} {
 		if got := f.ok(t, append([]string{"job", "trigger", "report"}, strings.Fields(step.args)...)...); got != step.want {
@@ -51,7 +51,7 @@ func TestJobTrigger(t *testing.T) {
 		}
 	}
 	f.record(t, job.Record{Slot: job.Slot{Job: "report", Token: "k"}, Queue: "default", Node: "web1"}, job.Succeeded)
-	if got := f.ok(t, "job", "trigger", "report", "--key", "k"); got != "report:@k was triggered already, and is succeeded: nothing was changed\n" {
+	if got := f.ok(t, "job", "trigger", "report", "--key", "k"); got != "report:@k was already triggered, state succeeded: nothing changed\n" {
 		t.Errorf("got %q", got)
 	}
 
@@ -118,7 +118,7 @@ func TestJobTriggerRefusesWhatCannotBe(t *testing.T) {
 		{base.ExitUsage, "", []string{"report", "--at", "2300-01-01T00:00:00Z"}, []string{"2200"}},
 		{base.ExitUsage, "", []string{"report", "--payload", "{x}"}, []string{"payload", "not JSON"}},
 		{base.ExitUsage, "", []string{"report", "--payload", "-"}, []string{"standard input is empty"}},
-		{base.ExitUsage, strings.Repeat("1", 1<<20), []string{"report", "--payload", "-"}, []string{"payload", "more than 256 KiB"}},
+		{base.ExitUsage, strings.Repeat("1", 1<<20), []string{"report", "--payload", "-"}, []string{"payload", "larger than 256 KiB"}},
 		{base.ExitFailed, "", []string{"raport"}, []string{"no job named raport", "report"}},
 	} {
 		f.stdin = c.stdin
@@ -144,9 +144,9 @@ func TestJobBackfill(t *testing.T) {
 	args := []string{"job", "backfill", "report", "--from", stamp(-10), "--to", stamp(0), "--rate", "100"}
 	want := "report has 10 slots from " + stamp(-10) + " to " + stamp(0) + "\n" +
 		"  7 published\n" +
-		"  1 missed already, which is final: cronce slot retry ID reopens one\n" +
-		"  1 succeeded already\n" +
-		"  1 waiting already\n"
+		"  1 already missed, which is final: cronce slot retry ID reopens one\n" +
+		"  1 already succeeded\n" +
+		"  1 already pending\n"
 	if got := f.ok(t, args...); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
@@ -176,7 +176,7 @@ func TestJobBackfillRefusesWhatCannotBe(t *testing.T) {
 		args  []string
 		parts []string
 	}{
-		{base.ExitUsage, []string{"report"}, []string{"--from is not given"}},
+		{base.ExitUsage, []string{"report"}, []string{"--from is missing"}},
 		{base.ExitUsage, []string{"report", "--from", "yesterday"}, []string{"--from", "RFC 3339"}},
 		{base.ExitUsage, []string{"report", "--from", from, "--to", "x"}, []string{"--to", "RFC 3339"}},
 		{base.ExitUsage, []string{"report", "--from", from, "--to", from}, []string{"not after"}},
@@ -212,7 +212,7 @@ func TestBackfillSurvivesAKill(t *testing.T) {
 		t.Fatalf("%d slots before the kill: it came too late to show anything", before)
 	}
 	out := f.ok(t, append(args, "--rate", "5000")...)
-	if want := fmt.Sprintf("%d published\n  %d waiting already\n", 300-before, before); !strings.Contains(out, want) {
+	if want := fmt.Sprintf("%d published\n  %d already pending\n", 300-before, before); !strings.Contains(out, want) {
 		t.Errorf("got:\n%swant %q", out, want)
 	}
 	if all := f.waiting(t); len(all) != 300 {

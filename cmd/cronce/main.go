@@ -15,11 +15,11 @@ import (
 )
 
 func main() {
-	// This binary is also the guard of its own exec actions.
+	// The binary also runs as the guard process of its exec actions.
 	if handled, code := guard.Dispatch(os.Args[1:]); handled {
 		os.Exit(code)
 	}
-	// net/http tells it, word for word, when a service says something unasked.
+	// net/http logs unsolicited responses of a service here, with their content.
 	log.SetOutput(io.Discard)
 	ctx := untilSignal(context.Background(), os.Exit)
 	a := &base.App{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Now: time.Now, Local: embed.DefaultListen}

@@ -22,7 +22,7 @@ import (
 // execute runs one command line and returns its exit status.
 func execute(ctx context.Context, a *base.App, args []string) int {
 	root := newRootCommand(a)
-	root.SetArgs(append([]string{}, args...)) // for nil cobra would take those of the process
+	root.SetArgs(append([]string{}, args...)) // cobra reads os.Args if args is nil
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
@@ -36,8 +36,8 @@ func execute(ctx context.Context, a *base.App, args []string) int {
 	return base.ExitCode(err)
 }
 
-// shownError is an error as a terminal may have it. The mistakes of a file have lines of
-// their own.
+// shownError escapes control characters and shortens lines. An error of a job file has
+// several lines.
 func shownError(err error) string {
 	const longestLine = 2000
 	lines := strings.Split(strings.TrimRight(err.Error(), "\n"), "\n")
@@ -50,11 +50,11 @@ func shownError(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-const rootLong = `Cronce runs scheduled jobs on any number of machines, without a leader: every
-process computes every slot (a job and its planned instant), and NATS JetStream
-folds the copies, so that each slot runs once and has one recorded outcome.
+const rootLong = `Cronce runs scheduled jobs on any number of machines, without a leader. Every process
+computes every slot (a job and its planned instant), and NATS JetStream folds the
+copies, so each slot runs once and has one recorded outcome.
 
-Start the same command in three terminals and you have a fleet of three:
+Start the same command in three terminals to get a fleet of three:
 
   cronce run -f jobs.yaml
 
@@ -72,8 +72,7 @@ func newRootCommand(a *base.App) *cobra.Command {
 		Version:       base.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// Without Args and RunE cobra would answer a wrong command itself, on
-		// four lines.
+		// Without Args and RunE cobra reports an unknown command itself, on four lines.
 		Args: base.NoSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -107,7 +106,7 @@ func newRootCommand(a *base.App) *cobra.Command {
 	return root
 }
 
-// interrupted reports whether err only says that the context has ended.
+// interrupted reports whether err is only the end of ctx.
 func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
-// sameSignal is how soon after the first a signal is taken for its echo.
+// sameSignal is how soon after the first signal another one counts as the same.
 const sameSignal = 100 * time.Millisecond
 
-// untilSignal returns a context that ends with the first TERM or Ctrl-C, which
-// asks for an orderly end. The second one does not wait for it; but one that comes
-// within a tenth of a second is the same: timeout(1) and some supervisors signal
-// the process and then its group.
+// untilSignal returns a context that ends with the first TERM or Ctrl-C: the command then
+// shuts down in order. A second signal exits at once. A signal within 100 ms of the first
+// is ignored, because timeout(1) and some supervisors signal the process and then its
+// group.
 //
-// SIGPIPE is caught, not ignored: a write to a closed pipe then fails with EPIPE
-// and ends the command cleanly, while the programs that exec actions start
-// still get the default behaviour (an ignored signal would be inherited).
+// SIGPIPE is caught and not ignored. A write to a closed pipe then fails with EPIPE and
+// ends the command cleanly. Programs that exec actions start would inherit an ignored
+// signal; a caught one is reset to the default.
 func untilSignal(parent context.Context, exit func(code int)) context.Context {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 

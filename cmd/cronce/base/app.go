@@ -21,19 +21,18 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// App is one execution of the program: its streams, its environment and what
-// the global flags say. Commands get everything from here.
+// App is one execution of the program: its streams, its environment and its global
+// flags. Commands get everything from it.
 type App struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Getenv         func(name string) string
 	Now            func() time.Time
 
-	// Log writes to stderr, always. Set before a command runs.
+	// Log writes to stderr. It is set before a command runs.
 	Log *slog.Logger
 
-	// Local is where the embedded server listens and is looked for when nothing
-	// else was chosen.
+	// Local is the address of the embedded server. It is used if no server was chosen.
 	Local string
 
 	Server, Context     string
@@ -44,28 +43,30 @@ type App struct {
 	logFormat, logLevel string
 }
 
+// The values of --output.
 const (
 	OutputText = "text"
 	OutputJSON = "json"
 )
 
+// AddGlobalFlags adds the flags that every command has.
 func (a *App) AddGlobalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&a.Server, "server", "", "NATS server `URL` [CRONCE_SERVER]")
 	f.StringVar(&a.Context, "context", "", "`name` of a NATS context, as the nats CLI keeps them [CRONCE_CONTEXT]")
 	f.StringVar(&a.Login.Creds, "creds", "", "NATS credentials `file` [CRONCE_CREDS]")
 	f.StringVar(&a.Login.NKey, "nkey", "", "`file` with the seed of an nkey [CRONCE_NKEY]")
-	f.StringVar(&a.Login.User, "user", "", "`name` to log in with; its password is in CRONCE_PASSWORD, or a CRONCE_TOKEN in place of both [CRONCE_USER]")
+	f.StringVar(&a.Login.User, "user", "", "user `name`; the password is in CRONCE_PASSWORD; CRONCE_TOKEN replaces both [CRONCE_USER]")
 	f.StringVar(&a.Login.Cert, "tlscert", "", "`file` with a client certificate, PEM [CRONCE_TLSCERT]")
 	f.StringVar(&a.Login.Key, "tlskey", "", "`file` with the certificate's key, PEM [CRONCE_TLSKEY]")
-	f.StringVar(&a.Login.CA, "tlsca", "", "`file` with the certificates to check the server's by, PEM [CRONCE_TLSCA]")
+	f.StringVar(&a.Login.CA, "tlsca", "", "`file` with the CA certificates that verify the server, PEM [CRONCE_TLSCA]")
 	f.StringVar(&a.Domain, "js-domain", "", "JetStream `domain` [CRONCE_JS_DOMAIN]")
-	f.StringVar(&a.Inbox, "inbox-prefix", "", "`subject` that those for answers begin with (default: _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
-	f.StringVar(&a.Namespace, "namespace", "", "`name` before all names on the broker (default cronce) [CRONCE_NAMESPACE]")
+	f.StringVar(&a.Inbox, "inbox-prefix", "", "`subject` prefix of reply subjects (default: _INBOX.NAMESPACE) [CRONCE_INBOX_PREFIX]")
+	f.StringVar(&a.Namespace, "namespace", "", "`name` that prefixes all names on the broker (default cronce) [CRONCE_NAMESPACE]")
 	f.StringVar(&a.Store, "store", "", "embedded server's `dir` (default: in the user's data directory) [CRONCE_STORE]")
-	f.StringVarP(&a.Output, "output", "o", OutputText, "`format` of what is printed: text, or json (JSON Lines)")
-	f.StringVar(&a.logFormat, "log-format", OutputText, "`format` of logs, which go to stderr: text or json")
-	f.StringVar(&a.logLevel, "log-level", "info", "least `level` of logs: debug, info, warn or error")
+	f.StringVarP(&a.Output, "output", "o", OutputText, "output `format`: text, or json (JSON Lines)")
+	f.StringVar(&a.logFormat, "log-format", OutputText, "`format` of the logs on stderr: text or json")
+	f.StringVar(&a.logLevel, "log-level", "info", "lowest `level` to log: debug, info, warn or error")
 	Complete(root, "output", OutputText, OutputJSON)
 	Complete(root, "log-format", OutputText, OutputJSON)
 	Complete(root, "log-level", "debug", "info", "warn", "error")
@@ -74,15 +75,14 @@ func (a *App) AddGlobalFlags(root *cobra.Command) {
 	}
 }
 
-// Complete has the shell offer these values for a flag, and no files.
+// Complete lets the shell complete a flag with these values and not with files.
 func Complete(cmd *cobra.Command, flag string, values ...string) {
-	// It fails only for a flag that does not exist.
+	// It fails only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// SetUp completes the flags from the environment and checks them. A flag given
-// on the command line wins over the environment, and --context also over
-// CRONCE_SERVER: who names a context does not mean the usual server.
+// SetUp completes the flags from the environment and checks them. A flag on the command
+// line overrides the environment. --context also overrides CRONCE_SERVER.
 func (a *App) SetUp() error {
 	if a.Server != "" && a.Context != "" {
 		return Usage(errors.New("--server and --context exclude each other"))
@@ -147,9 +147,9 @@ func (a *App) setUpLog() error {
 	return nil
 }
 
-// colour reports whether logs may carry colours: only for a person at a terminal
-// who did not set NO_COLOR. Of the Windows consoles only the newer one knows the
-// escape sequences without being asked.
+// colour reports whether logs may have colours: only on a terminal, and not if NO_COLOR
+// is set. Of the Windows consoles only Windows Terminal understands the escape sequences
+// by default.
 func (a *App) colour() bool {
 	if a.Getenv("NO_COLOR") != "" || a.Getenv("TERM") == "dumb" {
 		return false
@@ -160,7 +160,7 @@ func (a *App) colour() bool {
 	return a.Terminal()
 }
 
-// Terminal reports whether a person looks at stderr.
+// Terminal reports whether stderr is a terminal.
 func (a *App) Terminal() bool {
 	f, ok := a.Stderr.(*os.File)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewGroup is a command that only holds others, like "job" and "slot".
+// NewGroup returns a command that only holds other commands, like "job" and "slot".
 func NewGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
 		Use:   use,
@@ -22,8 +22,8 @@ func NewGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return group
 }
 
-// NoSuchCommand refuses arguments where a command's name is expected, and guesses
-// which was meant.
+// NoSuchCommand rejects an argument where the name of a command is expected, and suggests
+// similar commands.
 func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -38,15 +38,15 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	return Try(Usage(fmt.Errorf("unknown command %q", cmd.CommandPath()+" "+args[0])), hint)
 }
 
-// Arguments makes the errors of a cobra argument check wrong usage.
+// Arguments marks the errors of a cobra argument check as wrong usage.
 func Arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		return Try(Usage(check(cmd, args)), cmd.CommandPath()+" --help")
 	}
 }
 
-// Endless is for a command that runs until it is told to end: to be told so while
-// it still starts is no failure, whatever it was waiting for.
+// Endless wraps a command that runs until it is stopped. If ctx ends, the command has
+// succeeded, even if it was still starting.
 func Endless(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
@@ -57,7 +57,7 @@ func Endless(run func(*cobra.Command, []string) error) func(*cobra.Command, []st
 	}
 }
 
-// Version is the module's version as the Go command stamped it.
+// Version is the module's version that the Go command stamped into the binary.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -11,11 +11,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Connect connects to the server that the global flags and the environment mean.
-// as is what the server's administrator sees behind "cronce". With mayEmbed, and
-// when nothing was chosen, this process joins or becomes the embedded server
-// first; when a server was chosen, it is waited for. The returned function ends the connection, and then the server: call it
-// once, after everything that uses the connection.
+// Connect connects to the server that the global flags and the environment select. as is
+// the second part of the connection's name on the server, after "cronce".
+//
+// With mayEmbed: if no server was chosen, this process first joins or becomes the embedded
+// server; if one was chosen, Connect waits for it. The returned function closes the
+// connection and then the server. Call it once, after everything that uses the connection.
 func (a *App) Connect(ctx context.Context, as string, mayEmbed bool) (*connect.Conn, func(), error) {
 	target, err := a.Target(as)
 	if err != nil {
@@ -29,7 +30,7 @@ func (a *App) Connect(ctx context.Context, as string, mayEmbed bool) (*connect.C
 	}
 	open := target.Connect
 	if mayEmbed && !target.Local() {
-		open = target.Await // a node is for good, and may be started before its server
+		open = target.Await // a node runs for long and may start before its server
 	}
 	nc, err := open(ctx)
 	if err != nil {
@@ -39,7 +40,7 @@ func (a *App) Connect(ctx context.Context, as string, mayEmbed bool) (*connect.C
 	return nc, func() { nc.Close(); leave() }, nil
 }
 
-// Target is the server that the global flags and the environment mean.
+// Target is the server that the global flags and the environment select.
 func (a *App) Target(as string) (connect.Target, error) {
 	target, err := connect.Resolve(connect.Config{
 		Server: a.Server, Context: a.Context, Login: a.Login, Domain: a.Domain, Local: a.Local,
@@ -55,11 +56,12 @@ func (a *App) joinOrStart(ctx context.Context) (leave func(), err error) {
 	}
 	return func() {
 		if err := member.Close(); err != nil {
-			a.Log.Warn("the embedded server did not end cleanly", "error", err)
+			a.Log.Warn("embedded server did not close cleanly", "error", err)
 		}
 	}, nil
 }
 
+// ConnectError marks wrong usage, and suggests how to start or name a server.
 func ConnectError(err error, target connect.Target) error {
 	if errors.Is(err, job.ErrInvalid) {
 		return Usage(err)

@@ -17,13 +17,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Control gives orders in the name of who runs the command.
+// Control returns a Control that acts in the name of the user who runs the command.
 func (r Reader) Control() *control.Control {
 	return api.Control(r.Store, r.Who(), r.App.Now, r.Log, r.Alive)
 }
 
-// Telling is what a long operation calls with each answer of the broker: now and
-// then it is said that it still works.
+// Telling returns a function that a long operation calls after each answer of the broker.
+// It logs every 3 s that the operation still runs.
 func (r Reader) Telling(what string) (alive func()) {
 	const every = 3 * time.Second
 	var answers, spoken atomic.Int64
@@ -38,14 +38,14 @@ func (r Reader) Telling(what string) (alive func()) {
 	}
 }
 
-// Who is the person at the keyboard, as others will read it: alice@laptop.
+// Who is the name of the user in records and events, like alice@laptop.
 func (a *App) Who() string {
 	name := a.Getenv("USER")
 	if u, err := user.Current(); err == nil && name == "" {
 		name = u.Username
 	}
 	if name == "" {
-		name = "somebody"
+		name = "unknown"
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -54,8 +54,7 @@ func (a *App) Who() string {
 	return name + "@" + host
 }
 
-// OnJob hands f the namespace and a job's name that may be one: a name that cannot
-// be is refused before anything is asked.
+// OnJob validates the job's name, opens the namespace and calls f.
 func (a *App) OnJob(ctx context.Context, as, name string, f func(context.Context, Reader, string) error) error {
 	if err := codec.ValidateName("job", name); err != nil {
 		return Usage(err)
@@ -65,7 +64,7 @@ func (a *App) OnJob(ctx context.Context, as, name string, f func(context.Context
 	})
 }
 
-// OfJob adds to an error of an operation on one job what to do next.
+// OfJob adds the next step to an error of an operation on one job.
 func (r Reader) OfJob(ctx context.Context, name string, err error) error {
 	var conflict *control.ConflictError
 	var broken *core.EntryError
@@ -73,19 +72,20 @@ func (r Reader) OfJob(ctx context.Context, name string, err error) error {
 	case errors.As(err, &broken):
 		return Try(OneLine(err), "cronce job apply, or cronce job rm "+name)
 	case errors.As(err, &conflict) && !conflict.Removed:
-		return Try(err, "cronce job show "+name+", and then the same again")
+		return Try(err, "cronce job show "+name+", then the same command again")
 	case errors.As(err, &conflict):
-		return Try(err, "the same again")
+		return Try(err, "the same command again")
 	case errors.Is(err, job.ErrNotFound):
 		return r.NoSuchJob(ctx, name)
 	case errors.Is(err, job.ErrDenied):
 		return Denied(err)
 	case errors.Is(err, job.ErrUnknown):
-		return Try(err, "the same again, which settles it")
+		return Try(err, "the same command again, which settles it")
 	}
 	return err
 }
 
+// NoSuchJob is the error for an unknown job. It suggests a similar name.
 func (r Reader) NoSuchJob(ctx context.Context, name string) error {
 	var names []string
 	entries, err := r.Jobs().List(ctx)
@@ -102,4 +102,5 @@ func (r Reader) NoSuchJob(ctx context.Context, name string) error {
 	return Try(fmt.Errorf("no job named %s: %w", name, job.ErrNotFound), hint)
 }
 
-func Denied(err error) error { return Try(err, "--creds or --context of somebody who may") }
+// Denied adds the next step to a permission error.
+func Denied(err error) error { return Try(err, "--creds or --context with the permission") }

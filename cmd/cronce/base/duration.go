@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Duration is a flag's value that also knows days: "7d", "36h", "1m30s".
+// Duration is a flag's value that also accepts days: "7d", "36h", "1m30s".
 type Duration time.Duration
 
 func (d *Duration) String() string {
@@ -35,6 +35,7 @@ func (d *Duration) Set(text string) error {
 	return nil
 }
 
+// ParseTime parses the RFC 3339 value of a flag.
 func ParseTime(flag, text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {

@@ -13,10 +13,10 @@ const (
 	ExitFailed       = 1   // the server or the environment
 	ExitUsage        = 2   // wrong usage or configuration: known without a server
 	ExitFound        = 3   // a check found something
-	ExitSecondSignal = 130 // a second TERM or Ctrl-C did not wait for the end
+	ExitSecondSignal = 130 // a second TERM or Ctrl-C ended the process at once
 )
 
-// ExitCode is the one place that turns the end of a command into its status.
+// ExitCode maps the error of a command to its exit status.
 func ExitCode(err error) int {
 	var usage *usageError
 	switch {
@@ -30,10 +30,10 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// ErrFound is the error of a check that did its work and found something.
+// ErrFound is the error of a check that completed and found something.
 var ErrFound = errors.New("the check found something")
 
-// usageError marks what can be known without a server: a wrong flag, argument or
+// usageError marks an error that is known without a server: a wrong flag, argument or
 // file.
 type usageError struct{ error }
 
@@ -56,7 +56,7 @@ type hintError struct {
 func (e *hintError) Error() string { return e.error.Error() + "; try: " + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
 
-// Try adds the next step to err. try(nil, ...) is nil.
+// Try adds a next step to err. try(nil, ...) is nil.
 func Try(err error, hint string) error {
 	if err == nil {
 		return nil
@@ -64,8 +64,8 @@ func Try(err error, hint string) error {
 	return &hintError{err, hint}
 }
 
-// BrokenPipe reports whether err says that nobody reads our output any more, as
-// in "cronce slot ls | head": a clean end.
+// BrokenPipe reports whether the reader of our output is gone, as in "cronce slot ls |
+// head". That is a clean end.
 func BrokenPipe(err error) bool {
 	const windowsBrokenPipe, windowsNoData = syscall.Errno(109), syscall.Errno(232)
 	if errors.Is(err, syscall.EPIPE) {

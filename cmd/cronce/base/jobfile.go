@@ -6,10 +6,9 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
-// ReadJobFile reads the file at path, or standard input for "-". What is wrong
-// with either can be known without a server. When ctx ends it returns at once, and
-// leaves the reading to end with the process: parsing a large file takes seconds, and
-// standard input may never end.
+// ReadJobFile reads the file at path, or standard input for "-". An error in it is wrong
+// usage. If ctx ends, ReadJobFile returns at once, although parsing a large file takes
+// seconds and standard input may never end; the reading goroutine ends with the process.
 func (a *App) ReadJobFile(ctx context.Context, path string, options ...jobfile.Option) (*jobfile.File, error) {
 	type answer struct {
 		file *jobfile.File

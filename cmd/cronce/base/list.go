@@ -8,25 +8,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// listInLine is the value of a flag that takes a list. Of more than one line, pflag takes
-// the first and says nothing of the others.
+// listInLine is the value of a list flag. It rejects more than one line, because pflag
+// would take the first line and ignore the others.
 type listInLine struct{ pflag.Value }
 
 func (l listInLine) Set(text string) error {
 	if strings.ContainsAny(text, "\r\n") {
-		return errors.New("it has more than one line: want names with commas between them, or the flag once for each")
+		return errors.New("more than one line: want names separated by commas, or the flag once for each")
 	}
 	return l.Value.Set(text)
 }
 
-// GuardLists refuses lists of more than one line in all flags of the command and those
-// under it.
+// GuardLists rejects lists of more than one line in all flags of the command and its
+// subcommands.
 func GuardLists(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() == "stringSlice" {
 			f.Value = listInLine{f.Value}
 			if f.DefValue == "[]" {
-				f.DefValue = "" // which help then leaves out
+				f.DefValue = "" // help then omits it
 			}
 		}
 	})

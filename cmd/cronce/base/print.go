@@ -20,8 +20,8 @@ import (
 // PrintJSON prints v on stdout, as one line.
 func (a *App) PrintJSON(v any) error { return PrintLines(a, slices.Values([]any{v})) }
 
-// PrintLines prints each value on stdout, as a line of its own. A value that JSON cannot
-// hold is left out, and named in the error, once the others are printed.
+// PrintLines prints each value on stdout as one line of JSON. It skips a value that JSON
+// cannot represent, prints the others, and returns an error that names it.
 func PrintLines[T any](a *App, values iter.Seq[T]) error {
 	out := bufio.NewWriter(a.Stdout)
 	enc := json.NewEncoder(printable.JSON{Writer: out})
@@ -31,7 +31,7 @@ func PrintLines[T any](a *App, values iter.Seq[T]) error {
 		var bad *json.MarshalerError
 		switch err := enc.Encode(v); {
 		case errors.As(err, &bad):
-			left = errors.Join(left, fmt.Errorf("left out what cannot be printed: %w", err))
+			left = errors.Join(left, fmt.Errorf("skipped a value that cannot be printed: %w", err))
 		case err != nil:
 			return err
 		}
@@ -39,15 +39,14 @@ func PrintLines[T any](a *App, values iter.Seq[T]) error {
 	return errors.Join(out.Flush(), left)
 }
 
-// MostNamed is how many jobs one line of the log names.
+// MostNamed is how many jobs or values a command logs one by one.
 const MostNamed = 10
 
-// WidestCell is how many bytes of a value a table shows: each line is padded to the
-// longest.
+// WidestCell limits the bytes of one cell, because a table pads each line to the longest.
 const WidestCell = 300
 
-// PrintRows prints one line of JSON for each row, or a table of them, as -o says.
-// cells are a row's columns, under those of header.
+// PrintRows prints the rows as JSON Lines or as a table, as -o selects. cells returns the
+// columns of a row.
 func PrintRows[T any](a *App, rows []T, none, header string, cells func(T) []string) error {
 	if a.Output == OutputJSON {
 		return PrintLines(a, slices.Values(rows))
@@ -72,9 +71,10 @@ func PrintRows[T any](a *App, rows []T, none, header string, cells func(T) []str
 	return out.Flush()
 }
 
+// NewTable returns a writer that aligns columns separated by tabs.
 func NewTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 0, 2, ' ', 0) }
 
-// Relative words a distance from now: "in 3h20m", "5s ago".
+// Relative formats a distance from now: "in 3h20m", "5s ago".
 func Relative(d time.Duration) string {
 	if d < 0 {
 		return Span(-d) + " ago"
@@ -82,7 +82,7 @@ func Relative(d time.Duration) string {
 	return "in " + Span(d)
 }
 
-// Span words a duration in at most two units.
+// Span formats a duration in at most two units.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	two := func(n time.Duration, unit string, m time.Duration, lesser string) string {
@@ -104,7 +104,7 @@ func Span(d time.Duration) string {
 	return two(d/day, "d", d%day/time.Hour, "h")
 }
 
-// Plural counts things: "1 slot", "2 slots".
+// Plural formats a count: "1 slot", "2 slots".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -112,7 +112,7 @@ func Plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// Dash stands in a table for what is not there.
+// Dash returns s, or "-" for an empty cell.
 func Dash(s string) string {
 	if s == "" {
 		return "-"

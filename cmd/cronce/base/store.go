@@ -14,37 +14,37 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// How long a command waits for a broker that says nothing. The packages below
-// wait as long as they are let; a person at a terminal does not. A cluster that
-// is to create streams may have leaders to elect first.
+// How long a command waits for a broker that does not answer. The packages below have no
+// limit of their own; a user at a terminal needs one. Setup waits longer because a cluster
+// may first have to elect leaders for new streams.
 const (
 	ReadPatience  = 15 * time.Second
 	SetupPatience = time.Minute
 )
 
-// Reader is a command that looks at what is on the broker, and sets nothing up.
+// Reader is a command that uses an existing namespace and creates nothing.
 type Reader struct {
 	*App
 	*kv.Store
 	js jetstream.JetStream
 
-	// Alive is called whenever the broker has answered: patience begins anew.
+	// Alive must be called after each answer of the broker. It restarts the timeout.
 	Alive func()
 }
 
-// Read opens the namespace and hands it to f. ctx ends when the broker is silent
-// for ReadPatience.
+// Read opens the namespace and calls f. ctx ends if the broker does not answer for
+// ReadPatience.
 func (a *App) Read(ctx context.Context, as string, f func(ctx context.Context, r Reader) error) error {
 	return a.open(ctx, as, nil, f)
 }
 
-// Publish is Read for a command that publishes slots: those are traced, if the
-// environment asks for it, and ctx is in the trace that it names. What it asks for and
-// cannot be had ends no command that would do without.
+// Publish is Read for a command that publishes slots. If the environment enables tracing,
+// the slots are traced and ctx is part of the trace in TRACEPARENT. If tracing cannot
+// start, Publish logs that and runs the command without it.
 func (a *App) Publish(ctx context.Context, as string, f func(ctx context.Context, r Reader) error) error {
 	provider, flush, err := a.Tracing(ctx)
 	if err != nil {
-		a.Log.Warn("nothing of this is traced", "error", err)
+		a.Log.Warn("tracing is off", "error", err)
 		return a.Read(ctx, as, f)
 	}
 	defer flush()
@@ -65,6 +65,7 @@ func (a *App) open(ctx context.Context, as string, tracer *tracing.Tracer, f fun
 	})
 }
 
+// WithJetStream connects and calls f. ctx ends if alive is not called for patience.
 func (a *App) WithJetStream(ctx context.Context, as string, patience time.Duration, f func(ctx context.Context, js jetstream.JetStream, alive func()) error) error {
 	nc, leave, err := a.Connect(ctx, as, false)
 	if err != nil {
@@ -85,7 +86,7 @@ func (a *App) WithJetStream(ctx context.Context, as string, patience time.Durati
 	var hinted *hintError
 	switch {
 	case errors.Is(err, job.ErrFull):
-		return Try(err, "cronce doctor, which says what mends it")
+		return Try(err, "cronce doctor, which shows the fix")
 	case errors.Is(err, job.ErrDenied) && !errors.As(err, &hinted):
 		return Denied(err)
 	}
@@ -96,22 +97,22 @@ func (a *App) WithJetStream(ctx context.Context, as string, patience time.Durati
 	return err
 }
 
-// Unreadable reports whether err is about one stored value only, which the
-// command then tells and leaves out: the rest is still worth seeing.
+// Unreadable reports whether err concerns only one stored value. It logs the value, and
+// the command then skips it and shows the rest.
 func (r Reader) Unreadable(err error) bool {
 	if errors.Is(err, job.ErrVersion) || errors.Is(err, job.ErrInvalid) {
-		r.Log.Warn("left out what cannot be read", "error", OneLine(err))
+		r.Log.Warn("skipped an unreadable value", "error", OneLine(err))
 		return true
 	}
 	return false
 }
 
-// LeftOut warns of what a listing could not read, as far as a screen goes.
+// LeftOut logs the first ten values that a listing could not read, and counts the others.
 func (r Reader) LeftOut(unreadable []error) {
 	for _, err := range unreadable[:min(len(unreadable), MostNamed)] {
 		r.Unreadable(err)
 	}
 	if more := len(unreadable) - MostNamed; more > 0 {
-		r.Log.Warn("left out more that cannot be read", "count", more)
+		r.Log.Warn("skipped more unreadable values", "count", more)
 	}
 }

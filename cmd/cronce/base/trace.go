@@ -20,12 +20,11 @@ import (
 	"github.com/cronce-io/cronce/internal/action/httpaction"
 )
 
-// flushFor is how long the last spans may take to be exported.
+// flushFor limits the export of the last spans.
 const flushFor = 3 * time.Second
 
-// exports reports whether the environment asks for traces, by the variables that
-// OpenTelemetry gives every program. What it asks for and is not built in is an
-// error.
+// exports reports whether the OpenTelemetry variables in the environment enable traces. An
+// exporter or protocol that is not built in is an error.
 func exports(getenv func(string) string) (bool, error) {
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
@@ -50,9 +49,8 @@ func exports(getenv func(string) string) (bool, error) {
 	return true, nil
 }
 
-// Tracing starts to export traces if the environment asks for it: where to, how and
-// which, is read from it as well. The provider is nil when it does not. stop sends
-// what is left.
+// Tracing starts to export traces if the environment enables it; the exporter reads its
+// settings from there too. Otherwise the provider is nil. stop exports the last spans.
 func (a *App) Tracing(ctx context.Context) (provider trace.TracerProvider, stop func(), err error) {
 	on, err := exports(a.Getenv)
 	if err != nil {
@@ -62,8 +60,8 @@ func (a *App) Tracing(ctx context.Context) (provider trace.TracerProvider, stop 
 		return nil, func() {}, nil
 	}
 	secrets := traceSecrets(a.Getenv)
-	otel.SetErrorHandler(&traceErrors{a: a, secrets: secrets}) // the SDK has no other way to tell
-	otel.SetLogger(logr.New(traceSettings{a, secrets}))        // and would write to stderr by itself
+	otel.SetErrorHandler(&traceErrors{a: a, secrets: secrets}) // the SDK has no other way to report errors
+	otel.SetLogger(logr.New(traceSettings{a, secrets}))        // else the SDK writes to stderr
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("export traces: %w", action.Hidden(err, secrets))
@@ -71,24 +69,24 @@ func (a *App) Tracing(ctx context.Context) (provider trace.TracerProvider, stop 
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
 		resource.WithAttributes(attribute.String("service.name", "cronce"), attribute.String("service.version", Version())), resource.WithFromEnv())
 	if err != nil {
-		a.Log.Warn("not all that the environment says of this service is understood", "error", err)
+		a.Log.Warn("cannot read all resource attributes from the environment", "error", err)
 	}
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 	return p, func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 		defer cancel()
 		if err := p.Shutdown(last); err != nil {
-			a.Log.Warn("the last traces were not exported", "error", action.Hidden(err, secrets))
+			a.Log.Warn("last traces not exported", "error", action.Hidden(err, secrets))
 		}
 	}, nil
 }
 
-// Collector is where traces go, for the log: without what may be secret.
+// Collector is the address that traces go to, without secrets, for the log.
 func Collector(getenv func(string) string) string {
 	at := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), "http://localhost:4318")
 	u, err := url.Parse(at)
 	if err != nil {
-		return "where the environment says"
+		return "the endpoint in the environment"
 	}
 	return httpaction.Show(u)
 }

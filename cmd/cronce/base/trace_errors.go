@@ -11,8 +11,9 @@ import (
 	"github.com/cronce-io/cronce/internal/action"
 )
 
-// traceErrors logs what the SDK reports: once a minute, since a collector that is
-// away is reported with every batch. Collectors answer with what they were sent.
+// traceErrors logs errors of the SDK, at most once a minute, because the SDK reports an
+// unreachable collector with every batch. It hides secrets, because the answer of a
+// collector may quote the request.
 type traceErrors struct {
 	a       *App
 	secrets []string
@@ -21,35 +22,34 @@ type traceErrors struct {
 	last time.Time
 }
 
-// Handle is otel.ErrorHandler's.
+// Handle implements otel.ErrorHandler.
 func (e *traceErrors) Handle(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if time.Since(e.last) > time.Minute {
 		e.last = time.Now()
-		e.a.Log.Warn("traces are not exported; slots are not affected", "error", action.Hidden(err, e.secrets))
+		e.a.Log.Warn("traces not exported; slots are not affected", "error", action.Hidden(err, e.secrets))
 	}
 }
 
-// traceSettings logs what the SDK does not understand of the environment. It is a
-// logr.LogSink; what the SDK quotes with an error, which may be a secret, is left out.
+// traceSettings logs settings in the environment that the SDK cannot read. It is a
+// logr.LogSink. It drops the values that the SDK logs with an error, which may be secrets.
 type traceSettings struct {
 	a       *App
 	secrets []string
 }
 
 func (s traceSettings) Init(logr.RuntimeInfo)          {}
-func (s traceSettings) Enabled(int) bool               { return false } // of what is no error
+func (s traceSettings) Enabled(int) bool               { return false } // only errors are logged
 func (s traceSettings) Info(int, string, ...any)       {}
 func (s traceSettings) WithValues(...any) logr.LogSink { return s }
 func (s traceSettings) WithName(string) logr.LogSink   { return s }
 func (s traceSettings) Error(err error, msg string, _ ...any) {
-	s.a.Log.Warn("OpenTelemetry's settings in the environment are not all understood", "at", msg, "error", action.Hidden(err, s.secrets))
+	s.a.Log.Warn("cannot read all OpenTelemetry settings in the environment", "at", msg, "error", action.Hidden(err, s.secrets))
 }
 
-// traceSecrets is what must not be shown of the exporter's settings: the headers'
-// values, also of one that is not written as it should be, and what is private of
-// URLs.
+// traceSecrets lists the secrets in the exporter's settings: the values of headers, even of
+// malformed ones, and the private parts of URLs.
 func traceSecrets(getenv func(string) string) (secrets []string) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
 		for pair := range strings.SplitSeq(getenv(name), ",") {
@@ -74,7 +74,7 @@ func traceSecrets(getenv func(string) string) (secrets []string) {
 	return secrets
 }
 
-// formsOf are the forms in which a secret may be shown; none of an empty one.
+// formsOf lists the forms in which a secret may appear. An empty secret has none.
 func formsOf(secret string) []string {
 	if secret == "" {
 		return nil

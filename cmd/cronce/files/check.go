@@ -18,11 +18,10 @@ import (
 )
 
 const (
-	// checkSlots is how many coming slots of each job are shown: enough to see the
-	// rhythm.
+	// checkSlots is how many coming slots of each job are shown.
 	checkSlots = 3
 
-	// checkRows is how many jobs the table has at most.
+	// checkRows is the largest number of jobs in the table.
 	checkRows = 200
 )
 
@@ -30,22 +29,22 @@ func NewCheckCommand(a *base.App) *cobra.Command {
 	var schema bool
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say whether a job file is right, and what it will do next",
-		Long: `Check reads a job file (- is standard input) and lists each job's next slots.
-It needs no server. Every mistake is reported with its line; the status is then 2.
+		Short: "Check a job file and list each job's next slots",
+		Long: `Check reads a job file (- is standard input) and lists each job's next slots. It needs
+no server. It reports every mistake with its line; the status is then 2.
 
-With -o json it prints a line for each job, in the order of the file; next holds
-up to three instants in UTC and is empty when the job has no slot left; warnings tells
-what is right in the file and may be wrong all the same, and is omitted when empty:
+With -o json it prints one line for each job, in the order of the file. next has up to
+three instants in UTC and is empty if the job has no more slots. warnings lists problems
+that do not make the file invalid, and is omitted if there are none:
 
   {"job":"report","schedule":"0 7 * * *","timezone":"Europe/Berlin","queue":"default","next":["2026-11-22T06:00:00Z"]}
 
-The table shows the first 200 jobs of a larger file. Warned about are a job to come
-after that is not in the file, and a program that is not on this machine; they change
-no status.
+The table shows the first 200 jobs of a larger file. Check warns of a job in after that
+is not in the file, and of a program that is not on this machine. Warnings do not change
+the status.
 
-With --schema in place of a file it prints the JSON Schema of job files, by which
-editors complete names and mark mistakes.`,
+With --schema and no file it prints the JSON Schema of job files. Editors use it to
+complete names and to mark mistakes.`,
 		Example: "  cronce check jobs.yaml\n  generate-jobs | cronce check -\n  cronce check --schema > jobs.schema.json",
 		Args: base.Arguments(func(cmd *cobra.Command, args []string) error {
 			if schema {
@@ -89,7 +88,7 @@ type checkedJob struct {
 	Warnings []string    `json:"warnings,omitempty"`
 
 	zone  *time.Location
-	start string // in words
+	start string // description of what starts the job
 	line  int
 }
 
@@ -141,6 +140,6 @@ func printChecks(a *base.App, path string, checks []checkedJob) error {
 	if more := len(checks) - checkRows; more > 0 {
 		fmt.Fprintf(out, "and %d more, which -o json lists\n", more)
 	}
-	fmt.Fprintf(out, "\n%s is right: %d %s\n", path, len(checks), jobs)
+	fmt.Fprintf(out, "\n%s is valid: %d %s\n", path, len(checks), jobs)
 	return out.Flush()
 }

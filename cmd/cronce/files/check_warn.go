@@ -8,9 +8,9 @@ import (
 	"github.com/cronce-io/cronce/internal/jobfile"
 )
 
-// checkWarnings are what is right in the file and may be wrong in the world, for each
-// job in the file's order: a job to come after that the file has not, and a program
-// that is not on this machine.
+// checkWarnings lists, for each job in the file's order, problems that do not make the
+// file invalid: a job in after that the file does not have, and a program that is not on
+// this machine.
 func checkWarnings(file *jobfile.File) [][]string {
 	names := make(map[string]bool, len(file.Jobs))
 	for _, e := range file.Jobs {
@@ -29,7 +29,7 @@ func checkWarnings(file *jobfile.File) [][]string {
 	for i, e := range file.Jobs {
 		for _, name := range e.Job.After {
 			if !names[name] {
-				warnings[i] = append(warnings[i], fmt.Sprintf("after: no job %q is in this file: if the registry has none either, this job never starts", name))
+				warnings[i] = append(warnings[i], fmt.Sprintf("after: no job %q is in this file; if it is not in the registry either, this job never starts", name))
 			}
 		}
 		if argv := e.Action.Exec; len(argv) > 0 {
@@ -41,7 +41,7 @@ func checkWarnings(file *jobfile.File) [][]string {
 	return warnings
 }
 
-// warnOfChecked logs the warnings, as far as a screen goes.
+// warnOfChecked logs the first ten warnings and counts the others.
 func warnOfChecked(a *base.App, checks []checkedJob) {
 	said, more := 0, 0
 	for _, c := range checks {
@@ -51,10 +51,10 @@ func warnOfChecked(a *base.App, checks []checkedJob) {
 				continue
 			}
 			said++
-			a.Log.Warn("this job may fail although the file is right", "job", c.Job, "line", c.line, "warning", w)
+			a.Log.Warn("this job may fail although the file is valid", "job", c.Job, "line", c.line, "warning", w)
 		}
 	}
 	if more > 0 {
-		a.Log.Warn("more of this kind; all of them: cronce check FILE -o json", "count", more)
+		a.Log.Warn("more warnings; to see all: cronce check FILE -o json", "count", more)
 	}
 }

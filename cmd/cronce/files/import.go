@@ -18,12 +18,13 @@ import (
 )
 
 func NewImportCommand(a *base.App) *cobra.Command {
-	return base.NewGroup("import", "Make a job file of a crontab or of Kubernetes CronJobs", newImportCrontabCommand(a), newImportKubernetesCommand(a))
+	return base.NewGroup("import", "Convert a crontab or Kubernetes CronJobs to a job file", newImportCrontabCommand(a), newImportKubernetesCommand(a))
 }
 
-const importStatus = `The file is written to stdout, for "cronce check" and for an editor. What it cannot say
-is named on stderr with its line: exit status 3 when there is such a thing, 0 when all
-was carried over. With -o json there is a line for each job and for each such thing:
+const importStatus = `The job file goes to stdout: check it with "cronce check" and edit it. Settings that a
+job file cannot express go to stderr, each with its line. The exit status is 3 if there
+is such a setting, and 0 if everything was carried over. With -o json there is one line
+for each job and for each setting that was not carried over:
 
   {"line":7,"job":"backup","schedule":"0 3 * * *","timezone":"Europe/Berlin","exec":["/bin/sh","-c","backup"]}
   {"line":9,"not_carried_over":"@reboot is no time; ..."}`
@@ -33,12 +34,12 @@ func newImportCrontabCommand(a *base.App) *cobra.Command {
 	var system bool
 	cmd := &cobra.Command{
 		Use:   "crontab FILE",
-		Short: "Make a job file of a crontab",
-		Long: `Crontab reads a user's crontab (- is standard input), or a system one, which names a user
-before each command: /etc/crontab and the files of /etc/cron.d are known to be such.
-The jobs have the slots that cron would run them at, clock changes included, and are
-named by their commands. Settings (PATH=..., SHELL=..., CRON_TZ=...) and what follows a
-% are carried over; @reboot, MAILTO and random times (~) are not.
+		Short: "Convert a crontab to a job file",
+		Long: `Crontab reads a user's crontab (- is standard input), or a system crontab, which names a
+user before each command. /etc/crontab and the files of /etc/cron.d are read as system
+crontabs. The jobs get the slots at which cron would run them, clock changes included,
+and are named after their commands. Settings (PATH=..., SHELL=..., CRON_TZ=...) and the
+text after a % are carried over; @reboot, MAILTO and random times (~) are not.
 
 ` + importStatus,
 		Example: "  crontab -l | cronce import crontab - --tz Europe/Berlin >jobs.yaml\n  cronce import crontab /etc/crontab >jobs.yaml",
@@ -57,8 +58,8 @@ named by their commands. Settings (PATH=..., SHELL=..., CRON_TZ=...) and what fo
 			return printImported(a, args[0], migrate.CrontabHead, migrate.Crontab(string(text), zone, system))
 		},
 	}
-	cmd.Flags().BoolVar(&system, "system", false, "a user's name stands before each command")
-	cmd.Flags().StringVar(&zone, "tz", "", "time zone of the schedules (default: this machine's, if it says which, else UTC)")
+	cmd.Flags().BoolVar(&system, "system", false, "a user's name precedes each command")
+	cmd.Flags().StringVar(&zone, "tz", "", "time zone of the schedules (default: this machine's if known, else UTC)")
 	return cmd
 }
 
@@ -66,12 +67,12 @@ func newImportKubernetesCommand(a *base.App) *cobra.Command {
 	var zone string
 	cmd := &cobra.Command{
 		Use:   "k8s FILE",
-		Short: "Make a job file of Kubernetes CronJobs",
-		Long: `K8s reads manifests of CronJobs (- is standard input), several to a file or in a list, as
-kubectl prints them. Schedule, timeZone, concurrencyPolicy, startingDeadlineSeconds,
-backoffLimit, activeDeadlineSeconds and the container's command, arguments and written
-variables are carried over; what else is in the pod, and suspend, are not. A container
-without a command is none, for its image is not asked.
+		Short: "Convert Kubernetes CronJobs to a job file",
+		Long: `K8s reads CronJob manifests (- is standard input): several in a file, or a list as
+kubectl prints it. Schedule, timeZone, concurrencyPolicy, startingDeadlineSeconds,
+backoffLimit, activeDeadlineSeconds and the container's command, arguments and literal
+variables are carried over; suspend and the rest of the pod are not. A container without
+a command is not carried over, because import does not read its image.
 
 ` + importStatus,
 		Example: "  kubectl get cronjobs -o yaml | cronce import k8s - >jobs.yaml\n  cronce import k8s cronjob.yaml >jobs.yaml",
@@ -88,7 +89,7 @@ without a command is none, for its image is not asked.
 			return printImported(a, args[0], migrate.KubernetesHead, result)
 		},
 	}
-	cmd.Flags().StringVar(&zone, "tz", "UTC", "time zone of schedules without timeZone: the controller manager's")
+	cmd.Flags().StringVar(&zone, "tz", "UTC", "time zone of schedules without timeZone, as set for the controller manager")
 	return cmd
 }
 
@@ -115,7 +116,7 @@ func isSystemCrontab(path string) bool {
 	return err == nil && (path == "/etc/crontab" || filepath.Dir(path) == "/etc/cron.d")
 }
 
-// localZone is the name of this machine's time zone, where it has one.
+// localZone is the name of this machine's time zone, or UTC.
 func localZone(a *base.App) string {
 	if zone := a.Getenv("TZ"); zone != "" {
 		return strings.TrimPrefix(zone, ":")
@@ -128,7 +129,7 @@ func localZone(a *base.App) string {
 	return "UTC"
 }
 
-// importedRow is a job, or what was not carried over.
+// importedRow is a job, or a setting that was not carried over.
 type importedRow struct {
 	Line           int      `json:"line,omitempty"`
 	Job            string   `json:"job,omitempty"`
@@ -140,7 +141,7 @@ type importedRow struct {
 
 func printImported(a *base.App, path string, head []string, r migrate.Result) error {
 	if len(r.Jobs) == 0 && len(r.Notes) == 0 {
-		return base.Usage(fmt.Errorf("%s: there are no jobs in it", path))
+		return base.Usage(fmt.Errorf("%s: no jobs found", path))
 	}
 	var err error
 	if a.Output == base.OutputJSON {
@@ -152,13 +153,14 @@ func printImported(a *base.App, path string, head []string, r migrate.Result) er
 		return err
 	}
 	if n := len(r.Notes); n > 0 {
-		return fmt.Errorf("%w: %d of the file's lines or settings are not carried over; %d jobs are", base.ErrFound, n, len(r.Jobs))
+		return fmt.Errorf("%w: %d lines or settings were not carried over; %d jobs were", base.ErrFound, n, len(r.Jobs))
 	}
 	return nil
 }
 
-// printImportedFile prints the job file on stdout, with what a job lacks above it, and
-// all that is lacking on stderr. A file without jobs would be none.
+// printImportedFile prints the job file on stdout and the notes on stderr. The notes of a
+// job also stand above it, as comments. Without jobs it prints no file, because a job file
+// must have one.
 func printImportedFile(a *base.App, path string, head []string, r migrate.Result) error {
 	lacks := map[string][]string{}
 	for _, n := range r.Notes {

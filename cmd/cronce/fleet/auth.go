@@ -23,9 +23,8 @@ const (
 	formatNsc    = "nsc"
 )
 
-const authLong = `Print the NATS permissions of a role, which are all that it needs and nothing else.
-No server is asked, and nothing is changed. Several roles are one login that has
-all of them. Roles:
+const authLong = `Auth prints the NATS permissions that a role needs, and no others. It asks no server and
+changes nothing. If you name several roles, one login gets all of them. Roles:
 
   producer  publishes due slots, sets triggers, sweeps for what was lost
             (cronce run --no-work); --on for each job that messages start
@@ -35,38 +34,37 @@ all of them. Roles:
   viewer    lists, shows and watches; can change nothing
   setup     creates streams, buckets and queues, and changes their settings
 
-Setup comes first: neither nodes nor operators need to create anything after
+Run setup first. Neither nodes nor operators need to create anything after
 
   cronce setup --queue default
 
-Nodes that may not write the registry compare their file with it and report what
-differs; an operator brings the jobs in with "cronce job apply -f".
+A node without permission to write the registry compares its file with it and logs the
+differences; an operator writes the jobs with "cronce job apply -f".
 
-The format server is one entry of "users" in a server's configuration, with the
-password from the environment of the server; nsc is a command line for nsc.
+The format server is one entry of "users" in a server's configuration, with the password
+from the server's environment. The format nsc is a command line for nsc.
 
-Every login hears answers below the inbox prefix, by default _INBOX.NAMESPACE, which
-"cronce" uses by itself. Other clients have to be told: nats --inbox-prefix, in Go
-nats.CustomInboxPrefix. Logins with one prefix can hear each other's answers; with
---inbox-prefix a login has one of its own.
+Every login receives replies below its inbox prefix, by default _INBOX.NAMESPACE, which
+"cronce" uses by itself. Configure it in other clients: nats --inbox-prefix, in Go
+nats.CustomInboxPrefix. Logins with the same prefix can receive each other's replies;
+--inbox-prefix gives a login its own.
 
-Nodes answer on subjects below NAMESPACE.reply only. Who asks them with another
-client names that as its inbox prefix: nats --inbox-prefix cronce.reply.
+Nodes reply only on subjects below NAMESPACE.reply. A client other than "cronce" that
+sends requests to nodes uses that as its inbox prefix: nats --inbox-prefix cronce.reply.
 
-Within one account these permissions guard against mistakes, not against malice: a
-client names the subject to which the server sends an answer, and the server checks
-no permission there. So any login can have what it may read written anywhere in its
-account, and streams removed. Logins are kept apart by accounts only:
+Within one account these permissions protect against mistakes, not against malice. A
+client chooses the subject of a server's reply, and the server checks no permission for
+it. So any login can have data that it may read written anywhere in its account, and can
+have streams removed. Only accounts isolate logins:
 
   cronce auth --accounts [LOGIN...]
 
-prints the configuration of a server on which each login has an account of its own,
-and imports from the account of the streams what it may do. LOGIN is a role, or
-several with + between; with none it is setup, producer+worker, operator, viewer.
-Clients name the domain fleet, or what --js-domain says: CRONCE_JS_DOMAIN=fleet.
-More is in docs/threat-model.md.
+prints a server configuration in which each login has its own account, and imports what
+it may use from the account of the streams. LOGIN is a role, or several joined by +; the
+default is setup, producer+worker, operator, viewer. Clients name the domain fleet, or
+the one in --js-domain: CRONCE_JS_DOMAIN=fleet. docs/threat-model.md has the details.
 
-With -o json, a line for each thing that is granted:
+With -o json, one line for each grant:
 
   {"what":"publish slots","publish":["cronce.slot.*.*"]}`
 
@@ -93,13 +91,13 @@ func NewAuthCommand(a *base.App) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes slots of this `queue` only; repeatable")
-	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records slots of this `job` only; repeatable")
-	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: it publishes slots of this `job`, which comes after; repeatable")
-	flags.StringSliceVar(&f.on, "on", nil, "a producer takes the messages of a stream that start a job, as `STREAM/JOB`, and a viewer's or operator's doctor looks at them; repeatable")
+	flags.StringSliceVar(&f.queues, "queue", nil, "a worker takes only slots of this `queue`; repeatable")
+	flags.StringSliceVar(&f.jobs, "job", nil, "a worker records only slots of this `job`; repeatable")
+	flags.StringSliceVar(&f.followers, "follower", nil, "with --job: the worker may publish slots of this `job`, which comes after; repeatable")
+	flags.StringSliceVar(&f.on, "on", nil, "`STREAM/JOB`: a producer takes the messages of the stream that start the job, and the doctor of a viewer or operator may inspect them; repeatable")
 	flags.StringVar(&f.user, "login", "", "`name` of the login (default: the namespace and the roles)")
-	flags.BoolVar(&f.accounts, "accounts", false, "print the configuration of a server on which each login has an account of its own")
-	flags.StringVar(&f.format, "format", formatServer, "server, for its configuration file, or nsc")
+	flags.BoolVar(&f.accounts, "accounts", false, "print a server configuration in which each login has its own account")
+	flags.StringVar(&f.format, "format", formatServer, "`format` of the output: server (a configuration file) or nsc")
 	base.Complete(cmd, "format", formatServer, formatNsc)
 	return cmd
 }

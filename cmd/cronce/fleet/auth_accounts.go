@@ -11,11 +11,11 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// defaultLogins are what a fleet of nodes that produce and work needs.
+// defaultLogins are the logins of a fleet whose nodes all produce and work.
 var defaultLogins = []string{"setup", "producer+worker", "operator", "viewer"}
 
-// authAccounts prints the configuration of a server. Each argument is a login: a role,
-// or several with + between.
+// authAccounts prints a server configuration. Each argument is a login: a role, or several
+// joined by +.
 func authAccounts(a *base.App, f authFlags, args []string) error {
 	if f.user != "" || f.format != formatServer || a.Output == base.OutputJSON {
 		return base.Usage(errors.New("--accounts prints a server's configuration with a login for each argument: leave out --login, --format and -o json"))
@@ -51,7 +51,7 @@ func authAccounts(a *base.App, f authFlags, args []string) error {
 // serverAccounts is the configuration of a server.
 func serverAccounts(domain string, accounts []kv.Account) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Each login has an account of its own, and reaches of the streams what it imports.\n"+
+	fmt.Fprintf(&b, "# Each login has its own account, and imports what it may use of the streams.\n"+
 		"# Connect with: --js-domain %s\n\njetstream {\n  sync_interval: always\n}\n\naccounts {\n", domain)
 	for _, account := range accounts {
 		fmt.Fprintf(&b, "%s: {\n", account.Name)

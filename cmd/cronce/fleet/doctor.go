@@ -35,42 +35,43 @@ func NewDoctorCommand(a *base.App) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find what is wrong, or will be, and say how to mend it",
-		Long: `Doctor looks at the broker, at what is stored there and at the fleet, and changes
-nothing. Each finding says what was seen, why it matters and what mends it:
+		Short: "Find problems, present and coming, and how to fix them",
+		Long: `Doctor inspects the broker, the stored data and the fleet, and changes nothing. Each
+finding has what was seen, why it matters, and how to fix it:
 
-  error    something does not work, or is lost, now
-  warning  it will, or it costs slots, when the next thing goes wrong
-  note     worth knowing; it does not count
+  error    something does not work, or data is lost, now
+  warning  something will fail, or cost slots, at the next incident
+  note     useful to know; it does not change the status
 
-With errors or warnings it ends with status 3, with none with 0; 1 means that the
-broker could not be asked. What single slots came to is "cronce verify"'s to say.
+The status is 3 if there are errors or warnings, 0 if there are none, and 1 if the
+broker did not answer. For the outcomes of single slots, use "cronce verify".
 
-Whether a server syncs its writes, so that a power failure loses nothing, is told on
-its monitoring port only: --monitor asks that, for each server of a cluster. The
-server that cronce embeds always does.
+A server reports only on its monitoring port whether it syncs its writes, so that a
+power failure loses nothing. --monitor asks that port; give it once for each server of a
+cluster. The server that cronce embeds always syncs.
 
---reset-watermark puts back a watermark that is ahead of the broker's clock, since
-that was wrong for a while, or ahead of the registry, since that was made anew: then
-nothing falls due, or the watermark stands still. Set the clocks right first. A
-watermark that is right is not touched. One that is ahead of the clock is put back by
-the whole horizon: what lies there is offered again, and what has a record already
-does not run again. Nodes that run notice it by themselves. --force puts back any
-other by the horizon too: one that a newer version wrote, when none runs any more.
+--reset-watermark moves the watermark back if it is ahead of the broker's clock, because
+the clock was wrong for a while, or ahead of the registry, because the registry was
+created anew. In these states no slot is published. Correct the clocks first. A valid
+watermark is not changed. A watermark ahead of the clock is moved back by the whole
+horizon: slots in that range are offered again, and those that have a record do not run
+again. Running nodes notice the change by themselves. --force also moves back any other
+watermark by the horizon, such as one that a newer version wrote, if none runs any more.
 
---remove-unreadable removes records, locks and nodes that cannot be read: they keep a
-slot, or a whole job, from going on. It shows each and asks; --yes answers for you, and
-is needed where nobody can. What has changed since it was shown is left. With --force
-it removes what a newer version may have written, too; make sure that none runs. A slot
-whose record was removed starts as if for the first time if its message still waits,
-and a job whose lock was removed does not count the slots of it that run now.
+--remove-unreadable removes records, locks and nodes that cannot be read, because they
+block a slot or a whole job. It shows each and asks; --yes answers yes, and is required
+without a terminal. A value that changed since it was shown stays. With --force it also
+removes values that a newer version may have written; make sure that none runs. If a
+slot's record was removed and its message still waits, the slot starts as if for the
+first time. If a job's lock was removed, the job does not count its slots that run now.
 
-With -o json, a line for each finding; about, why and mend may be absent:
+With -o json, one line for each finding; about, why and mend may be absent:
 
   {"check":"worker","level":"warning","about":"queue mail","what":"3 slots wait, and no live node works on it",
    "why":"they wait, and expire","mend":"start a worker that handles them: cronce run --queue mail -f jobs.yaml"}
 
-and one for the sum, the only one with ok. reset and removed are there when something was:
+and a last line with the sum, the only line with ok. reset and removed are present if
+something was reset or removed:
 
   {"ok":false,"server":"n1","version":"2.15.2","errors":0,"warnings":1,"notes":0,
    "reset":{"from":"2036-01-01T00:00:00Z","to":"2026-11-20T12:00:00Z"},
@@ -95,10 +96,10 @@ Checks: ` + doctorChecks,
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.monitors, "monitor", nil, "monitoring `URL` of a server, like http://n1:8222; repeatable")
-	flags.BoolVar(&f.reset, "reset-watermark", false, "put back a watermark that is ahead of the clock or of the registry")
-	flags.BoolVar(&f.force, "force", false, "with --reset-watermark: put back one that is right, or of a newer version, too; with --remove-unreadable: remove what a newer version may have written, too")
-	flags.BoolVar(&f.remove, "remove-unreadable", false, "show each record, lock and node that cannot be read, ask, and remove it")
-	flags.BoolVar(&f.yes, "yes", false, "with --remove-unreadable: remove all without asking")
+	flags.BoolVar(&f.reset, "reset-watermark", false, "move back a watermark that is ahead of the clock or of the registry")
+	flags.BoolVar(&f.force, "force", false, "with --reset-watermark: also move back a valid watermark or one of a newer version; with --remove-unreadable: also remove values that a newer version may have written")
+	flags.BoolVar(&f.remove, "remove-unreadable", false, "show each unreadable record, lock and node, ask, and remove it")
+	flags.BoolVar(&f.yes, "yes", false, "with --remove-unreadable: remove all without a question")
 	base.Complete(cmd, "monitor")
 	return cmd
 }
@@ -190,7 +191,7 @@ func runDoctor(ctx context.Context, a *base.App, f doctorFlags, from doctor.Sour
 	return fmt.Errorf("%w: %s", base.ErrFound, sum.counts())
 }
 
-// resetWatermark returns nil when there was nothing to reset, which it says.
+// resetWatermark returns nil, and logs why, if there was nothing to reset.
 func resetWatermark(ctx context.Context, a *base.App, store *kv.Store, facts doctor.Facts, force bool) (*doctorReset, error) {
 	done, err := doctor.ResetWatermark(ctx, store, facts, a.Who(), rand.Text(), force)
 	switch {
@@ -200,9 +201,9 @@ func resetWatermark(ctx context.Context, a *base.App, store *kv.Store, facts doc
 	case errors.Is(err, doctor.ErrNewer):
 		return nil, base.Try(err, "cronce doctor --reset-watermark --force, if no newer version runs")
 	case errors.Is(err, job.ErrConflict):
-		return nil, base.Try(fmt.Errorf("%w: a producer moved it meanwhile, so that it may be right by now", err), "cronce doctor")
+		return nil, base.Try(fmt.Errorf("%w: a producer moved it in the meantime, so it may be valid now", err), "cronce doctor")
 	case errors.Is(err, job.ErrUnknown):
-		return nil, base.Try(err, "cronce doctor, which shows whether it was")
+		return nil, base.Try(err, "cronce doctor, which shows whether it was reset")
 	case err != nil:
 		return nil, err
 	}
@@ -225,7 +226,7 @@ func printFindings(a *base.App, found []doctor.Finding, sum doctorSum) error {
 	}
 	out := bufio.NewWriter(a.Stdout)
 	if r := sum.Reset; r != nil {
-		fmt.Fprintf(out, "the watermark was put back from %s to %s\n\n", base.Dash(stampOrNone(r.From)), r.To.Format(time.RFC3339))
+		fmt.Fprintf(out, "the watermark was moved back from %s to %s\n\n", base.Dash(stampOrNone(r.From)), r.To.Format(time.RFC3339))
 	}
 	for _, r := range sum.Removed {
 		fmt.Fprintf(out, "removed %s/%s at revision %d: %s\n\n", r.Bucket, printable.Clip(r.Key, base.WidestCell), r.Revision, printable.Clip(r.Why, 1000))
@@ -262,7 +263,7 @@ func stampOrNone(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// counts are those that are not zero: "1 error, 2 warnings".
+// counts formats the counts that are not zero: "1 error, 2 warnings".
 func (s doctorSum) counts() string {
 	var parts []string
 	for _, p := range []struct {
@@ -276,8 +277,8 @@ func (s doctorSum) counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// storageFull asks the embedded server why it can store nothing. Nothing answers when it
-// can.
+// storageFull asks the embedded server why it cannot store anything. The server answers
+// only if its storage is full.
 func storageFull(nc *nats.Conn) func(context.Context) string {
 	return func(ctx context.Context) string {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// removed is a value that could not be read and was removed.
+// removed is an unreadable value that was removed.
 type removed struct {
 	Bucket   string `json:"bucket"`
 	Key      string `json:"key"`
@@ -24,19 +24,19 @@ type removed struct {
 	Why      string `json:"why"`
 }
 
-var errNobodyToAsk = errors.New("--remove-unreadable asks before it removes, and no terminal can answer: add --yes")
+var errNoTerminal = errors.New("--remove-unreadable asks before it removes, and there is no terminal: add --yes")
 
-// mayAsk refuses to ask where nobody can answer.
+// mayAsk returns an error if stdin is not a terminal.
 func mayAsk(a *base.App, f doctorFlags) error {
 	if !f.remove || f.yes {
 		return nil
 	}
 	file, is := a.Stdin.(*os.File)
 	if !is {
-		return errNobodyToAsk
+		return errNoTerminal
 	}
 	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return errNobodyToAsk
+		return errNoTerminal
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func removeUnreadable(ctx context.Context, a *base.App, f doctorFlags, store *kv
 	for _, e := range all {
 		where := e.Bucket + "/" + printable.Clip(e.Key, base.WidestCell)
 		if errors.Is(e, job.ErrVersion) && !f.force {
-			a.Log.Warn("left: a newer version may have written it; if none runs, add --force", "key", where, "revision", e.Revision, "reason", base.OneLine(e.Err))
+			a.Log.Warn("not removed: a newer version may have written it; if none runs, add --force", "key", where, "revision", e.Revision, "reason", base.OneLine(e.Err))
 			continue
 		}
 		if !f.yes {
@@ -66,7 +66,7 @@ func removeUnreadable(ctx context.Context, a *base.App, f doctorFlags, store *kv
 		alive()
 		switch {
 		case errors.Is(err, job.ErrConflict):
-			a.Log.Warn("left: it has changed since", "key", where, "revision", e.Revision)
+			a.Log.Warn("not removed: it has changed", "key", where, "revision", e.Revision)
 		case errors.Is(err, job.ErrUnknown):
 			return gone, base.Try(fmt.Errorf("remove %s: %w", where, err), "cronce doctor, which shows whether it was removed")
 		case err != nil:
@@ -78,7 +78,7 @@ func removeUnreadable(ctx context.Context, a *base.App, f doctorFlags, store *kv
 	return gone, nil
 }
 
-// confirm asks a question on stderr. No answer at all is an error: nobody is there.
+// confirm asks a question on stderr. The end of the input without an answer is an error.
 func confirm(ctx context.Context, a *base.App, answers *bufio.Reader, alive func(), question string) (bool, error) {
 	fmt.Fprint(a.Stderr, question)
 	type line struct {
@@ -90,14 +90,14 @@ func confirm(ctx context.Context, a *base.App, answers *bufio.Reader, alive func
 		text, err := answers.ReadString('\n')
 		lines <- line{text, err}
 	}()
-	thinking := time.NewTicker(time.Second) // a person may take longer than a server
+	thinking := time.NewTicker(time.Second) // the user may take longer than the timeout of the broker
 	defer thinking.Stop()
 	for {
 		select {
 		case l := <-lines:
 			answer := strings.ToLower(strings.TrimSpace(l.text))
 			if answer == "" && errors.Is(l.err, io.EOF) {
-				return false, base.Usage(errNobodyToAsk)
+				return false, base.Usage(errNoTerminal)
 			}
 			return answer == "y" || answer == "yes", nil
 		case <-thinking.C:

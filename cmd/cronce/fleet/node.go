@@ -17,37 +17,37 @@ import (
 )
 
 func NewNodeCommand(a *base.App) *cobra.Command {
-	return base.NewGroup("node", "The processes of the fleet", newNodeListCommand(a))
+	return base.NewGroup("node", "List the nodes of the fleet", newNodeListCommand(a))
 }
 
 func newNodeListCommand(a *base.App) *cobra.Command {
 	all := false
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List the nodes, the one that started first on top",
-		Long: `List the nodes: every process that ran "cronce run", or the library, within the
-last hour, and what it is:
+		Short: "List the nodes, oldest first",
+		Long: `List the nodes: every process that ran "cronce run" or the library within the last hour,
+with its state:
 
-  alive    it has been heard of within its lease
-  silent   it has not: its slots may be taken over
-  stopped  it ended by itself
+  alive    its last heartbeat is not older than its lease
+  silent   its last heartbeat is older: its slots may be taken over
+  stopped  it shut down
   fenced   another node declared it dead, for good
 
-With --all, those come first that were declared dead before, for as long as events
-are kept (the ledger's retention, 7 days by default): which, when, and by whom.
+With --all, the list begins with the nodes that were declared dead earlier, for as long
+as events are kept (the ledger's retention, 7 days by default): which, when and by whom.
 
 Silence is measured on the broker's clock: from its timestamp of the node's last
-heartbeat to its time now. Only the fence is proof that a node is out.
+heartbeat to its time now. Only a fence proves that a node may no longer work.
 
-The clock's offset is what the node has to add to its own clock to have the
-broker's, by which all slots go. Nodes whose time zone data (tzdata) differ may
-compute different slots: that is warned about.
+The offset is what the node adds to its own clock to get the broker's time, which all
+slots use. Nodes with different time zone data (tzdata) may compute different slots, so
+the command warns about that.
 
-A worker of another --priority than 0 is shown as standby(PRIORITY).
+A worker with another --priority than 0 is shown as standby(PRIORITY).
 
-With -o json, a line for each; what is absent is omitted, started is by the node's
-own clock, the offset is in milliseconds, and a fenced node has "fenced_by" and "fenced_at" too, and nothing else
-if only --all shows it:
+With -o json, one line for each node; absent values are omitted. started is by the node's
+own clock; the offset is in milliseconds. A fenced node also has "fenced_by" and
+"fenced_at", and nothing else if only --all shows it:
 
   {"node":"web1-711-0kq1-x2","state":"alive","started":"2026-11-21T07:00:00Z","heartbeat":"2026-11-21T09:30:02Z",
    "lease":"20s","producer":true,"worker":true,"queues":["default"],"running":1,"clock_offset_ms":0.21,
@@ -73,12 +73,12 @@ if only --all shows it:
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also those that were declared dead more than an hour ago")
+	cmd.Flags().BoolVar(&all, "all", false, "also list nodes that were declared dead more than an hour ago")
 	return cmd
 }
 
-// warnOfZones tells when nodes that are alive have different time zone data, with
-// one node for each.
+// warnOfZones warns if live nodes have different time zone data, and names one node for
+// each version.
 func warnOfZones(a *base.App, nodes []control.ListedNode) {
 	first := map[string]string{}
 	for _, n := range nodes {
@@ -116,7 +116,7 @@ func nodeCells(n control.ListedNode, now time.Time) []string {
 	}
 }
 
-// signed words an offset in milliseconds: "+0ms", "-1m30s".
+// signed formats an offset in milliseconds: "+0ms", "-1m30s".
 func signed(ms float64) string {
 	if ms < 0 {
 		return "-" + base.Span(time.Duration(-ms*float64(time.Millisecond)))

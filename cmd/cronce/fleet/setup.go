@@ -22,15 +22,15 @@ func NewSetupCommand(a *base.App) *cobra.Command {
 	var queues []string
 	cmd := &cobra.Command{
 		Use:   "setup",
-		Short: "Create or change what is stored on the broker",
-		Long: `Setup creates the streams and buckets of the namespace, or changes them to what
-the flags say, and prints what it did. What no flag names stays as it is stored.
+		Short: "Create or change the streams, buckets and settings of a namespace",
+		Long: `Setup creates the streams and buckets of the namespace, or changes them to match the
+flags, and prints each change. Settings without a flag stay as they are.
 
-The settings belong to the namespace: every node adopts them when it starts. Nodes
-that run keep the ones they started with, so restart them afterwards; stop them
-before you shorten a lease or a retention.
+The settings belong to the namespace: every node adopts them when it starts. Running
+nodes keep the settings that they started with, so restart the nodes afterwards. Before
+you shorten a lease or a retention, stop them.
 
-With -o json it prints a line for each change:
+With -o json it prints one line for each change:
 
   {"change":"created stream cronce_slots (replicas 3)"}`,
 		Example: `  cronce setup --server nats://nats.internal:4222 --replicas 3
@@ -56,18 +56,18 @@ With -o json it prints a line for each change:
 		},
 	}
 	f := cmd.Flags()
-	f.Var(&lease, "lease", "how long a silent node keeps what it claimed (first: 20s)")
-	f.Var(&horizon, "horizon", "how old a slot may be and still run (first: 24h)")
-	f.Var(&retention, "retention", "how long an outcome is remembered; an hour more than the horizon at least (first: 7d)")
-	f.Var(&duplicates, "duplicates", "the slot stream's duplicate window, at least 2m (first: 2m)")
-	f.StringSliceVar(&queues, "queue", nil, "also create this `queue`, for workers whose login may not (see cronce auth); repeatable")
-	f.IntVar(&replicas, "replicas", 0, "copies of everything, 1 to 5 (first: 3 on a cluster of three servers or more, else 1)")
+	f.Var(&lease, "lease", "how long a silent node keeps its claims (initially 20s)")
+	f.Var(&horizon, "horizon", "how old a slot may be and still run (initially 24h)")
+	f.Var(&retention, "retention", "how long records are kept; at least an hour more than the horizon (initially 7d)")
+	f.Var(&duplicates, "duplicates", "the slot stream's duplicate window, at least 2m (initially 2m)")
+	f.StringSliceVar(&queues, "queue", nil, "also create this `queue`, for workers without the permission (see cronce auth); repeatable")
+	f.IntVar(&replicas, "replicas", 0, "replicas of every stream and bucket, 1 to 5 (initially 3 on a cluster of three or more, else 1)")
 	return cmd
 }
 
 func runSetup(ctx context.Context, a *base.App, js jetstream.JetStream, want job.Settings, queues []string) error {
 	changes, err := kv.Setup(ctx, js, kv.Options{Namespace: a.Namespace, Want: want, Queues: queues, Logger: a.Log})
-	// What was done before a failure is done: it is printed too.
+	// Also print the changes that were made before a failure.
 	for _, change := range changes {
 		if err := printChange(a, change); err != nil {
 			return err

@@ -30,35 +30,36 @@ func NewVerifyCommand(a *base.App) *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove that every slot has one outcome",
-		Long: `Verify computes which slots should exist, from the definitions as they were, and
-holds them against the ledger. With what it finds wrong it ends with status 3:
+		Short: "Check that every slot has exactly one outcome",
+		Long: `Verify computes which slots should exist, from the job definitions over time, and
+compares them with the ledger. If it finds problems, the status is 3:
 
-  missing     neither a record nor a message, nor a range of missed slots over it
-  no_outcome  nothing will move it (its message is gone, and no live worker runs
-              it), or it should have moved more than 2m ago
-  doubled     attempts that overlap, a start after a success, or an event that
-              tells of another outcome than the ledger's
-  early       started before it was due, by its worker's clock or the broker's
+  missing     no record, no message, and no range of missed slots covers it
+  no_outcome  it cannot proceed (its message is gone, and no live worker runs it), or
+              it should have proceeded more than 2m ago
+  doubled     attempts overlap, an attempt started after a success, or an event
+              reports another outcome than the ledger
+  early       it started before it was due, by its worker's clock or the broker's
 
-Of a job that comes after others, a slot should exist wherever all of these have
-succeeded, more than 2m0s ago.
+If a job comes after other jobs, it should have a slot wherever all of those succeeded
+more than 2m0s ago.
 
-How late handlers started it only counts. What cannot be known is not judged: what
-fell due less than 5s ago, what the ledger may have forgotten, what falls due while
-a job is paused, jobs that are not in the registry, the time before a job had a plan
-that is known. It says so. It also says when nodes found that the ledger went back, since
-it was purged or restored from an older copy: what ran before that is then not known.
+Late starts are only counted. Verify does not judge what it cannot know, and lists it:
+slots that fell due less than 5s ago, slots that the ledger may have forgotten, slots
+due while their job is paused, jobs that are not in the registry, and the time before
+the first known schedule of a job. It also reports if nodes found that the ledger went
+back, because it was purged or restored from an older copy. The slots that ran before
+that are then not known.
 
---repair offers again what is missing, and what has no outcome and no message.
-Workers decide about it as about every slot, by its record: one that lost a record
-runs again. Where the job's catch_up policy is none, or within is over, it is
-recorded as missed. What is older than the horizon, or not published yet, is left.
-The status is still 3: verify again to see what became of it. Any number may
-repair at once: the offers are folded, for as long as the duplicate window lasts.
+--repair offers missing slots again, and slots that have neither an outcome nor a
+message. Workers treat them like every slot, by their record: a slot that lost its
+record runs again. If the job's catch_up policy is none, or its within has passed, the
+slot is recorded as missed. Slots that are older than the horizon, or not published yet,
+are left alone. The status is still 3: verify again to see the results. Several
+processes may repair at once: within the duplicate window the server folds the copies.
 
-With -o json, a line for each slot with a problem. state is its record's, or
-pending; repair is offered, or already_offered; beyond_repair says why it is not:
+With -o json, one line for each slot with a problem. state is the state of its record,
+or pending; repair is offered or already_offered; beyond_repair is why it is neither:
 
   {"problem":"missing","id":"report:2026-11-21T07:00:00Z","job":"report","slot":"2026-11-21T07:00:00Z",
    "due":"2026-11-21T07:00:00Z","detail":"neither a record nor a message","repair":"offered"}
@@ -66,10 +67,10 @@ pending; repair is offered, or already_offered; beyond_repair says why it is not
    "due":"2026-11-21T08:00:00Z","state":"pending","detail":"it has been waiting for more than 2m0s, ...",
    "beyond_repair":"its message waits: ..."}
 
-and one for the sum, the only one with ok. slots is how many should exist and were
-judged; beside counts the outcomes of slots that no plan asks for (triggered,
-backfilled, of deleted jobs). late_ms is from due to start; each bucket counts up to
-le_ms and above the one before, the last has no bound:
+and a last line with the sum, the only line with ok. slots counts the slots that should
+exist and were judged; beside counts the outcomes of slots that are in no schedule
+(triggered, backfilled, of deleted jobs). late_ms is from due to start; each bucket
+counts up to le_ms and above the bucket before; the last has no bound:
 
   {"ok":false,"from":"2026-11-20T12:00:00Z","to":"2026-11-21T12:00:00Z","jobs":1,"slots":24,
    "outcomes":{"succeeded":22},"in_progress":0,"beside":0,"missing":1,"no_outcome":1,"doubled":0,"early":0,
@@ -99,9 +100,9 @@ If the ledger went back, the sum has "rewound":{"time":...,"lost":{"slot":...,"r
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "", "judge slots from this RFC 3339 `time` on (default 24h before --to)")
-	flags.StringVar(&f.to, "to", "", "judge slots before this RFC 3339 `time` (default the broker's now)")
-	flags.StringSliceVar(&f.jobs, "job", nil, "judge this `job` only; repeatable")
-	flags.BoolVar(&f.repair, "repair", false, "offer again what is missing, or cannot move")
+	flags.StringVar(&f.to, "to", "", "judge slots before this RFC 3339 `time` (default: now, by the broker's clock)")
+	flags.StringSliceVar(&f.jobs, "job", nil, "judge only this `job`; repeatable")
+	flags.BoolVar(&f.repair, "repair", false, "offer missing and stuck slots again")
 	return cmd
 }
 
@@ -122,7 +123,7 @@ func (f *verifyFlags) check() (err error) {
 		}
 	}
 	if f.from != "" && f.to != "" && !f.last.After(f.first) {
-		return fmt.Errorf("invalid --to %s: it is not after --from %s", f.to, f.from)
+		return fmt.Errorf("invalid --to %s: must be after --from %s", f.to, f.from)
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ func (f *verifyFlags) check() (err error) {
 type verifier struct {
 	base.Reader
 	flags verifyFlags
-	node  string // in whose name it offers slots again
+	node  string // node name of the messages that it offers
 	check *verify.Check
 	from  time.Time
 
@@ -145,8 +146,7 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.begin(ctx); err != nil {
 		return err
 	}
-	// The stream is read before the ledger: a slot that is claimed, run and gone
-	// from it in between then shows by its record.
+	// Read the stream before the ledger: if a slot runs in between, its record shows it.
 	for _, pass := range []func(context.Context) error{v.lookForRewind, v.told, v.waiting, v.recorded, v.lookAgain} {
 		if err := pass(ctx); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (v *verifier) run(ctx context.Context) error {
 	return v.print(ctx)
 }
 
-// begin learns what should exist.
+// begin computes what should exist.
 func (v *verifier) begin(ctx context.Context) error {
 	cfg, err := v.config(ctx)
 	if err != nil {
@@ -175,8 +175,8 @@ func (v *verifier) begin(ctx context.Context) error {
 	return nil
 }
 
-// config reads what is judged by: the broker's time first, so that all the rest
-// is newer.
+// config reads the inputs of the check. It reads the broker's time first, so that
+// everything else is newer.
 func (v *verifier) config(ctx context.Context) (verify.Config, error) {
 	cfg := verify.Config{From: v.flags.first, To: v.flags.last, Settings: v.Settings(), Jobs: v.flags.jobs, Progress: v.progress}
 	var err error
@@ -190,7 +190,7 @@ func (v *verifier) config(ctx context.Context) (verify.Config, error) {
 		cfg.From = cfg.To.Add(-24 * time.Hour)
 	}
 	if !cfg.To.After(cfg.From) {
-		return cfg, base.Usage(fmt.Errorf("invalid --from %s: it is in the future, and --to is not given", v.flags.from))
+		return cfg, base.Usage(fmt.Errorf("invalid --from %s: must not be in the future without --to", v.flags.from))
 	}
 	if cfg.Watermark, _, err = v.Watermark().Read(ctx); err != nil && !errors.Is(err, job.ErrNotFound) {
 		return cfg, err
@@ -200,8 +200,7 @@ func (v *verifier) config(ctx context.Context) (verify.Config, error) {
 	return cfg, err
 }
 
-// progress keeps the command's patience with the broker, and says now and then
-// that it still works.
+// progress restarts the timeout of the command, and logs every 3 s that it still works.
 func (v *verifier) progress() {
 	v.Alive()
 	const every = 3 * time.Second
@@ -211,8 +210,8 @@ func (v *verifier) progress() {
 	}
 }
 
-// skew is for records and events that a clock which is a little off has stamped
-// before their slots.
+// skew allows for records and events that a slightly wrong clock stamped before their
+// slots.
 const skew = time.Minute
 
 func (v *verifier) told(ctx context.Context) error {
@@ -251,7 +250,7 @@ func (v *verifier) recorded(ctx context.Context) error {
 	return nil
 }
 
-// taken counts a value, and returns the error that ends the pass.
+// taken counts a value. It returns the error if that ends the pass.
 func (v *verifier) taken(err error) error {
 	v.read++
 	v.progress()
@@ -261,8 +260,8 @@ func (v *verifier) taken(err error) error {
 	return nil
 }
 
-// only is the job asked for, when it is one and judged by itself: the broker then
-// sends no other's.
+// only returns the one job to judge, so that the broker filters by it. It is empty if
+// there are several, or if the job depends on others.
 func (v *verifier) only() string {
 	if len(v.flags.jobs) == 1 && v.check.Alone(v.flags.jobs[0]) {
 		return v.flags.jobs[0]

@@ -17,16 +17,15 @@ import (
 )
 
 const (
-	// atOnce is how many slots the broker is asked about, or offered, at once.
+	// atOnce limits concurrent requests to the broker.
 	atOnce = 16
 
-	// inHand is how many problems are held at once: a week may have more than
-	// should be in memory.
+	// inHand limits the problems held in memory: a week may have many more.
 	inHand = 1024
 )
 
-// lookAgain asks about each problem once more, at the ledger's leader: a list is
-// a hint, and a slot may have moved since the messages were listed.
+// lookAgain reads each problem's record again at the ledger's leader, because lists may be
+// stale and a slot may have proceeded since the messages were listed.
 func (v *verifier) lookAgain(ctx context.Context) error {
 	if !some(v.check.Problems()) {
 		return nil
@@ -39,7 +38,7 @@ func (v *verifier) lookAgain(ctx context.Context) error {
 		errs := make([]error, len(problems))
 		err := v.each(ctx, len(problems), func(ctx context.Context, i int) error {
 			if k := problems[i].Kind; k == verify.Doubled || k == verify.Early {
-				errs[i] = job.ErrNotFound // no later word undoes it
+				errs[i] = job.ErrNotFound // a later record cannot undo it
 				return nil
 			}
 			records[i], _, errs[i] = v.Ledger().Read(ctx, problems[i].Slot)
@@ -63,7 +62,7 @@ func (v *verifier) lookAgain(ctx context.Context) error {
 	})
 }
 
-// each calls f for 0 to n-1, some at a time.
+// each calls f for 0 to n-1, at most atOnce at a time.
 func (v *verifier) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -81,9 +80,8 @@ func (v *verifier) each(ctx context.Context, n int, f func(ctx context.Context, 
 	return group.Wait()
 }
 
-// offer gives a slot a new start, and reports whether another has just done so.
-// A cluster may answer that another's offer is on its way: the same again settles
-// what became of it.
+// offer publishes a slot again, and reports whether another process has just done so. A
+// cluster may answer that a copy is in progress; publish then repeats until it knows.
 func (v *verifier) offer(ctx context.Context, p verify.Problem) (already bool, err error) {
 	if p.Told {
 		e := job.Event{
@@ -138,7 +136,7 @@ func some[T any](seq iter.Seq[T]) bool {
 	return false
 }
 
-// inChunks hands the values to f, some at a time. They are only valid during the
+// inChunks calls f with up to inHand values at a time. The slice is valid only during the
 // call.
 func inChunks[T any](seq iter.Seq[T], f func([]T) error) error {
 	chunk := make([]T, 0, inHand)

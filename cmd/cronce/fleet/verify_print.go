@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// shown is how many problems the text lists; JSON lists all.
+// shown limits the problems in text output; JSON has all.
 const shown = 20
 
 // problemRow is a slot with a problem.
@@ -31,7 +31,7 @@ type problemRow struct {
 	BeyondRepair string      `json:"beyond_repair,omitempty"`
 }
 
-// What --repair did about a slot.
+// The values of repair.
 const (
 	offered        = "offered"
 	alreadyOffered = "already_offered"
@@ -78,8 +78,8 @@ type notJudged struct {
 	Slots  int      `json:"slots,omitempty"`
 }
 
-// print tells what was found, and repairs it, if that is asked for, on the way:
-// the problems may be too many to hold.
+// print prints the findings. With --repair it also repairs them, chunk by chunk, because
+// there may be too many to hold in memory.
 func (v *verifier) print(ctx context.Context) error {
 	report := v.check.Report()
 	sum := newVerifySum(report)
@@ -99,7 +99,7 @@ func (v *verifier) print(ctx context.Context) error {
 			first = append(first, rows[:min(len(rows), shown-len(first))]...)
 			return err
 		}
-		// What was offered before a failure is offered: it is told too.
+		// Also print what was offered before a failure.
 		if printErr := base.PrintRows(v.App, rows, "", "", problemRow.cells); err == nil {
 			err = printErr
 		}
@@ -119,7 +119,7 @@ func (v *verifier) print(ctx context.Context) error {
 	return err
 }
 
-// rows words the problems, and offers again what --repair can mend.
+// rows formats the problems, and offers the repairable ones again with --repair.
 func (v *verifier) rows(ctx context.Context, problems []verify.Problem, sum *verifySum) ([]problemRow, error) {
 	rows := make([]problemRow, len(problems))
 	err := v.each(ctx, len(problems), func(ctx context.Context, i int) error {
@@ -179,7 +179,7 @@ func newVerifySum(r verify.Report) verifySum {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// printReport prints what fits on half a screen.
+// printReport prints the summary.
 func (v *verifier) printReport(r verify.Report) error {
 	verdict := "all is well"
 	if !r.OK() {
@@ -196,7 +196,7 @@ func (v *verifier) printReport(r verify.Report) error {
 		fmt.Fprintf(w, "in progress\t%d\n", r.InProgress)
 	}
 	if r.Beside > 0 {
-		fmt.Fprintf(w, "beside\t%d of these are of no plan: triggered, backfilled, or of a job that is not judged\n", r.Beside)
+		fmt.Fprintf(w, "beside\t%d of these are in no schedule: triggered, backfilled, or of a job that is not judged\n", r.Beside)
 	}
 	if l := r.Lateness; l.Slots > 0 {
 		fmt.Fprintf(w, "started late\tp50 %s, p99 %s, max %s\n\t%s\n", base.Span(l.P50), base.Span(l.P99), base.Span(l.Max), bars(l.Buckets))
@@ -215,7 +215,7 @@ func (v *verifier) printReport(r verify.Report) error {
 	return w.Flush()
 }
 
-// outcomes are the states that have any, in the order of slot ls.
+// outcomes lists the counts by state, in the order of slot ls.
 func outcomes(r verify.Report) string {
 	var parts []string
 	for _, state := range control.SlotStates() {
@@ -226,7 +226,7 @@ func outcomes(r verify.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-// bars words a histogram. Each slot is counted once, between two bounds.
+// bars formats a histogram that is not cumulative: each slot counts in one bucket.
 func bars(buckets []verify.Bucket) string {
 	var parts []string
 	above := "0"
@@ -267,7 +267,7 @@ func (v *verifier) printProblems(first []problemRow, r verify.Report, sum verify
 		fmt.Fprintf(v.Stdout, "and %d more: -o json lists all\n", more)
 	}
 	if v.flags.repair {
-		_, err := fmt.Fprintf(v.Stdout, "%d offered again, %d beyond repair: verify again to see what became of them\n", sum.Offered, sum.BeyondRepair)
+		_, err := fmt.Fprintf(v.Stdout, "%d offered again, %d beyond repair: verify again to see the results\n", sum.Offered, sum.BeyondRepair)
 		return err
 	}
 	return nil

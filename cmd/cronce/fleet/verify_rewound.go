@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// lookForRewind learns whether nodes found, since the first slot that is judged fell
-// due, that the ledger had lost writes.
+// lookForRewind reads whether nodes found, after the first judged slot fell due, that the
+// ledger lost writes.
 func (v *verifier) lookForRewind(ctx context.Context) error {
 	end, err := v.SweepEnds().Read(ctx)
 	switch {
@@ -27,8 +27,8 @@ func (v *verifier) lookForRewind(ctx context.Context) error {
 	return nil
 }
 
-// wentBack says what was found.
+// wentBack describes the rewind.
 func wentBack(r core.Rewound) string {
-	return fmt.Sprintf("at %s nodes found that the ledger had lost writes (%s stood at revision %d, then at %d): it was purged or restored; slots up to then may have run more often than it knows",
+	return fmt.Sprintf("at %s nodes found that the ledger had lost writes (%s was at revision %d, then at %d): it was purged or restored; slots before that may have run more often than it records",
 		r.Time.UTC().Format(time.RFC3339), r.Lost.Slot, r.Lost.Revision, r.Found)
 }

@@ -25,34 +25,34 @@ func newJobApplyCommand(a *base.App) *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Create and update jobs from a file, while the fleet works",
-		Long: `Apply brings the jobs of a file into the registry, and says what that changes: each
-setting, and which slots come (+) and go (-) among the next five. An edit holds for
-slots after it. All nodes hear of it at once; no restart is needed.
+		Short: "Create and update jobs from a file while the fleet runs",
+		Long: `Apply writes the jobs of a file into the registry and prints what changes: each
+setting, and which of the next five slots appear (+) and disappear (-). A change holds
+for slots after it. All nodes see it at once; you do not restart anything.
 
-A job that apply has changed is the operator's: no node's file or code changes it
-again until "cronce job release". A job that is already as in the file is left
-alone, and stays whose it is. To roll back, apply the older file.
+Once apply has changed a job, the operator owns it: no node's file or code changes it
+again until "cronce job release". If a job already equals the file, apply does not
+write it, and its owner stays. To roll back, apply the older file.
 
-Actions in the file are not applied: what a job does belongs to the workers that
-read it from files of their own. So jobs may be without one here, and a job that
-no live node has a handler for is warned about: its slots would wait.
+Apply does not store actions: what a job does belongs to the workers, which read it
+from their own files. So a job may have no action here. If no live node has a handler
+for a job, apply warns: its slots would wait.
 
-All jobs are read and checked before the first is written. When somebody else
-writes one of them in the same moment, theirs stands, the others go on, and the
-status is 1. To be sure of what you saw before, give --revision the number that
---dry-run, or job show, has told you. After a crash each job is as it was or as
-it is in the file; apply the file again.
+Apply reads and checks all jobs before it writes the first. If someone else writes one
+of them at the same moment, their version stands, the others are still applied, and the
+status is 1. To be sure that nothing changed since you looked, pass --revision with the
+number that --dry-run or job show printed. After a crash each job is either as before
+or as in the file; apply the file again.
 
---prune also removes the jobs that apply has created and that are not in the file:
-those of all files that were ever applied in this namespace, so keep to one. Jobs
-that a node's file or code has created are never pruned, whoever edited them
-since, nor are released ones.
+--prune also removes jobs that an earlier apply created and that are not in the file.
+That includes the jobs of every other file applied in this namespace, so use only one
+file. Jobs that a node's file or code created are never pruned, even if an operator
+edited them later, and neither are released jobs.
 
-With -o json, a line for each job. change is created, updated, removed, unchanged,
-failed (see error), or not_tried after another has failed; was tells who wrote what
-stood there; handlers counts the live nodes that would run the job. What is absent
-is omitted:
+With -o json, one line for each job. change is created, updated, removed, unchanged,
+failed (see error), or not_tried (an earlier job failed); was is the writer of the
+previous version; handlers counts the live nodes that would run the job. Absent values
+are omitted:
 
   {"job":"report","change":"updated","revision":12,
    "was":{"owner":"file","node":"web1-711-0kq1-x2","at":"2026-11-20T09:00:00Z"},
@@ -80,9 +80,9 @@ is omitted:
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "job `file` (- is standard input)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would change, and change nothing")
-	flags.BoolVar(&f.prune, "prune", false, "also remove what apply has created and is not in the file")
-	flags.Uint64Var(&f.revision, "revision", 0, "change nothing if a job to be changed was written after revision `N`")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would change, and change nothing")
+	flags.BoolVar(&f.prune, "prune", false, "also remove the jobs that apply created and that are not in the file")
+	flags.Uint64Var(&f.revision, "revision", 0, "change nothing if one of the jobs to change was written after revision `N`")
 	return cmd
 }
 
@@ -100,14 +100,14 @@ func apply(ctx context.Context, r base.Reader, file *jobfile.File, f applyFlags)
 		warnOfNoHandler(r, report)
 		for _, d := range report {
 			if len(d.Missing) > 0 {
-				r.Log.Warn("the job comes after jobs that are not there: it cannot start before they are", "job", d.Job, "missing", d.Missing)
+				r.Log.Warn("job comes after jobs that are not in the registry: it cannot start until they are", "job", d.Job, "missing", d.Missing)
 			}
 		}
 	}
 	return ofApply(ctx, r, err)
 }
 
-// ofApply adds the next step to the error of the first job that failed.
+// ofApply adds a next step to the error of the first job that failed.
 func ofApply(ctx context.Context, r base.Reader, err error) error {
 	var conflict *control.ConflictError
 	if errors.As(err, &conflict) {
@@ -117,12 +117,12 @@ func ofApply(ctx context.Context, r base.Reader, err error) error {
 		return base.Denied(err)
 	}
 	if errors.Is(err, job.ErrUnknown) {
-		return base.Try(err, "the same again, which settles it")
+		return base.Try(err, "the same command again, which settles it")
 	}
 	return err
 }
 
-// warnOfNoHandler names the jobs that nobody would run, as far as a line goes.
+// warnOfNoHandler warns of the jobs that no live node has a handler for, and names ten.
 func warnOfNoHandler(r base.Reader, report []control.Applied) {
 	const most = 10
 	var names []string
@@ -136,7 +136,7 @@ func warnOfNoHandler(r base.Reader, report []control.Applied) {
 		}
 	}
 	if count > 0 {
-		r.Log.Warn("no live node would run these jobs: their slots wait for one that has a handler and works on the queue", "jobs", names, "count", count)
+		r.Log.Warn("no live node runs these jobs: their slots wait for a worker of their queue that has a handler", "jobs", names, "count", count)
 	}
 }
 
@@ -162,12 +162,12 @@ type writtenBy struct {
 	At    time.Time `json:"at"`
 }
 
-// appliedAs is what each action is called once it is done.
+// appliedAs is the value of change for each action.
 var appliedAs = map[control.Action]string{
 	control.Create: "created", control.Update: "updated", control.Delete: "removed", control.Keep: "unchanged",
 }
 
-// What else may become of a job.
+// The values of change for a job that apply did not write.
 const (
 	applyFailed   = "failed"
 	applyNotTried = "not_tried"

@@ -29,12 +29,12 @@ func printApplied(r base.Reader, report []control.Applied, dryRun bool) error {
 	}
 	fmt.Fprintln(out, applySum(rows))
 	if dryRun {
-		fmt.Fprintf(out, "nothing was written; to apply this and nothing else: --revision %d\n", lastRevision(report))
+		fmt.Fprintf(out, "nothing was written; to apply exactly this, add --revision %d\n", lastRevision(report))
 	}
 	return out.Flush()
 }
 
-// print writes what changes for one job; nothing, when nothing does.
+// print writes what changes for one job. It writes nothing if nothing changes.
 func (row applyRow) print(w io.Writer, d control.Applied) {
 	switch {
 	case row.Error != "":
@@ -64,11 +64,11 @@ func (row applyRow) print(w io.Writer, d control.Applied) {
 	}
 	printSlots(w, row.Appear, row.Disappear)
 	if row.Paused && len(row.Appear)+len(row.Disappear) > 0 {
-		fmt.Fprintf(w, "    it is paused: no slots until cronce job resume %s\n", row.Job)
+		fmt.Fprintf(w, "    the job is paused: no slots until cronce job resume %s\n", row.Job)
 	}
 }
 
-// started says what starts the jobs of a plan.
+// started describes what starts a job.
 func started(p job.Plan) string {
 	if p.Schedule == "" {
 		return p.Start()
@@ -76,7 +76,7 @@ func started(p job.Plan) string {
 	return fmt.Sprintf("%q %s", p.Schedule, p.Timezone)
 }
 
-// printSlots lists the slots that come and go, in their order.
+// printSlots lists the slots that appear and disappear, by time.
 func printSlots(w io.Writer, appear, disappear []time.Time) {
 	for len(appear)+len(disappear) > 0 {
 		if len(disappear) == 0 || len(appear) > 0 && appear[0].Before(disappear[0]) {
@@ -89,8 +89,8 @@ func printSlots(w io.Writer, appear, disappear []time.Time) {
 	}
 }
 
-// differing words two values so that a line can hold them, and shows where they
-// differ: long ones may do so at their ends.
+// differing shortens two values for one line and keeps the part where they differ: long
+// values may differ only at the end.
 func differing(before, after json.RawMessage) (string, string) {
 	const most, lead = 60, 10
 	a, b := []rune(printable.Line(string(before))), []rune(printable.Line(string(after)))
@@ -131,7 +131,7 @@ func applySum(rows []applyRow) string {
 	return strings.Join(words, ", ")
 }
 
-// lastRevision is the newest of the jobs' revisions: what the report was made of.
+// lastRevision is the newest revision that the report was computed from.
 func lastRevision(report []control.Applied) (last uint64) {
 	for _, d := range report {
 		last = max(last, d.Revision)

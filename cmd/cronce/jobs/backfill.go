@@ -24,23 +24,23 @@ func newJobBackfillCommand(a *base.App) *cobra.Command {
 	perSecond := rate(control.DefaultRate)
 	cmd := &cobra.Command{
 		Use:   "backfill NAME --from TIME [--to TIME]",
-		Short: "Run the slots of the past that have no outcome",
-		Long: `Publish the slots that the job's plans, as they were at the time, have in a range of
-the past and no record knows, oldest first: those in a range of missed ones, say, or
-those that were lost with a broker's disk. A deadline counts from now.
+		Short: "Run the slots of a past range that have no record",
+		Long: `Backfill publishes the slots of a job in a past range that have no record, oldest
+first. For example: slots in a range of missed ones, or slots lost with a broker's
+disk. It uses the schedules that the job had at the time. A deadline counts from now.
 
-Slots keep their IDs, so none runs twice: what has a record is left as it is,
-what waits is not doubled, and after a Ctrl-C, a crash or a failure the same
-command does the rest. That holds for every record: a slot that was missed or
-skipped by itself is final, and cronce slot retry reopens it. Slots from before the
-job was first defined are of no plan.
+Slots keep their IDs, so none runs twice. A slot that has a record stays as it is, and
+a pending slot is not published again. After a Ctrl-C, a crash or a failure, repeat the
+command to continue. A slot with a record of its own is final, even if it was missed or
+skipped; cronce slot retry reopens it. Slots from before the job was first defined are
+not in any of its schedules.
 
-Workers do not run what is older than the horizon (cronce setup --horizon), so a
-range that begins before it is refused, and nothing done; --clip leaves out what is
-too old.
+Workers do not run a slot older than the horizon (cronce setup --horizon). If the range
+begins before it, backfill fails and publishes nothing; --clip leaves out the slots
+that are too old.
 
-With -o json, one line; recorded counts the slots that had a record, by its state,
-folded those that turned out to be in the stream already:
+With -o json, one line; recorded counts the slots that had a record, by state; folded
+counts the slots that turned out to be in the stream already:
 
   {"job":"report","from":"2026-11-20T12:00:00Z","to":"2026-11-21T12:00:00Z","slots":24,"published":20,
    "recorded":{"missed":1,"succeeded":2},"waiting":1,"folded":0,"too_old":0}`,
@@ -51,7 +51,7 @@ folded those that turned out to be in the stream already:
 			b := control.Backfill{Job: args[0], Rate: int(perSecond), Clip: clip}
 			var err error
 			if from == "" {
-				return base.Try(base.Usage(errors.New("--from is not given")), cmd.CommandPath()+" --help")
+				return base.Try(base.Usage(errors.New("--from is missing")), cmd.CommandPath()+" --help")
 			}
 			if b.From, err = base.ParseTime("--from", from); err != nil {
 				return base.Usage(err)
@@ -70,9 +70,9 @@ folded those that turned out to be in the stream already:
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&from, "from", "", "the slots from this RFC 3339 `time` on")
-	flags.StringVar(&to, "to", "", "the slots before this RFC 3339 `time` (default the broker's now)")
-	flags.Var(&perSecond, "rate", "publish no more than `N/s`, at most "+strconv.Itoa(control.MaxRate))
+	flags.StringVar(&from, "from", "", "publish slots from this RFC 3339 `time` on")
+	flags.StringVar(&to, "to", "", "publish slots before this RFC 3339 `time` (default: now, by the broker's clock)")
+	flags.Var(&perSecond, "rate", "publish at most `N/s`, up to "+strconv.Itoa(control.MaxRate))
 	flags.BoolVar(&clip, "clip", false, "leave out slots that are older than the horizon")
 	for _, flag := range []string{"from", "to", "rate"} {
 		base.Complete(cmd, flag)
@@ -80,7 +80,7 @@ folded those that turned out to be in the stream already:
 	return cmd
 }
 
-// rate is a flag's value: so many a second.
+// rate is a flag's value: a number per second.
 type rate int
 
 func (r *rate) String() string { return strconv.Itoa(int(*r)) + "/s" }
@@ -114,7 +114,7 @@ func backfill(ctx context.Context, r base.Reader, b control.Backfill) error {
 	var old *control.TooOldError
 	switch {
 	case errors.As(err, &old):
-		return base.Try(err, "--clip to leave them out, or first cronce setup --horizon with more")
+		return base.Try(err, "--clip to leave them out, or first a longer cronce setup --horizon")
 	case errors.Is(err, job.ErrInvalid):
 		return base.Usage(err)
 	case err != nil && done.Done() > 0:
@@ -123,7 +123,7 @@ func backfill(ctx context.Context, r base.Reader, b control.Backfill) error {
 			why = errors.New("interrupted")
 		}
 		return base.Try(fmt.Errorf("%w after %d of %d slots, of which %d were published", why, done.Done(), done.Slots, done.Published),
-			"the same again, which does the rest")
+			"the same command again, which continues")
 	case err != nil:
 		return r.OfJob(ctx, b.Job, err)
 	}
@@ -135,7 +135,7 @@ func backfill(ctx context.Context, r base.Reader, b control.Backfill) error {
 	return err
 }
 
-// backfilled words what became of the slots, a line each.
+// backfilled describes the results, one line for each kind.
 func backfilled(b control.Backfilled) string {
 	var lines strings.Builder
 	line := func(n int, what string) {
@@ -145,7 +145,7 @@ func backfilled(b control.Backfilled) string {
 	}
 	line(b.Published, "published")
 	for _, state := range slices.Sorted(maps.Keys(b.Recorded)) {
-		what := string(state) + " already"
+		what := "already " + string(state)
 		switch state {
 		case job.Succeeded, job.Running, job.Retrying:
 		default:
@@ -153,14 +153,14 @@ func backfilled(b control.Backfilled) string {
 		}
 		line(b.Recorded[state], what)
 	}
-	line(b.Waiting, "waiting already")
-	line(b.Folded, "in the stream already, or lately: published again, and folded")
-	line(b.TooOld, "older than the horizon, and left out")
+	line(b.Waiting, "already pending")
+	line(b.Folded, "already in the stream, now or recently: folded by the server")
+	line(b.TooOld, "older than the horizon: left out")
 	return lines.String()
 }
 
-// meter shows how far a long command is: as a bar to a person at a terminal, else
-// as a line in the log now and then.
+// meter shows the progress of a long command: as a bar on a terminal, else as a log line
+// every few seconds.
 func meter(a *base.App, what string) (progress func(done, all int), end func()) {
 	if !a.Terminal() {
 		const every = 5 * time.Second

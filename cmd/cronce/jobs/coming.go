@@ -13,9 +13,9 @@ func newJobNextCommand(a *base.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next NAME",
 		Short: "List the coming slots of a job in the registry",
-		Long: `Next lists the slots of a job as the registry has it, strictly after --from and
-before --until, at most --count. Of a paused job it lists those that it would have,
-and says so. For a job that is in no registry: cronce next.
+		Long: `Next lists the slots of a job in the registry, strictly after --from and before
+--until, at most --count. For a paused job it lists the slots that the job would have
+without the pause, and warns. For a job that is not in the registry, use cronce next.
 
 With -o json it prints a line for each slot:
 
@@ -41,13 +41,13 @@ func nextOf(ctx context.Context, r base.Reader, name string, f nextFlags) error 
 		return err
 	}
 	if coming.Job.Schedule == "" {
-		r.Log.Warn("the job has no slots of its own", "job", name, "starts", coming.Job.Plan().Start())
+		r.Log.Warn("job has no schedule, so no slots of its own", "job", name, "starts", coming.Job.Plan().Start())
 	}
 	if f.from == "" {
 		f.after = coming.Now
 	}
 	if coming.Paused {
-		r.Log.Warn("the job is paused: these slots fall due only if it is resumed", "job", name, "since", pausedSince(coming.Entry), "resume", "cronce job resume "+name)
+		r.Log.Warn("job is paused: these slots are published only if it is resumed", "job", name, "since", pausedSince(coming.Entry), "resume", "cronce job resume "+name)
 	}
 	slots := func(yield func(nextSlot) bool) {
 		for at := range coming.Slots(f.after, f.through, f.count) {

@@ -14,7 +14,7 @@ import (
 )
 
 func NewCommand(a *base.App) *cobra.Command {
-	return base.NewGroup("job", "The jobs in the registry",
+	return base.NewGroup("job", "List, change, pause and trigger jobs in the registry",
 		newJobListCommand(a), newJobShowCommand(a), newJobNextCommand(a), newJobApplyCommand(a), newJobRemoveCommand(a),
 		newJobPauseCommand(a), newJobResumeCommand(a), newJobReleaseCommand(a),
 		newJobTriggerCommand(a), newJobBackfillCommand(a))
@@ -24,16 +24,16 @@ func newJobListCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
 		Short: "List the jobs, oldest first",
-		Long: `List the jobs in the registry, the one that was written last at the bottom: when
-each runs next, its newest slot that has a record, what became of that, and how
-many live nodes have a handler for the job. A job without a schedule shows what
-starts it.
+		Long: `List the jobs in the registry, the most recently written last: when each runs next,
+its newest slot that has a record, the state of that slot, and how many live nodes have
+a handler for the job. For a job without a schedule it shows what starts it.
 
-With -o json, a line for each; what is absent is omitted. A paused job has no next
-slot; a job that others or messages start has none, an empty schedule, and after
-("after":["extract"]) or on ("on":{"stream":"ORDERS","subject":"orders.paid"}). Of a
-job whose stored definition cannot be read only the name and the
-revision are certain, and broken says why; it has no slots, and disables no other:
+With -o json, one line for each job; absent values are omitted. A paused job has no
+next slot. A job that other jobs or messages start has no next slot either; it has an
+empty schedule, and after ("after":["extract"]) or on
+("on":{"stream":"ORDERS","subject":"orders.paid"}). If a job's stored definition cannot
+be read, only its name and revision are known, and broken is the reason. Such a job has
+no slots, and does not affect other jobs:
 
   {"job":"report","schedule":"0 7 * * MON-FRI","timezone":"Europe/Berlin","queue":"default","revision":7,"owner":"file",
    "paused":false,"next":"2026-11-23T06:00:00Z","last":"2026-11-20T06:00:00Z","last_state":"succeeded","handlers":3}
@@ -58,7 +58,7 @@ revision are certain, and broken says why; it has no slots, and disables no othe
 func jobCells(j control.ListedJob, now time.Time) []string {
 	next, last, zone := "-", "-", j.Timezone
 	if j.Schedule == "" {
-		zone = "-" // it is of no meaning
+		zone = "-" // it has no effect
 	}
 	switch {
 	case j.Broken != "":

@@ -28,14 +28,14 @@ func NewNextCommand(a *base.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next 'SPEC' | -f FILE",
 		Short: "List the coming slots of a schedule or of a job file",
-		Long: `Next lists the slots of a schedule, or of the jobs of a file, strictly after
---from and before --until, at most --count in all. It needs no server, and
-depends on nothing but its arguments: every node computes the same.
+		Long: `Next lists the slots of a schedule, or of the jobs in a file, strictly after --from
+and before --until, at most --count in all. It needs no server. The result depends
+only on the arguments: every node computes the same slots.
 
-SPEC is five cron fields, six with seconds first, @hourly and the like, "@every
-90s" or "@at 2027-01-01T00:00:00Z". H in a field is a stable hash of --name.
+SPEC is five cron fields, six with seconds first, a name like @hourly, "@every 90s" or
+"@at 2027-01-01T00:00:00Z". H in a field is a stable hash of --name.
 
-With -o json it prints a line for each slot, with -f also the job's name:
+With -o json it prints one line for each slot, and with -f also the job's name:
 
   {"slot":"2026-03-29T01:00:00Z","local":"2026-03-29T03:00:00+02:00"}`,
 		Example: `  cronce next '30 2 * * *' --tz Europe/Berlin --from 2026-03-27T00:00:00Z --count 4
@@ -55,10 +55,10 @@ With -o json it prints a line for each slot, with -f also the job's name:
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "file", "f", "", "job `file` in place of SPEC (- is standard input)")
-	flags.StringVar(&f.name, "name", "", "`job` whose name H stands for; with -f, list this job only")
+	flags.StringVar(&f.name, "name", "", "`job` whose name H hashes; with -f, list only this job")
 	flags.StringVar(&f.timezone, "tz", "", "IANA time `zone` (default UTC)")
-	flags.StringVar(&f.gap, "dst-gap", "", "`when` a wall time runs that the clocks skip: after the gap, or skip for never (default after)")
-	flags.StringVar(&f.overlap, "dst-overlap", "", "`when` a wall time runs that comes twice: first, second or both (default first)")
+	flags.StringVar(&f.gap, "dst-gap", "", "`when` to run at a wall time that the clocks skip: after the gap, or skip (default after)")
+	flags.StringVar(&f.overlap, "dst-overlap", "", "`when` to run at a wall time that occurs twice: first, second or both (default first)")
 	f.addTimes(cmd)
 	base.Complete(cmd, "dst-gap", string(job.GapAfter), string(job.GapSkip))
 	base.Complete(cmd, "dst-overlap", string(job.RepeatFirst), string(job.RepeatSecond), string(job.RepeatBoth))
@@ -82,7 +82,7 @@ func (f *nextFlags) check(cmd *cobra.Command, args []string, now time.Time) erro
 	}
 	for _, name := range []string{"tz", "dst-gap", "dst-overlap"} {
 		if f.file != "" && cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s goes with a SPEC: in a file each job says it for itself", name)
+			return fmt.Errorf("--%s needs a SPEC: in a file each job sets its own", name)
 		}
 	}
 	return f.times(now)
@@ -91,7 +91,7 @@ func (f *nextFlags) check(cmd *cobra.Command, args []string, now time.Time) erro
 // times reads the flags of addTimes.
 func (f *nextFlags) times(now time.Time) (err error) {
 	if f.count < 1 {
-		return fmt.Errorf("invalid --count %d: at least 1", f.count)
+		return fmt.Errorf("invalid --count %d: must be at least 1", f.count)
 	}
 	f.after = now
 	if f.from != "" {
@@ -113,8 +113,7 @@ type namedSchedule struct {
 
 type schedules []namedSchedule
 
-// nextPlans compiles what the command line is about. All its errors are wrong
-// usage.
+// nextPlans compiles the schedules that the arguments name. Every error is wrong usage.
 func nextPlans(ctx context.Context, a *base.App, f nextFlags, args []string) (schedules, error) {
 	if f.file == "" {
 		return f.compile(args[0])
@@ -141,7 +140,7 @@ func (f nextFlags) compile(spec string) (schedules, error) {
 	return nil, err
 }
 
-// compile takes the schedules of a file, or the one of the job called only.
+// compile compiles the schedules of a file. If only is not empty, it takes that job alone.
 func compile(file *jobfile.File, only string) (schedules, error) {
 	var all schedules
 	for _, e := range file.Jobs {
@@ -167,7 +166,7 @@ type nextSlot struct {
 	Local time.Time `json:"local"`
 }
 
-// slots merges the schedules by time; at one instant they keep the file's order.
+// slots merges the schedules by time. Slots of the same instant keep the file's order.
 func (all schedules) slots(f nextFlags) iter.Seq[nextSlot] {
 	return func(yield func(nextSlot) bool) {
 		heads := make([]time.Time, len(all))

@@ -16,11 +16,11 @@ import (
 func newJobPauseCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause NAME",
-		Short: "Have what falls due of a job not be published",
-		Long: `Pause has what falls due of a job not be published, until it is resumed. Slots that
-were published before still run. No start of a node, and no edit, ends the pause.
+		Short: "Stop publishing a job's slots until it is resumed",
+		Long: `Pause stops publishing the slots of a job until the job is resumed. Slots that were
+published before still run. Neither an edit nor the start of a node ends the pause.
 
-With -o json; changed is false when the job was paused already:
+With -o json; changed is false if the job was already paused:
 
   {"job":"report","paused":true,"revision":14,"changed":true}`,
 		Example: "  cronce job pause report",
@@ -43,7 +43,7 @@ func pause(ctx context.Context, r base.Reader, name string) error {
 	case changed:
 		_, err = fmt.Fprintf(r.Stdout, "paused %s\n", name)
 	default:
-		_, err = fmt.Fprintf(r.Stdout, "%s is paused already, since %s\n", name, pausedSince(e).Format(time.RFC3339))
+		_, err = fmt.Fprintf(r.Stdout, "%s has been paused since %s\n", name, pausedSince(e).Format(time.RFC3339))
 	}
 	return err
 }
@@ -54,13 +54,13 @@ func newJobResumeCommand(a *base.App) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
-		Short: "End a job's pause, and say what of it will run",
-		Long: `Resume ends a job's pause. What fell due meanwhile is missed, and the job's catch_up
-policy decides what of it runs: resume says so first. It does not ask; --dry-run
-only says it. To have other slots run than the policy would, apply another policy
-before, or backfill after.
+		Short: "End a job's pause, and show which missed slots will run",
+		Long: `Resume ends a job's pause. The slots that fell due during the pause are missed, and
+the job's catch_up policy decides which of them run. Resume prints that first. It
+does not ask; --dry-run only prints it. To run other slots than the policy selects,
+apply another policy first, or run "cronce job backfill" afterwards.
 
-With -o json; changed is false when the job was not paused; runs is how many of the
+With -o json; changed is false if the job was not paused; runs is how many of the
 missed slots the policy runs:
 
   {"job":"report","paused":false,"revision":15,"changed":true,"since":"2026-11-20T09:00:00Z",
@@ -73,7 +73,7 @@ missed slots the policy runs:
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would run")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would run, and change nothing")
 	return cmd
 }
 
@@ -122,11 +122,11 @@ func resume(ctx context.Context, r base.Reader, name string, dryRun bool) error 
 	return err
 }
 
-// resumption words what the end of a pause would mean.
+// resumption describes what runs if the pause ends.
 func resumption(would control.Resumption) string {
 	if !would.Paused {
 		return would.Job.Name + " is not paused"
 	}
-	return fmt.Sprintf("paused since %s: %d missed, policy %s: %d will run", would.Since.UTC().Format(time.RFC3339),
+	return fmt.Sprintf("paused since %s: %d missed; with policy %s, %d will run", would.Since.UTC().Format(time.RFC3339),
 		would.Missed, would.Job.WithDefaults().CatchUp.Policy, would.Runs)
 }

@@ -25,9 +25,9 @@ func TestPayloadOfAFileOrOfStandardInputOrOfTheFlag(t *testing.T) {
 		{flag: `{"c":3}`, want: `{"c":3}`},
 		{flag: "@" + path + ".not", wrong: "no such file"},
 		{file: "", flag: "@" + path, wrong: "is empty"},
-		{file: big, flag: "@" + path, wrong: "more than 256 KiB"},
-		{stdin: big, flag: "-", wrong: "more than 256 KiB"},
-		{flag: big, wrong: "more than 256 KiB"},
+		{file: big, flag: "@" + path, wrong: "larger than 256 KiB"},
+		{stdin: big, flag: "-", wrong: "larger than 256 KiB"},
+		{flag: big, wrong: "larger than 256 KiB"},
 	} {
 		write(test.file)
 		a := &base.App{Stdin: strings.NewReader(test.stdin)}

@@ -13,12 +13,12 @@ import (
 func newJobReleaseCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release NAME",
-		Short: "Let files and code change a job again, after an edit by hand",
-		Long: `Release ends an operator's hold on a job, which "cronce job apply" began. The job
-stays as it is until a node starts that has another definition of it in its file
-or code, or is sent SIGHUP: that one then counts.
+		Short: "Let files and code change a job again after an operator's edit",
+		Long: `Release ends an operator's ownership of a job, which "cronce job apply" began. The
+job stays as it is until a node whose file or code defines it differently starts, or
+reads its file again on SIGHUP. That definition then replaces this one.
 
-With -o json; changed is false when no operator held the job:
+With -o json; changed is false if no operator owned the job:
 
   {"job":"report","revision":14,"owner":"released","changed":true}`,
 		Example: "  cronce job release report",
@@ -45,9 +45,9 @@ func release(ctx context.Context, r base.Reader, name string) error {
 			Changed  bool   `json:"changed"`
 		}{name, e.Revision, e.Owner, changed})
 	case changed:
-		_, err = fmt.Fprintf(r.Stdout, "released %s: the next node that starts with another definition of it brings that\n", name)
+		_, err = fmt.Fprintf(r.Stdout, "released %s: the next node that starts with a different definition replaces this one\n", name)
 	default:
-		_, err = fmt.Fprintf(r.Stdout, "no operator holds %s (owner: %s)\n", name, printable.Clip(e.Owner, base.WidestCell))
+		_, err = fmt.Fprintf(r.Stdout, "%s is not owned by an operator (owner: %s)\n", name, printable.Clip(e.Owner, base.WidestCell))
 	}
 	return err
 }

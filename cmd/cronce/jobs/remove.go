@@ -14,14 +14,13 @@ func newJobRemoveCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME...",
 		Short: "Remove jobs from the registry",
-		Long: `Remove jobs from the registry: they have no slots any more. Slots that wait are
-recorded as cancelled; one that runs goes on to its end. Records stay until they
-are too old.
+		Long: `Remove jobs from the registry: they get no more slots. Pending slots are recorded as
+cancelled; a running slot runs to its end. Records stay until the retention ends.
 
-A job that stands in the file of a node, or in its code, comes back when that node
-starts again: take it out there first.
+A job that is defined in a node's file or code comes back when that node starts again:
+remove it there first.
 
-With -o json, a line for each that was removed:
+With -o json, one line for each job removed:
 
   {"job":"report","removed":true}`,
 		Example: "  cronce job rm report",

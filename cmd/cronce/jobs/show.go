@@ -20,19 +20,19 @@ func newJobShowCommand(a *base.App) *cobra.Command {
 	var asFile bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Tell all that is known of a job",
-		Long: `Show tells all that is known of one job: what the registry holds, who wrote that
-last and whose it is, the plans it had before, its pauses and what the end of one
-would mean, the live nodes that would run it, its next slots, and the newest that
-have a record. A definition that cannot be read is shown as broken; it has no
-slots, and disables no other job. To mend it: apply or remove the job.
+		Short: "Show everything that is known of a job",
+		Long: `Show prints everything that is known of one job: its definition in the registry, its
+last writer and its owner, its earlier schedules, its pauses and what resuming it would
+run, the live nodes that would run it, its next slots, and its newest slots that have a
+record. A definition that cannot be read is shown as broken. Such a job has no slots
+and does not affect other jobs. To repair it, apply or remove the job.
 
---file prints the definition as a job file, to be edited and applied. Like the
-registry it has no action.
+--file prints the definition as a job file, which you can edit and apply. Like the
+registry, it has no action.
 
-With -o json, one line. definition and plan are as in docs/protocol.md; of plans,
-pauses and last the newest comes last; paused tells of the pause that lasts; last
-is as in "slot ls", without output. What is absent is omitted:
+With -o json, one line. definition and plan are as in docs/protocol.md; in plans, pauses
+and last the newest entry comes last; paused is the current pause; last is as in
+"slot ls", without output. Absent values are omitted:
 
   {"job":"report","revision":12,"written":"2026-11-20T09:00:00Z","owner":"operator","node":"alice@laptop",
    "definition":{"name":"report","queue":"default",...,"plan":{"schedule":"0 7 * * *",...}},
@@ -62,8 +62,8 @@ is as in "slot ls", without output. What is absent is omitted:
 	return cmd
 }
 
-// showFile begins with the revision that apply may be given, so that nobody's edit
-// in between is lost.
+// showFile prints the job as a file. Its first line has the revision for apply, so that
+// an edit in between is not overwritten.
 func showFile(ctx context.Context, r base.Reader, name string) error {
 	e, _, err := r.Jobs().Read(ctx, name)
 	if err != nil {
@@ -73,7 +73,7 @@ func showFile(ctx context.Context, r base.Reader, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(r.Stdout, "# to change it, and nobody's later edit: cronce job apply -f FILE --revision %d\n%s", e.Revision, text)
+	_, err = fmt.Fprintf(r.Stdout, "# to change the job only if it has not changed since: cronce job apply -f FILE --revision %d\n%s", e.Revision, text)
 	return err
 }
 
@@ -181,7 +181,7 @@ func printDetails(r base.Reader, d control.Details) error {
 			}
 		}
 		if d.Paused {
-			line("paused", "since %s: %d missed, policy %s: %d will run if it is resumed now", stamp(d.Since), d.Missed,
+			line("paused", "since %s: %d missed; with policy %s, %d will run if you resume it now", stamp(d.Since), d.Missed,
 				d.Job.WithDefaults().CatchUp.Policy, d.Runs)
 		}
 		printHandlersAndNext(line, d)
@@ -199,14 +199,14 @@ func printDetails(r base.Reader, d control.Details) error {
 
 func printHandlersAndNext(line func(name, format string, args ...any), d control.Details) {
 	if len(d.Handlers) == 0 {
-		line("handlers", "none: no live node would run it")
+		line("handlers", "none: no live node runs this job")
 	}
 	for _, name := range d.Handlers {
 		line("handler", "%s", name)
 	}
 	zone, err := job.LoadZone(d.Job.WithDefaults().Timezone)
 	if err != nil {
-		zone = time.UTC // it was validated: cannot be
+		zone = time.UTC // unreachable: the zone was validated
 	}
 	for _, at := range d.Next {
 		line("next", "%s (%s)", at.Format(time.RFC3339), at.In(zone).Format("Mon 15:04:05 MST"))

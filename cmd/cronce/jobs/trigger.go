@@ -22,25 +22,25 @@ func newJobTriggerCommand(a *base.App) *cobra.Command {
 	var key, when, payload string
 	cmd := &cobra.Command{
 		Use:   "trigger NAME",
-		Short: "Run a job once, outside its plan: now or later",
-		Long: `Run a job once, outside its plan: now, or with --at later. A paused job can be
-triggered; what is paused is its plan.
+		Short: "Run a job once, outside its schedule: now or later",
+		Long: `Trigger runs a job once, outside its schedule: now, or later with --at. You can
+trigger a paused job, because a pause stops only its schedule.
 
-The same --key of a job, given by anyone and as often as one likes, is one run for
-as long as the ledger remembers it (cronce setup --retention): what was ordered
-first stays as it is, its time and payload too. So a command that failed half-way
-can be given again. Without --key each command is a run of its own, and prints the
-key that was drawn.
+Each --key of a job is one run, however often and by whomever it is triggered, for as
+long as the ledger keeps its record (cronce setup --retention). The first trigger
+decides the time and the payload; later ones change neither. So you can repeat a
+command that failed half-way. Without --key each command starts a run of its own, and
+prints the random key that it chose.
 
-A run that waits for its time is kept by the NATS server, which needs version 2.12
-or newer for it. It goes to the queue that the job has now: after an edit of the
-queue, give the same command again to move it.
+The NATS server keeps a run until it is due, which needs version 2.12 or newer. The
+run goes to the queue that the job has now: if you change the queue later, repeat the
+command to move the run.
 
-When traces are exported (see cronce run), the run is of the trace that TRACEPARENT in
-the environment names, if it does: a script that an exec action runs goes on with its own.
+If traces are exported (see cronce run), the run joins the trace that TRACEPARENT in
+the environment names. So a script that an exec action runs continues its own trace.
 
 With -o json, one line. state is pending while the run waits; new says that this
-command made it; moved_from is the queue it waited on before:
+command created it; moved_from is the queue that it waited in before:
 
   {"id":"report:@invoice-7","job":"report","key":"invoice-7","state":"pending","new":true,"queue":"default",
    "due":"2026-11-22T07:00:00Z"}`,
@@ -60,22 +60,22 @@ command made it; moved_from is the queue it waited on before:
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&key, "key", "", "the run's `token`: at most 128 bytes, none of them a control character (default: random)")
+	flags.StringVar(&key, "key", "", "the run's `token`: at most 128 bytes, without control characters (default: random)")
 	flags.StringVar(&when, "at", "", "run at this RFC 3339 `time` (default: now)")
-	flags.StringVar(&payload, "payload", "", "what the handler gets, as `JSON`, @FILE for that of a file, or - for standard input (default: the job's own)")
+	flags.StringVar(&payload, "payload", "", "payload for the handler: `JSON`, @FILE to read a file, or - to read standard input (default: the job's own)")
 	for _, flag := range []string{"key", "at", "payload"} {
 		base.Complete(cmd, flag)
 	}
 	return cmd
 }
 
-// newOrder makes an order of the command line. An empty flag that was given is a
-// mistake, like a variable of a script that is not set: it must not mean "none".
+// newOrder reads the flags of trigger. An empty flag is an error: it is usually an
+// unset variable of a script, and must not select the default.
 func newOrder(a *base.App, name, key, when, payload string, given func(flag string) bool) (control.Order, error) {
 	o := control.Order{Job: name, Key: key}
 	for flag, value := range map[string]string{"key": key, "at": when, "payload": payload} {
 		if given(flag) && value == "" {
-			return o, fmt.Errorf("invalid --%s: it is empty; leave it out for the default", flag)
+			return o, fmt.Errorf("invalid --%s: must not be empty; leave it out for the default", flag)
 		}
 	}
 	var err error
@@ -90,8 +90,8 @@ func newOrder(a *base.App, name, key, when, payload string, given func(flag stri
 	return o, o.Validate()
 }
 
-// readPayload is what --payload means: JSON, - for standard input, or @FILE, which no JSON
-// begins with.
+// readPayload reads the value of --payload: JSON, - for standard input, or @FILE. No JSON
+// begins with @.
 func readPayload(a *base.App, text string) (json.RawMessage, error) {
 	from, source := a.Stdin, "standard input"
 	if path, isFile := strings.CutPrefix(text, "@"); isFile {
@@ -104,7 +104,7 @@ func readPayload(a *base.App, text string) (json.RawMessage, error) {
 	} else if text != "-" {
 		from, source = strings.NewReader(text), "the value"
 	}
-	// One byte more than may be shows that it is too much.
+	// One byte more than the limit is enough to detect that it is exceeded.
 	data, err := io.ReadAll(io.LimitReader(from, job.MaxPayload+1))
 	switch {
 	case err != nil:
@@ -112,7 +112,7 @@ func readPayload(a *base.App, text string) (json.RawMessage, error) {
 	case len(data) == 0 && text != "":
 		return nil, fmt.Errorf("invalid --payload: %s is empty", source)
 	case len(data) > job.MaxPayload:
-		return nil, fmt.Errorf("invalid --payload: %s has more than %d KiB: store it elsewhere and pass its name", source, job.MaxPayload>>10)
+		return nil, fmt.Errorf("invalid --payload: %s is larger than %d KiB: store it elsewhere and pass its name", source, job.MaxPayload>>10)
 	}
 	return data, nil
 }
@@ -133,9 +133,9 @@ func trigger(ctx context.Context, r base.Reader, o control.Order) error {
 	t, err := r.Control().Trigger(ctx, o)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return base.Try(err, "the same without --at, when it is due")
+		return base.Try(err, "the same command without --at, at that time")
 	case errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) && o.Key == "":
-		return base.Try(err, "cronce slot ls --job "+o.Job+": it may have been triggered")
+		return base.Try(err, "cronce slot ls --job "+o.Job+": the job may have been triggered")
 	case err != nil:
 		return r.OfJob(ctx, o.Job, err)
 	}
@@ -146,21 +146,21 @@ func trigger(ctx context.Context, r base.Reader, o control.Order) error {
 	return err
 }
 
-// triggered words what became of an order.
+// triggered describes the result of a trigger.
 func triggered(r base.Reader, t control.Triggered) string {
 	later := t.Due.After(r.Now())
 	due := fmt.Sprintf("%s (%s)", t.Due.UTC().Format(time.RFC3339Nano), base.Relative(t.Due.Sub(r.Now())))
 	switch {
 	case t.MovedFrom != "":
-		return fmt.Sprintf("was set already, and waits for %s: moved from queue %s to %s", due, t.MovedFrom, t.Queue)
+		return fmt.Sprintf("was already scheduled for %s: moved from queue %s to %s", due, t.MovedFrom, t.Queue)
 	case t.New && later:
-		return "is set for " + due
+		return "is scheduled for " + due
 	case t.New:
 		return "is triggered"
 	case t.State == job.Pending && later:
-		return fmt.Sprintf("was set already, and waits for %s: nothing was changed", due)
+		return fmt.Sprintf("was already scheduled for %s: nothing changed", due)
 	case t.State == job.Pending:
-		return "was triggered already, and waits: nothing was changed"
+		return "was already triggered and is pending: nothing changed"
 	}
-	return fmt.Sprintf("was triggered already, and is %s: nothing was changed", t.State)
+	return fmt.Sprintf("was already triggered, state %s: nothing changed", t.State)
 }

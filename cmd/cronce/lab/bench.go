@@ -20,7 +20,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// benchFlags are what "cronce bench" is told beside the global flags.
+// benchFlags are the flags of "cronce bench" besides the global ones.
 type benchFlags struct {
 	slots, producers, replicas int
 	duration                   time.Duration
@@ -28,29 +28,29 @@ type benchFlags struct {
 	monitor                    string
 }
 
-// benchJobs is how many slots a second lateness and cost are measured with.
+// benchJobs is the rate, in slots per second, at which lateness and cost are measured.
 const benchJobs = 100
 
-const benchLong = `Bench measures what a fleet can do on your server, and beside each number what the
-same server does for the same operations written by hand, without a scheduler. What
-counts is the ratio: 1 is as good as by hand, less is worse. All of it runs in this
-process, in a namespace of its own, which it removes at the end, and on Ctrl-C; it
-touches nothing else. But it loads the server: not while others need it.
+const benchLong = `Bench measures what a fleet can do on your server. Beside each number it shows what the
+same server does for the same operations written by hand, without a scheduler. Compare
+by the ratio: 1 is as good as by hand, less is worse. Everything runs in this process and
+in a new namespace, which bench removes at the end and on Ctrl-C; it touches nothing
+else. It loads the server, so do not run it while others need the server.
 
   publish     --slots due in one second, until the last is stored
   drain       one worker, default settings, a handler that does nothing, overlap allow
   drain-skip  the same with overlap skip, four slots of each job
-  burst       --slots due in one second, by one process that produces and works: from
-              their instant until the last is acked. By hand: a drain of as many that
-              are there already; at_once_ms if they are published meanwhile
+  burst       --slots due in one second, in one process that produces and works: from
+              their instant until the last ack. By hand: a drain of as many stored
+              messages; at_once_ms is the time if they are published meanwhile
   lateness    from a slot's instant to its handler's start, at 100 slots each second
-  cost        messages into the server for each slot, at 100 slots each second; what
-              the fleet sends when nothing is due is left out, and shown
+  cost        messages into the server for each slot, at 100 slots each second, without
+              the messages of an idle fleet, which are shown separately
 
-Rates are the best of two turns, by hand of four ways to do it. Messages are counted
-by the fleet's connections; with --monitor also by the server, whoever sends them.
+Rates are the best of two runs; by hand, the best of four ways. The fleet's connections
+count the messages; with --monitor the server also counts those of all its clients.
 
-With -o json, a line for each number:
+With -o json, one line for each number:
 
   {"measure":"publish","ratio":0.93,"ours":88211.4,"ceiling":94530.2,"unit":"slots/s","slots":20000,
    "producers":1,"replicas":1,"sent_per_slot":1.01}
@@ -64,7 +64,7 @@ func NewBenchCommand(a *base.App) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure what a fleet can do on your server, beside what is possible",
+		Short: "Measure a fleet on your server, compared with the same work by hand",
 		Long:  benchLong,
 		Example: `  cronce bench
   cronce bench --only publish,cost --producers 10
@@ -81,12 +81,12 @@ func NewBenchCommand(a *base.App) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.slots, "slots", 0, "how many to publish, and to drain (default what the server takes in a second, at most 20000)")
+	flags.IntVar(&f.slots, "slots", 0, "slots to publish and to drain (default: what the server takes in a second, at most 20000)")
 	flags.DurationVar(&f.duration, "duration", 10*time.Second, "how long lateness and cost are measured, in whole seconds")
-	flags.IntVar(&f.producers, "producers", 1, "how many publish, each on a connection of its own")
-	flags.IntVar(&f.replicas, "replicas", 0, "of every stream (default 3 where the cluster has them, else 1)")
-	flags.StringSliceVar(&f.only, "only", nil, "`measures` to take, of "+strings.Join(bench.Measures(), ", ")+" (default all)")
-	flags.StringVar(&f.monitor, "monitor", "", "`URL` of the server's monitoring, as http://127.0.0.1:8222")
+	flags.IntVar(&f.producers, "producers", 1, "number of producers, each with its own connection")
+	flags.IntVar(&f.replicas, "replicas", 0, "replicas of every stream (default 3 if the cluster has three servers, else 1)")
+	flags.StringSliceVar(&f.only, "only", nil, "`measures` to run, of "+strings.Join(bench.Measures(), ", ")+" (default all)")
+	flags.StringVar(&f.monitor, "monitor", "", "`URL` of the server's monitoring port, like http://127.0.0.1:8222")
 	base.Complete(cmd, "only", bench.Measures()...)
 	return cmd
 }
@@ -100,7 +100,7 @@ func (f benchFlags) check() error {
 	}
 	switch {
 	case f.slots != 0 && f.slots < 100:
-		return fmt.Errorf("invalid --slots %d: at least 100, or nothing is measured", f.slots)
+		return fmt.Errorf("invalid --slots %d: must be at least 100 to measure anything", f.slots)
 	case f.duration < time.Second || f.duration%time.Second != 0:
 		return fmt.Errorf("invalid --duration %v: want whole seconds, at least 1s", f.duration)
 	case f.producers < 1 || f.producers > 100:
@@ -143,7 +143,7 @@ func runBench(ctx context.Context, a *base.App, f benchFlags) error {
 	return err
 }
 
-// inMessages asks a server's monitoring how many messages clients have sent it.
+// inMessages reads from a server's monitoring how many messages clients have sent.
 func inMessages(ctx context.Context, monitor string) (int64, error) {
 	failed := func(err error) error {
 		return base.Try(fmt.Errorf("ask the monitoring of %s: %w", monitor, err), "the http_port of the server, or no --monitor")
@@ -169,7 +169,7 @@ func inMessages(ctx context.Context, monitor string) (int64, error) {
 	return *varz.InMsgs, nil
 }
 
-// benchShow shows what is being done on stderr, and what came of it on stdout.
+// benchShow prints progress on stderr and results on stdout.
 type benchShow struct {
 	*base.App
 	begun bool
@@ -194,7 +194,7 @@ func (s *benchShow) result(r bench.Result) error {
 		return s.PrintJSON(r)
 	}
 	s.clear()
-	// Results come one by one, minutes apart perhaps: the columns are fixed.
+	// Results come one by one, so the columns have a fixed width.
 	const row = "%-6s %-14s %14s %14s  %-14s %s\n"
 	if !s.begun {
 		s.begun = true
@@ -224,8 +224,7 @@ func (s *benchShow) result(r bench.Result) error {
 	return err
 }
 
-// figure shows what there is to see of a number: nothing behind the point of a
-// large one.
+// figure formats a number: no decimals if it is large.
 func figure(x float64) string {
 	if x >= 1000 {
 		return fmt.Sprintf("%.0f", x)

@@ -20,7 +20,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// tortureFlags are what "cronce torture" is told beside the global flags.
+// tortureFlags are the flags of "cronce torture" besides the global ones.
 type tortureFlags struct {
 	duration           time.Duration
 	seed               uint64
@@ -30,33 +30,33 @@ type tortureFlags struct {
 	keep               string
 }
 
-const tortureLong = `Torture shows whether the promise holds while everything breaks. It starts a fleet of
-its own, workers and producers as processes, with jobs of every policy, and breaks
-things from a seed: it kills, terminates, freezes and wakes processes, gives them
+const tortureLong = `Torture checks whether the promise holds while everything breaks. It starts a fleet of
+its own, workers and producers as processes, with jobs of every policy, and plans faults
+from a seed: it kills, terminates, freezes and wakes processes, gives them
 wrong clocks, cuts their connections, slows them down, loses, delays (0.5 to 5 s) or
 holds back what the servers answer, stops reading sockets that stay open, and cuts off
 single writes before and after they land. It sends HUP while jobs come and go in a
 process's file, fills streams, and deletes messages of running slots. Handlers write
 every start and end into a record outside the broker. When the time is over it lets the
-fleet settle, and holds the record, every write that the broker stored, and what stands
-there in the end against the promise: one outcome for every slot that should exist,
-one owner at a time, nothing early, nothing lost, nothing without a claim.
+fleet settle. Then it checks that record, every write that the broker stored, and the
+final state against the promise: one outcome for every slot that should exist, one owner
+at a time, nothing early, nothing lost, nothing without a claim.
 
 Without --server and --context it starts three servers as a cluster, and kills and
 restarts those too, one at a time (--servers 1: a single one). They take only small
 messages (16 to 64 KiB, by the seed), so that some records must be cut. With --server or
 --context it tortures its fleet against your servers, in a namespace of its own, which
-it removes at the end: it touches nothing else, and kills nothing of yours. Only an
-explicit choice counts here: NATS_URL and the selected context of the nats CLI are not
-looked at.
+it removes at the end. It touches nothing else and kills none of your processes. It
+ignores NATS_URL and the selected context of the nats CLI: choose the server explicitly.
 
-The same seed plans the same faults. What comes of them depends on the machine too.
+The same seed plans the same faults. Their effect also depends on the machine.
 
-Status 3 says that a promise was broken, with the evidence, or that the run proves
-nothing, because no slot was taken over, no late completion was refused or no message
-came again: let it run for longer.
+Status 3 means that a promise was broken, with the evidence, or that the run is
+inconclusive, because no slot was taken over, no late completion was refused, or no
+message was redelivered: run it for longer.
 
-With -o json, a line for each violation, and one for the run, the only one with ok:
+With -o json, one line for each violation, and a last line for the run, the only line
+with ok:
 
   {"rule":"two at once","slot":"long:2026-11-21T07:00:04Z","detail":"...","evidence":["record: ..."]}
   {"ok":true,"conclusive":true,"seed":7,"duration":"5m0s","namespace":"torture_x","servers":3,
@@ -68,7 +68,7 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 	var f tortureFlags
 	cmd := &cobra.Command{
 		Use:   "torture",
-		Short: "Break a fleet in every way, and check that the promise holds",
+		Short: "Break a fleet in every way and check that the promise holds",
 		Long:  tortureLong,
 		Example: `  cronce torture
   cronce torture --duration 5m --seed 42
@@ -83,9 +83,9 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 			}
 			given := cmd.Flags().Changed
 			if given("servers") && !given("server") && !given("context") {
-				// What is typed holds over the environment.
+				// A flag overrides the environment.
 				if a.Server+a.Context != "" {
-					a.Log.Info("--servers is given: the servers that the environment names are left alone", "server", a.Server, "context", a.Context)
+					a.Log.Info("--servers is set: ignoring the server in the environment", "server", a.Server, "context", a.Context)
 				}
 				a.Server, a.Context = "", ""
 			}
@@ -96,19 +96,18 @@ func NewTortureCommand(a *base.App) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.duration, "duration", time.Minute, "how long things break")
+	flags.DurationVar(&f.duration, "duration", time.Minute, "how long faults happen")
 	flags.Uint64Var(&f.seed, "seed", 0, "plan the faults of this `number` (default: a random one, which is printed)")
 	flags.IntVar(&f.workers, "workers", 4, "processes that run slots; every other one publishes them too")
 	flags.IntVar(&f.producers, "producers", 2, "processes that only publish slots")
 	flags.IntVar(&f.servers, "servers", 3, "start 1 or 3 servers and torture them too; not with --server or --context")
-	flags.DurationVar(&f.lease, "lease", 0, "the namespace's lease (default 20s, which outlasts a failover; 3s on a single server of our own)")
-	flags.StringVar(&f.keep, "keep", "", "keep the record, and what every process logged, in this new `dir`")
+	flags.DurationVar(&f.lease, "lease", 0, "the namespace's lease (default 20s, longer than a failover; 3s with --servers 1)")
+	flags.StringVar(&f.keep, "keep", "", "keep the record and the logs of all processes in this new `dir`")
 	cmd.AddCommand(newTortureNodeCommand(a), newTortureServerCommand(a))
 	return cmd
 }
 
-// completeTorture fills in what was not said, and finds what is wrong without a
-// server.
+// completeTorture sets defaults and validates the flags.
 func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 	if err := torture.Supported(); err != nil {
 		return err
@@ -116,11 +115,11 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 	theirs := a.Server != "" || a.Context != ""
 	switch {
 	case theirs && serversGiven:
-		return errors.New("--servers starts servers of its own: it excludes --server and --context")
+		return errors.New("--servers starts new servers: it excludes --server and --context")
 	case theirs:
 		f.servers = 0
 	case f.servers != 1 && f.servers != 3:
-		return fmt.Errorf("invalid --servers %d: 1 or 3", f.servers)
+		return fmt.Errorf("invalid --servers %d: must be 1 or 3", f.servers)
 	}
 	if f.lease == 0 {
 		f.lease = job.DefaultLease
@@ -130,13 +129,13 @@ func completeTorture(a *base.App, f *tortureFlags, serversGiven bool) error {
 	}
 	switch least := 2*f.lease + 10*time.Second; {
 	case f.duration < least:
-		return fmt.Errorf("invalid --duration %v: with a lease of %v nothing is proved in less than %v", f.duration, f.lease, least)
+		return fmt.Errorf("invalid --duration %v: with a lease of %v it must be at least %v", f.duration, f.lease, least)
 	case f.workers < 2:
-		return fmt.Errorf("invalid --workers %d: at least 2, or nobody could take anything over", f.workers)
+		return fmt.Errorf("invalid --workers %d: must be at least 2, so that one can take over from another", f.workers)
 	case f.producers < 0:
 		return fmt.Errorf("invalid --producers %d: must not be negative", f.producers)
 	case f.lease < 2*time.Second:
-		return fmt.Errorf("invalid --lease %v: at least 2s, or a busy machine is taken for a dead one", f.lease)
+		return fmt.Errorf("invalid --lease %v: must be at least 2s, so that a busy machine is not declared dead", f.lease)
 	}
 	return nil
 }
@@ -158,7 +157,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	if a.Domain != "" {
-		return base.Usage(errors.New("torture does not know JetStream domains: leave --js-domain out, and connect where the streams are"))
+		return base.Usage(errors.New("torture does not support JetStream domains: leave out --js-domain and connect to the server of the streams"))
 	}
 	show := newProgress(a, f)
 	show.begin()
@@ -167,7 +166,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 		Namespace: a.Namespace, Dir: dir,
 		Command: func(role string) *exec.Cmd {
 			args := []string{"torture", role, "--log-format", "json", "--log-level", "debug", "--inbox-prefix", a.Inbox}
-			// Who connects by more than a credentials file; passwords are in the environment.
+			// Pass on the other login flags; passwords are in the environment.
 			for flag, value := range map[string]string{
 				"nkey": a.Login.NKey, "user": a.Login.User, "tlscert": a.Login.Cert, "tlskey": a.Login.Key, "tlsca": a.Login.CA,
 			} {
@@ -188,7 +187,7 @@ func runTorture(ctx context.Context, a *base.App, f tortureFlags) error {
 	return printTorture(a, f, report)
 }
 
-// folder is where the record goes, and what becomes of it.
+// folder returns the directory of the record, and a function that removes it if it is temporary.
 func (f tortureFlags) folder() (dir string, clean func(), err error) {
 	if f.keep != "" {
 		if err := os.Mkdir(f.keep, 0o700); err != nil {
@@ -200,8 +199,8 @@ func (f tortureFlags) folder() (dir string, clean func(), err error) {
 	return dir, func() { os.RemoveAll(dir) }, err
 }
 
-// connectThrough connects with a dialer; nil: the usual one. Only what was chosen
-// explicitly counts.
+// connectThrough connects with a dialer; nil is the default one. It ignores servers that
+// were not chosen explicitly.
 func connectThrough(ctx context.Context, a *base.App, as string, d nats.CustomDialer) (*nats.Conn, error) {
 	target, err := connect.Resolve(connect.Config{
 		Server: a.Server, Context: a.Context, Login: a.Login, Local: a.Local, Inbox: a.Inbox, Name: as, Getenv: a.Getenv, Logger: a.Log, Dialer: d,

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/internal/natsconn/embed"
 )
 
-// newTortureNodeCommand is one process of the torture's fleet.
+// newTortureNodeCommand is one process of the torture fleet.
 func newTortureNodeCommand(a *base.App) *cobra.Command {
 	return newChildCommand(a, torture.NodeCommand, func(ctx context.Context, spec torture.NodeSpec) error {
 		a.Server, a.Context, a.Login.Creds = spec.Server, spec.Context, spec.Creds
@@ -26,7 +26,7 @@ func newTortureNodeCommand(a *base.App) *cobra.Command {
 	})
 }
 
-// newTortureServerCommand is one server of the torture's own.
+// newTortureServerCommand is one server that torture starts.
 func newTortureServerCommand(a *base.App) *cobra.Command {
 	return newChildCommand(a, torture.ServerCommand, func(ctx context.Context, spec torture.ServerSpec) error {
 		cfg := embed.Config{Listen: spec.Listen, Store: spec.Store, MaxPayload: spec.MaxPayload, Logger: a.Log}
@@ -42,14 +42,13 @@ func newTortureServerCommand(a *base.App) *cobra.Command {
 	})
 }
 
-// newChildCommand is a process that cronce torture starts. The first line of its
-// stdin says what it is to do; when the rest ends, whoever started it is gone, and
-// so is it.
+// newChildCommand is a process that cronce torture starts. The first line of stdin is its
+// specification. The process exits when stdin ends, because its parent is then gone.
 func newChildCommand[Spec any](a *base.App, role string, run func(context.Context, Spec) error) *cobra.Command {
 	return &cobra.Command{
 		Use: role, Hidden: true, Args: base.Arguments(cobra.NoArgs),
 		Short: "Be a " + role + " of cronce torture, which starts it",
-		Long:  "It is started by cronce torture, and reads from its stdin what it is to do.",
+		Long:  "Cronce torture starts this process and writes its specification to stdin.",
 		RunE: base.Endless(func(cmd *cobra.Command, _ []string) error {
 			in := bufio.NewReader(a.Stdin)
 			line, err := in.ReadBytes('\n')
@@ -58,7 +57,7 @@ func newChildCommand[Spec any](a *base.App, role string, run func(context.Contex
 				err = json.Unmarshal(line, &spec)
 			}
 			if err != nil {
-				return base.Usage(fmt.Errorf("it is for cronce torture to start: %w", err))
+				return base.Usage(fmt.Errorf("only cronce torture starts this command: %w", err))
 			}
 			go func() {
 				_, _ = io.Copy(io.Discard, in)

@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
-// progress tells on stderr how a torture goes: one line that changes at a
-// terminal, else a line now and then.
+// progress reports on stderr: as one changing line on a terminal, else as a line every
+// 10 s.
 type progress struct {
 	a        *base.App
 	f        tortureFlags
@@ -149,7 +149,7 @@ func printTortureText(a *base.App, sum tortureSum, r torture.Report) error {
 	return nil
 }
 
-// counts words how many of what, the most first.
+// counts formats counts, largest first.
 func counts[K ~string](of map[K]int) string {
 	keys := slices.SortedFunc(maps.Keys(of), func(x, y K) int {
 		if of[x] != of[y] {

@@ -21,7 +21,7 @@ import (
 
 type natsConn = *nats.Conn
 
-// means is what actions are carried out with: one of each for all jobs.
+// means holds what the handlers of all jobs share.
 type means struct {
 	guard     *guard.Guard
 	transport *http.Transport
@@ -30,7 +30,7 @@ type means struct {
 	getenv    func(string) string
 }
 
-// handler makes what runs the slots of a job.
+// handler returns the handler of a job.
 func (m means) handler(e jobfile.Entry) (job.Handler, error) {
 	a := e.Action
 	switch {
@@ -44,12 +44,12 @@ func (m means) handler(e jobfile.Entry) (job.Handler, error) {
 	return execaction.New(a.Exec, a.PassEnv, m.guard)
 }
 
-// handlers are the jobs of the file that was read last, with what this process
-// does for them. It is safe for concurrent use: the file may be read again.
+// handlers holds the jobs of the last file read and their handlers. It is safe for
+// concurrent use, because the file may be reloaded.
 type handlers struct {
 	means    means
 	services *ready.Services
-	working  []string // the queues whose slots this process takes
+	working  []string // the queues that this process works on
 
 	mu      sync.Mutex
 	entries []jobfile.Entry
@@ -68,7 +68,7 @@ func loadJobs(ctx context.Context, a *base.App, f runFlags) (*handlers, error) {
 	return &handlers{entries: file.Jobs}, nil
 }
 
-// equip makes the handlers, for a process that works on these queues.
+// equip makes the handlers for a process that works on these queues.
 func (h *handlers) equip(m means, services *ready.Services, working []string) error {
 	h.means, h.services, h.working = m, services, working
 	set, err := h.build(h.entries)
@@ -78,8 +78,8 @@ func (h *handlers) equip(m means, services *ready.Services, working []string) er
 	return err
 }
 
-// build makes handlers of what the file says now; set takes them over. Attempts
-// that run go on with what they began with.
+// build makes the handlers of entries; set installs them. Running attempts keep the handler
+// that they began with.
 func (h *handlers) build(entries []jobfile.Entry) (set func(), err error) {
 	byName := map[string]job.Handler{}
 	var needs []ready.Need
@@ -132,7 +132,7 @@ func (h *handlers) names() []string {
 	return names
 }
 
-// queues are those to work on: the ones asked for, else every one of the file.
+// queues lists the queues to work on: those of --queue, else all of the file.
 func (h *handlers) queues(f runFlags) []string {
 	if f.noWork {
 		return nil
@@ -143,7 +143,7 @@ func (h *handlers) queues(f runFlags) []string {
 	return h.allQueues()
 }
 
-// allQueues are the queues of the file.
+// allQueues lists the queues of the file.
 func (h *handlers) allQueues() []string {
 	var queues []string
 	for _, j := range h.jobs() {

@@ -5,18 +5,17 @@ import (
 	"runtime/debug"
 )
 
-// How much garbage there may be, in percent of what is in use, before it is collected:
-// while the registry is read, since half of what is garbage then leaves holes between
-// what stays, and afterwards, where much is in use and the default of as much again
-// would be kept of the machine for good.
+// GC percentages. While the registry is loaded a lower one avoids holes between values that
+// stay. Afterwards a lower one is used if the heap is large: with the default of 100 the
+// process would keep as much memory again.
 const (
 	garbageLoading = 50
 	garbageMuch    = 25
 	muchInUse      = 128 << 20 // bytes
 )
 
-// collectMore keeps a process with a large registry small, unless GOGC says how it is
-// to be. loaded is to be called when the registry was read.
+// collectMore limits the memory of a process with a large registry, unless GOGC is set. Call
+// loaded when the registry has been read.
 func collectMore(getenv func(string) string) (loaded func()) {
 	if getenv("GOGC") != "" {
 		return debug.FreeOSMemory

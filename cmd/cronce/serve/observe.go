@@ -20,7 +20,7 @@ import (
 
 const metricsAddrHelp = "serve Prometheus metrics at /metrics, and /healthz and /readyz, on this `address`, as in 127.0.0.1:9464 (default: nowhere)"
 
-// checkMetricsAddr refuses what is no address.
+// checkMetricsAddr validates --metrics-addr.
 func checkMetricsAddr(addr string) error {
 	if addr == "" {
 		return nil
@@ -35,7 +35,7 @@ func checkMetricsAddr(addr string) error {
 	return nil
 }
 
-// health is what a process says of itself; it knows more as it starts.
+// health holds the checks behind /healthz and /readyz. They are set during the start.
 type health struct {
 	checks atomic.Pointer[func() (ready []replica.Check, live error)]
 }
@@ -46,11 +46,11 @@ func (h *health) ask() (ready []replica.Check, live error) {
 	if checks := h.checks.Load(); checks != nil {
 		return (*checks)()
 	}
-	return []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS, or opening the namespace")}}, nil
+	return []replica.Check{{Name: "start", Err: errors.New("still connecting to NATS or opening the namespace")}}, nil
 }
 
-// observe serves metrics and health until the returned function is called. It
-// returns an error when the address cannot be had, before anything else is begun.
+// observe serves metrics and health until stop is called. If it cannot listen on the
+// address, it returns an error before the command starts anything else.
 func observe(a *base.App, addr string, h *health, measures ...prometheus.Collector) (stop func(), err error) {
 	if addr == "" {
 		return func() {}, nil
@@ -60,7 +60,7 @@ func observe(a *base.App, addr string, h *health, measures ...prometheus.Collect
 		err = op.Err // the rest repeats the address
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--metrics-addr: cannot listen on %s: %w: choose another address, or find out who has this one", addr, err)
+		return nil, fmt.Errorf("--metrics-addr: cannot listen on %s: %w: choose another address, or find the process that uses this one", addr, err)
 	}
 	registry := prometheus.NewRegistry()
 	for _, c := range append(measures, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
@@ -83,18 +83,18 @@ func observe(a *base.App, addr string, h *health, measures ...prometheus.Collect
 	go func() {
 		defer close(ended)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			a.Log.Error("metrics and health are not served any more", "error", err)
+			a.Log.Error("metrics and health server stopped", "error", err)
 		}
 	}()
 	a.Log.Info("serving metrics and health", "metrics", "http://"+l.Addr().String()+"/metrics")
 	return func() {
-		_ = server.Close() // a scrape that is under way is worth no wait
+		_ = server.Close() // a running scrape is not waited for
 		<-ended
 	}, nil
 }
 
-// answer says which checks are well, as Kubernetes' own components do. The status
-// is 200 when all that count are, else 503.
+// answer lists the checks in the format of Kubernetes' own components. The status is 503 if
+// a check that counts fails, else 200.
 func answer(w http.ResponseWriter, checks []replica.Check) {
 	status, text := http.StatusOK, strings.Builder{}
 	for _, c := range checks {
@@ -111,15 +111,15 @@ func answer(w http.ResponseWriter, checks []replica.Check) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprint(w, text.String()) // who asked is gone
+	_, _ = fmt.Fprint(w, text.String()) // the client is gone
 }
 
-// healthOf is the health of a replica that is to run until ctx ends.
+// healthOf returns the checks of a replica that runs until ctx ends.
 func healthOf(ctx context.Context, r *replica.Replica) func() ([]replica.Check, error) {
 	return func() ([]replica.Check, error) {
 		ready := r.Ready()
 		if ctx.Err() != nil {
-			ready = append(ready, replica.Check{Name: "work", Err: errors.New("told to stop: running slots have their grace")})
+			ready = append(ready, replica.Check{Name: "work", Err: errors.New("shutting down: waiting for running slots")})
 		}
 		return ready, r.Live()
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// reloadOn reads the file again at each SIGHUP, until the returned function is
-// called. A file that is wrong changes nothing.
+// reloadOn reads the file again at each SIGHUP until stop is called. An invalid file
+// changes nothing.
 func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, f runFlags, jobs *handlers, r *replica.Replica) (stop func()) {
 	return background(ctx, func(ctx context.Context) {
 		for {
@@ -21,11 +21,11 @@ func reloadOn(ctx context.Context, a *base.App, hangups <-chan os.Signal, f runF
 			case <-hangups:
 			}
 			if f.file == "" {
-				a.Log.Info("nothing to read again: there is no file")
+				a.Log.Info("SIGHUP ignored: there is no file to read")
 				continue
 			}
 			if err := reload(ctx, a, f, jobs, r); err != nil && ctx.Err() == nil {
-				a.Log.Error("the file was not taken over; going on with what was read before", "file", f.file, "error", err)
+				a.Log.Error("reload failed; keeping the previous file", "file", f.file, "error", err)
 			}
 		}
 	})
@@ -38,22 +38,22 @@ func reload(ctx context.Context, a *base.App, f runFlags, jobs *handlers, r *rep
 	}
 	warnOfDropped(a, jobs.jobs(), fresh.jobs())
 	if before, now := jobs.queues(f), fresh.queues(f); !slices.Equal(before, now) {
-		a.Log.Warn("the file's queues have changed; a restart is needed to work on other queues", "working on", before, "in the file", now)
+		a.Log.Warn("queues of the file changed; restart to work on other queues", "queues", before, "file_queues", now)
 	}
 	set, err := jobs.build(fresh.entries)
 	if err != nil {
 		return err
 	}
-	// The registry first: if it cannot be written, nothing has changed.
+	// Write the registry first: if that fails, nothing has changed.
 	if err := r.Apply(ctx, fresh.jobs(), true); err != nil {
 		return err
 	}
 	set()
-	a.Log.Info("file read again", "file", f.file, "jobs", len(jobs.jobs()))
+	a.Log.Info("file reloaded", "file", f.file, "jobs", len(jobs.jobs()))
 	return nil
 }
 
-// warnOfDropped names the jobs that were in the file and are not any more.
+// warnOfDropped logs the jobs that were in the file before and are not now.
 func warnOfDropped(a *base.App, before, now []job.Job) {
 	kept := make(map[string]bool, len(now))
 	for _, j := range now {
@@ -68,9 +68,9 @@ func warnOfDropped(a *base.App, before, now []job.Job) {
 	slices.Sort(dropped)
 	for i, name := range dropped {
 		if i == base.MostNamed {
-			a.Log.Warn("more jobs are not in the file any more", "count", len(dropped)-i)
+			a.Log.Warn("more jobs left the file", "count", len(dropped)-i)
 			return
 		}
-		a.Log.Warn("job is not in the file any more; it stays in the registry until it is removed", "job", name, "remove", "cronce job rm "+name)
+		a.Log.Warn("job left the file; it stays in the registry until you remove it", "job", name, "remove", "cronce job rm "+name)
 	}
 }

@@ -30,7 +30,7 @@ import (
 	"github.com/cronce-io/cronce/metrics"
 )
 
-// runFlags are what "cronce run" is told beside the global flags.
+// runFlags are the flags of "cronce run" besides the global ones.
 type runFlags struct {
 	file              string
 	queues            []string
@@ -45,29 +45,29 @@ type runFlags struct {
 	metricsAddr       string
 }
 
-const runLong = `Run is one node of the fleet. It publishes the due slots of every job in the
-registry, and runs those of its own file. Start it as often as you like, on as
-many machines as you like, with the same file: each slot runs once.
+const runLong = `Run starts one node of the fleet. It publishes the due slots of every job in the
+registry, and runs the slots of the jobs in its file. You can start it any number of
+times, on any number of machines, with the same file: each slot runs once.
 
 With no --server, no NATS_URL and no selected NATS context it joins the server on
 127.0.0.1:4222, or embeds one there with its files under --store. When the
-process that embeds dies, another one takes over. A server that was named is waited
-for, at the start as later.
+process that embeds the server dies, another one takes over. If you name a server, run
+waits for it, at the start and later.
 
-Without -f it is a producer for the jobs that others brought into the registry.
+Without -f it only publishes: it is a producer for the jobs in the registry.
 
-Slots are traced when OTEL_EXPORTER_OTLP_ENDPOINT says where a collector of
-OpenTelemetry is, as in http://127.0.0.1:4318.
+To export traces, set OTEL_EXPORTER_OTLP_ENDPOINT to an OpenTelemetry collector, for
+example http://127.0.0.1:4318.
 
-The file is read again on SIGHUP. The commands of a file are run by the processes
-that read it, and by no others: the registry holds when and with which payload.
+SIGHUP makes it read the file again. Only the processes that read a file run its
+commands: the registry holds a job's schedule and payload, and never a command.
 
-Each node is a NATS service, which "nats micro ls" and "nats micro info cronce" show.
-What "cronce job" and "cronce slot" do, other programs can ask of it, if its login has
-the rights of an operator (see cronce auth).
+Each node is a NATS service, which "nats micro ls" and "nats micro info cronce" show. If
+the node's login has an operator's permissions (see cronce auth), other programs can
+request from it what "cronce job" and "cronce slot" do.
 
-With TERM or Ctrl-C it takes no more slots, gives running ones --grace, and ends;
-a second signal ends it at once. With CRONCE_DISABLED=1 it only waits.`
+On TERM or Ctrl-C it takes no more slots, waits up to --grace for running ones, and
+ends. A second signal ends it at once. With CRONCE_DISABLED=1 it does nothing and waits.`
 
 func NewRunCommand(a *base.App) *cobra.Command {
 	var f runFlags
@@ -86,18 +86,18 @@ func NewRunCommand(a *base.App) *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "file", "f", "", "job `file`; none: produce only, for what is in the registry")
-	flags.StringSliceVar(&f.queues, "queue", nil, "work on this `queue` only; repeatable (default: every queue of the file)")
-	flags.IntVar(&f.concurrency, "concurrency", consumer.DefaultConcurrency, "how many slots of each queue run at once here")
-	flags.IntVar(&f.priority, "priority", 0, "place in the line for slots, 0 to 9: lower ones take them while they live and have places free, higher ones stand by")
-	flags.DurationVar(&f.lease, "lease", 0, "how long a silent node keeps what it claimed; belongs to the namespace (default: what is stored, else 20s)")
-	flags.DurationVar(&f.grace, "grace", consumer.DefaultGrace, "how long running slots may go on after TERM")
-	flags.StringVar(&f.node, "node", "", "`name` in place of the host's in the node's name")
-	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; others must")
+	flags.StringVarP(&f.file, "file", "f", "", "job `file` (default: none, publish only)")
+	flags.StringSliceVar(&f.queues, "queue", nil, "work only on this `queue`; repeatable (default: every queue of the file)")
+	flags.IntVar(&f.concurrency, "concurrency", consumer.DefaultConcurrency, "how many slots of each queue run at once in this process")
+	flags.IntVar(&f.priority, "priority", 0, "0 to 9: workers of a higher number stand by while workers of a lower number are alive and have capacity")
+	flags.DurationVar(&f.lease, "lease", 0, "how long a silent node keeps its claims; a setting of the namespace (default: the stored one, else 20s)")
+	flags.DurationVar(&f.grace, "grace", consumer.DefaultGrace, "how long running slots may continue after TERM")
+	flags.StringVar(&f.node, "node", "", "`name` to use instead of the host name in the node's name")
+	flags.BoolVar(&f.noProduce, "no-produce", false, "do not publish due slots; another node must")
 	flags.BoolVar(&f.noWork, "no-work", false, "do not run slots")
-	flags.BoolVar(&f.exitOnStuck, "exit-on-stuck", false, "end with status 1 when an action has not ended although its time was over more than --grace ago (at least 5s), to be started anew")
+	flags.BoolVar(&f.exitOnStuck, "exit-on-stuck", false, "end with status 1 if an action still runs more than --grace (at least 5s) after its timeout, so that a supervisor restarts the process")
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "", metricsAddrHelp)
-	flags.DurationVar(&f.maxClockOffset, "max-clock-offset", replica.DefaultMaxClockOffset, "produce nothing while this node's clock and the broker's are farther apart")
+	flags.DurationVar(&f.maxClockOffset, "max-clock-offset", replica.DefaultMaxClockOffset, "publish nothing while this node's clock differs more from the broker's")
 	flags.DurationVar(&f.clockOffset, "clock-offset", 0, "shift every reading of the local clock (for tests)")
 	return cmd
 }
@@ -111,13 +111,13 @@ func (f runFlags) check() error {
 	}
 	switch {
 	case f.noProduce && (f.noWork || f.file == ""):
-		return errors.New("nothing to do: with --no-produce a node must work, which needs -f FILE and no --no-work")
+		return errors.New("nothing to do: with --no-produce a node must work, so it needs -f FILE and no --no-work")
 	case len(f.queues) > 0 && f.file == "":
-		return errors.New("--queue needs -f FILE: only a job that is in a file can be run")
+		return errors.New("--queue needs -f FILE: a node runs only jobs in its file")
 	case f.concurrency < 1:
-		return fmt.Errorf("invalid --concurrency %d: at least 1", f.concurrency)
+		return fmt.Errorf("invalid --concurrency %d: must be at least 1", f.concurrency)
 	case f.priority < 0 || f.priority > core.MaxPriority:
-		return fmt.Errorf("invalid --priority %d: 0 (first) to %d", f.priority, core.MaxPriority)
+		return fmt.Errorf("invalid --priority %d: must be 0 (first) to %d", f.priority, core.MaxPriority)
 	case f.maxClockOffset <= 0:
 		return fmt.Errorf("invalid --max-clock-offset %v: must be positive", f.maxClockOffset)
 	case f.grace < 0:
@@ -148,7 +148,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	defer unobserved()
 	if replica.Disabled(a.Getenv) {
 		h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "disabled"}}, nil })
-		a.Log.Info("disabled by CRONCE_DISABLED; waiting for the end")
+		a.Log.Info("disabled by CRONCE_DISABLED; waiting for a signal")
 		<-ctx.Done()
 		return nil
 	}
@@ -161,7 +161,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 		a.Log.Info("exporting traces", "to", base.Collector(a.Getenv))
 	}
 	tracer := tracing.New(provider, a.Namespace, base.Version())
-	hangups := make(chan os.Signal, 1) // from now on: one that comes early must not end the process
+	hangups := make(chan os.Signal, 1) // registered early: SIGHUP must not end the process
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	nc, leave, err := a.Connect(ctx, "run", true)
@@ -190,13 +190,13 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 		return err
 	}
 	if jobs.runsPrograms() {
-		if err := g.Start(); err != nil { // now, and not with the first slot
+		if err := g.Start(); err != nil { // now, so that the first slot is not delayed
 			return err
 		}
 	}
 	for _, q := range f.queues {
 		if !slices.Contains(jobs.allQueues(), q) {
-			a.Log.Warn("no job of the file is in this queue: its slots are left to others", "queue", q, "in the file", jobs.allQueues())
+			a.Log.Warn("no job of the file is in this queue", "queue", q, "file_queues", jobs.allQueues())
 		}
 	}
 	cfg := f.replica(a, nc.Conn, store, jobs, g)
@@ -214,8 +214,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 	return r.Run(ctx)
 }
 
-// background runs f until ctx ends or the returned function is called, which waits
-// for it.
+// background runs f in a goroutine. stop cancels its context and waits for it.
 func background(ctx context.Context, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -17,10 +17,10 @@ func NewServerCommand(a *base.App) *cobra.Command {
 		Use:   "server",
 		Short: "Run the embedded NATS server alone",
 		Long: `Run the NATS server with JetStream that is built into cronce, alone, until TERM or
-Ctrl-C. It syncs every write. It asks nobody for a password: keep it on loopback.
+Ctrl-C. It syncs every write. It has no authentication: keep it on loopback.
 
-It prints where it listens and where its files are. A "cronce run" on the same
-store that joined it takes over port and store when it ends.`,
+It prints its URL and its store. When it ends, a "cronce run" that joined it on the same
+store takes over port and store.`,
 		Example: `  cronce server
   cronce server --listen 127.0.0.1:5222 --store /var/lib/cronce`,
 		Args: base.Arguments(cobra.NoArgs),
@@ -33,7 +33,7 @@ store that joined it takes over port and store when it ends.`,
 				return base.Usage(err)
 			}
 			if open(listen) {
-				a.Log.Warn("everybody who can reach this address can use the server, it asks for no password", "listen", listen)
+				a.Log.Warn("server has no authentication: anyone who can reach this address can use it", "listen", listen)
 			}
 			srv, err := embed.Start(cmd.Context(), cfg)
 			if err != nil {
@@ -70,7 +70,7 @@ func printServer(a *base.App, srv *embed.Server) error {
 	return err
 }
 
-// open reports whether others than this machine may reach the address.
+// open reports whether other machines can reach the address.
 func open(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil || host == "localhost" {

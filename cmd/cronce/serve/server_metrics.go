@@ -12,19 +12,19 @@ type serverMetrics struct{ srv *embed.Server }
 
 var (
 	serverConnections = prometheus.NewDesc("cronce_server_connections", "Clients of the embedded server.", nil, nil)
-	serverSlow        = prometheus.NewDesc("cronce_server_slow_consumers_total", "Clients that were cut off because they did not read what was sent to them.", nil, nil)
+	serverSlow        = prometheus.NewDesc("cronce_server_slow_consumers_total", "Clients that the embedded server disconnected because they read too slowly.", nil, nil)
 	serverMessages    = prometheus.NewDesc("cronce_server_messages", "Messages that the embedded server's streams hold.", nil, nil)
 	serverBytes       = prometheus.NewDesc("cronce_server_store_bytes", "Bytes that the embedded server's streams hold.", nil, nil)
 )
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (m serverMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{serverConnections, serverSlow, serverMessages, serverBytes} {
 		ch <- d
 	}
 }
 
-// Collect is prometheus.Collector's. A server that is on its way out shows nothing.
+// Collect implements prometheus.Collector. A server that is shutting down has no metrics.
 func (m serverMetrics) Collect(ch chan<- prometheus.Metric) {
 	s, err := m.srv.Status()
 	if err != nil {

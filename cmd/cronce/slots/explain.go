@@ -16,22 +16,22 @@ import (
 func newSlotExplainCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain ID",
-		Short: "Tell the story of a slot, or why there is none",
-		Long: `Tell what became of a slot, in order: when it was due, who published it, who ran it,
-how each attempt ended, who was declared dead, who gave it a new start; how late
-each step was; and how it stands now. Or tell why there is no such slot: it is not
-in the plan, its job is unknown or paused, it is not due yet, it was left out, or
-it is too old; and which slots are nearest.
+		Short: "Explain what happened to a slot, or why there is none",
+		Long: `Explain lists what happened to a slot, in order: when it was due, which nodes published
+and ran it, how each attempt ended, which node was declared dead, which operator
+reopened it, how late each step was, and its state now. If there is no such slot, it
+gives the reason: the slot is not in the schedule, its job is unknown or paused, it is
+not due yet, it was left out, or it is too old. It also names the nearest slots.
 
-With -o json, one line; state is absent when there is no such slot, before and after
-are then the nearest ones:
+With -o json, one line; state is absent if there is no such slot; before and after are
+then the nearest ones:
 
   {"id":"report:2026-11-21T07:00:00Z","state":"failed","why":"It ended failed: exit status 1 (all 3 attempts are spent).",
    "steps":[{"time":"2026-11-21T07:00:00Z","what":"due","text":"due"},
    {"time":"2026-11-21T07:00:00.005Z","after_due_ms":5,"what":"started","node":"web1-711-0kq1-x2","attempt":1,
    "fence":42,"text":"attempt 1 claimed and started by web1-711-0kq1-x2, fence 42"}]}
 
-what is one of due, published, started, ended, next (to come), reopened (by an
+what is one of due, published, started, ended, next (in the future), reopened (by an
 operator), an outcome, or the kind of an event (see cronce watch).`,
 		Example: `  cronce slot explain report:2026-11-21T07:00:00Z
   cronce slot explain report:@order-4711`,
@@ -95,7 +95,7 @@ func newStoryRow(s control.Story) storyRow {
 func printStory(r base.Reader, s control.Story) error {
 	state := string(s.State)
 	if state == "" {
-		state = "nothing is recorded of it"
+		state = "no record"
 	}
 	fmt.Fprintf(r.Stdout, "%s: %s\n", printable.Line(s.Slot.ID()), state)
 	if len(s.Steps) > 0 {

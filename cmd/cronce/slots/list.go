@@ -17,10 +17,10 @@ import (
 )
 
 func NewCommand(a *base.App) *cobra.Command {
-	return base.NewGroup("slot", "The planned runs of the jobs, and what became of them", newSlotListCommand(a), newSlotShowCommand(a), newSlotExplainCommand(a), newSlotRetryCommand(a), newSlotCancelCommand(a))
+	return base.NewGroup("slot", "List, explain, retry and cancel slots", newSlotListCommand(a), newSlotShowCommand(a), newSlotExplainCommand(a), newSlotRetryCommand(a), newSlotCancelCommand(a))
 }
 
-// slotStates are all that "slot ls" may show.
+// slotStates are the states that "slot ls" can show.
 var slotStates = func() (names []string) {
 	for _, state := range control.SlotStates() {
 		names = append(names, string(state))
@@ -39,14 +39,13 @@ func newSlotListCommand(a *base.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the slots, oldest first",
-		Long: `List the slots that have a record in the ledger, and those that wait in a stream,
-which are pending: for a worker, or for the time that they were triggered for.
+		Long: `List the slots that have a record in the ledger, and the pending ones: slots that wait
+in the stream for a worker, or for the time that they were triggered for.
 States: ` + strings.Join(slotStates[:5], ", ") + `,
 ` + strings.Join(slotStates[5:], ", ") + `.
 
-With -o json, a line for each; what is absent is omitted, and slot for triggered
-runs, which have no instant. fence is the one of the last attempt, started is when
-that began:
+With -o json, one line for each slot; absent values are omitted. A triggered run has no
+instant, so it has no slot. fence and started belong to the last attempt:
 
   {"id":"report:2026-11-21T07:00:00Z","job":"report","slot":"2026-11-21T07:00:00Z","state":"succeeded","attempt":1,
    "fence":42,"node":"web1-711-0kq1-x2","queue":"default","due":"2026-11-21T07:00:00Z",
@@ -71,9 +70,9 @@ that began:
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.job, "job", "", "of this `job` only")
-	flags.StringSliceVar(&f.states, "state", nil, "in this `state` only; repeatable")
-	flags.Var(&f.since, "since", "planned within this time before now, like 90m or 7d")
+	flags.StringVar(&f.job, "job", "", "list only slots of this `job`")
+	flags.StringSliceVar(&f.states, "state", nil, "list only slots in this `state`; repeatable")
+	flags.Var(&f.since, "since", "list only slots planned within this time before now, like 90m or 7d")
 	base.Complete(cmd, "state", slotStates...)
 	return cmd
 }

@@ -23,7 +23,7 @@ func slotArgument(cmd *cobra.Command, args []string) (job.Slot, error) {
 	return slot, nil
 }
 
-// ofSlot adds to an error of an operation on one slot what to do next.
+// ofSlot adds the next step to an error of an operation on one slot.
 func ofSlot(ctx context.Context, r base.Reader, s job.Slot, err error) error {
 	var refused *control.SlotError
 	var conflict *control.SlotConflictError
@@ -35,7 +35,7 @@ func ofSlot(ctx context.Context, r base.Reader, s job.Slot, err error) error {
 	case errors.Is(err, job.ErrDenied):
 		return base.Denied(err)
 	case errors.Is(err, job.ErrUnknown):
-		return base.Try(err, "the same again, which settles it")
+		return base.Try(err, "the same command again, which settles it")
 	}
 	return err
 }
@@ -43,13 +43,14 @@ func ofSlot(ctx context.Context, r base.Reader, s job.Slot, err error) error {
 func newSlotRetryCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "retry ID",
-		Short: "Give a slot that did not succeed a new start",
-		Long: `Give a slot that ended failed, missed, skipped, expired or cancelled a new start: at
-once, with as many further attempts as its job has. Its history stays, and so does
-its ID. Of two operators who do it at once one is told who was faster.
+		Short: "Run a slot again that did not succeed",
+		Long: `Retry reopens a slot that ended failed, missed, skipped, expired or cancelled. The slot
+runs at once, with as many further attempts as its job has. It keeps its history and its
+ID. If two operators retry a slot at the same time, one of them gets a conflict that
+names the other.
 
-A slot that is older than the horizon is never run; trigger its job in its place.
-A retry that was cut short is finished by the same command again.
+A slot older than the horizon never runs; trigger its job instead. If a retry is
+interrupted, the same command completes it.
 
 With -o json, one line:
 
@@ -85,12 +86,12 @@ func newSlotCancelCommand(a *base.App) *cobra.Command {
 	wait := time.Minute
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
-		Short: "End a slot that waits or runs, for good",
-		Long: `End a slot for good, whether it waits in the stream, waits to be retried, or runs.
-Of a running one the node is asked, which ends the handler's context at once and
-records the outcome: cancelled, by whom, or succeeded, if the handler was done all
-the same. A node that does not answer has to be proved dead first, which takes a
-lease of silence.
+		Short: "End a pending or running slot for good",
+		Long: `Cancel ends a slot for good, whether it is pending, waits for a retry, or runs. Cancel
+asks the node of a running slot to end it. The node cancels the handler's context at
+once and records the outcome: cancelled, with the operator's name, or succeeded, if the
+handler had finished. If the node does not answer, it must first be proved dead, which
+takes one lease of silence.
 
 With -o json, one line:
 
@@ -114,7 +115,7 @@ With -o json, one line:
 	return cmd
 }
 
-// errStillRuns ends the wait for a slot that was asked to end.
+// errStillRuns is the cause when --wait ends and the slot still runs.
 var errStillRuns = errors.New("the slot still runs")
 
 func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Duration) error {
@@ -123,7 +124,7 @@ func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Dur
 	var last control.Asked
 	spoken := time.Now()
 	record, err := r.Control().Cancel(waiting, slot, func(asked control.Asked) {
-		// What takes a moment needs no words.
+		// A short wait is not logged.
 		if last = asked; time.Since(spoken) >= 2*time.Second {
 			spoken = time.Now().Add(3 * time.Second)
 			r.Log.Info(situation(asked), "slot", slot.ID(), "node", asked.Node)
@@ -131,11 +132,11 @@ func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Dur
 	})
 	switch {
 	case err != nil && ctx.Err() == nil && errors.Is(context.Cause(waiting), errStillRuns):
-		return base.Try(fmt.Errorf("slot %q still runs after %v: %s", slot.ID(), wait, situation(last)), "the same again, with a longer --wait")
+		return base.Try(fmt.Errorf("slot %q still runs after %v: %s", slot.ID(), wait, situation(last)), "the same command again, with a longer --wait")
 	case err != nil:
 		return ofSlot(ctx, r, slot, err)
 	case record.State != job.Cancelled:
-		return base.Try(fmt.Errorf("slot %q was not cancelled: it ended %s before", slot.ID(), record.State), "cronce slot show "+quoted(slot.ID()))
+		return base.Try(fmt.Errorf("slot %q was not cancelled: it had already ended %s", slot.ID(), record.State), "cronce slot show "+quoted(slot.ID()))
 	}
 	if r.Output == base.OutputJSON {
 		return r.PrintJSON(struct {
@@ -148,13 +149,13 @@ func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Dur
 	return err
 }
 
-// situation says what a cancel waits for.
+// situation describes what a cancel waits for.
 func situation(a control.Asked) string {
 	switch {
 	case a.Ending:
-		return "its node has ended the handler's context, and the handler has not returned"
+		return "its node cancelled the handler's context, and the handler has not returned"
 	case a.Silent:
-		return fmt.Sprintf("its node does not answer; it is proved dead in %v if it stays silent", a.Wait.Round(time.Second))
+		return fmt.Sprintf("its node does not answer; if it stays silent, it is declared dead in %v", a.Wait.Round(time.Second))
 	}
-	return "its node has no handler to end; its outcome is being written"
+	return "its handler has ended; its node is writing the outcome"
 }

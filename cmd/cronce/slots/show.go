@@ -19,10 +19,10 @@ import (
 func newSlotShowCommand(a *base.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
-		Short: "Show all that is recorded of one slot",
-		Long: `Show all that is recorded of one slot: each attempt with its node, times and error,
-and what the last one wrote. What a terminal would obey is written as an escape.
-"cronce slot explain" tells it as a story.
+		Short: "Show everything that is recorded of one slot",
+		Long: `Show prints everything that is recorded of one slot: each attempt with its node, times
+and error, and the output of the last attempt. Control characters are escaped. For the
+same in order of time, use "cronce slot explain".
 
 With -o json, the line of "slot ls", and:
 
@@ -30,7 +30,7 @@ With -o json, the line of "slot ls", and:
    "attempts":[{"attempt":1,"node":"web1-711-0kq1-x2","fence":42,"started":"2026-11-21T07:00:00.005Z",
    "finished":"2026-11-21T07:00:01.2Z","error":"exit status 1"}],"count":12,"last":"2026-11-20T06:00:00Z"}
 
-count and last are those of a range of missed slots.`,
+count and last belong to a range of missed slots.`,
 		Example: "  cronce slot show report:2026-11-21T07:00:00Z",
 		Args:    base.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -135,7 +135,7 @@ func (d slotDetail) printAttempts(r base.Reader) {
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\n", a.Number, d.lateness(a.Started), took, fence, printable.Clip(a.Node, base.WidestCell), base.Dash(base.Brief(a.Error, 120)))
 	}
-	_ = w.Flush() // an error shows with what follows
+	_ = w.Flush() // a later write returns the same error
 	for _, a := range d.Attempts {
 		if strings.TrimSpace(a.Error) != base.Brief(a.Error, 120) {
 			block(r, fmt.Sprintf("error of attempt %d", a.Number), a.Error)
@@ -143,7 +143,7 @@ func (d slotDetail) printAttempts(r base.Reader) {
 	}
 }
 
-// block prints other people's words, line by line, under a heading.
+// block prints text that a handler wrote, line by line, under a heading.
 func block(r base.Reader, heading, text string) {
 	text = strings.TrimRight(text, "\n")
 	if text == "" {
@@ -155,7 +155,7 @@ func block(r base.Reader, heading, text string) {
 	}
 }
 
-// lateness is an instant and how long after the due time it was.
+// lateness formats an instant and its distance from the due time.
 func (d slotDetail) lateness(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -178,8 +178,7 @@ func precise(d time.Duration) string {
 	return base.Span(d)
 }
 
-// quoted is an ID as a shell takes it. What a terminal would obey is written in the
-// escapes of bash and the like.
+// quoted quotes an ID for a shell. Control characters are written as $'...' escapes.
 func quoted(id string) string {
 	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-:.@=,/+") == "" {
 		return id

@@ -25,21 +25,21 @@ func NewWatchCommand(a *base.App) *cobra.Command {
 	var f watchFlags
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Show what happens to the slots, as it happens",
-		Long: `Show the events of the fleet as they happen, until Ctrl-C. What happens while the
-server is away is not shown: events are told, not promised; "cronce slot ls" has
-what is recorded. Kinds:
+		Short: "Print events of the fleet as they happen",
+		Long: `Watch prints the events of the fleet as they happen, until Ctrl-C. It does not print
+events that happen while the server is away: the delivery of events is not guaranteed.
+"cronce slot ls" shows what is recorded. Kinds:
 
   succeeded, retrying, failed   how an attempt, or with it the slot, ended
   missed, skipped, expired      the slot ended without a run
-  cancelled                     by an operator, or its job's plan no longer has it
-  fenced                        a node was declared dead by another
-  takeover                      a dead node's slot was taken over
-  refused                       an attempt ended after its claim was lost
-  alert                         something a person should know
+  cancelled                     by an operator, or the slot left its job's schedule
+  fenced                        a node declared another node dead
+  takeover                      a worker took over a dead node's slot
+  refused                       an attempt ended after it had lost its claim
+  alert                         something that needs an operator's attention
 
-With -o json, a line for each, as it was sent; what is absent is omitted, peer is the
-node that was declared dead, or whose slot was taken over:
+With -o json, one line for each event, as it was published; absent values are omitted;
+peer is the node that was declared dead, or whose slot was taken over:
 
   {"v":1,"kind":"failed","time":"2026-11-21T07:00:01.2Z","node":"web1-711-0kq1-x2",
    "id":"report:2026-11-21T07:00:00Z","job":"report","attempt":3,"fence":42,"error":"exit status 1"}`,
@@ -54,8 +54,8 @@ node that was declared dead, or whose slot was taken over:
 			return runWatch(cmd.Context(), a, f)
 		}),
 	}
-	cmd.Flags().StringVar(&f.job, "job", "", "of this `job` only")
-	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "of this `kind` only; repeatable")
+	cmd.Flags().StringVar(&f.job, "job", "", "print only events of this `job`")
+	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "print only events of this `kind`; repeatable")
 	base.Complete(cmd, "kind", eventKinds()...)
 	return cmd
 }
@@ -83,15 +83,14 @@ func (f watchFlags) check() error {
 	return nil
 }
 
-// runWatch prints events until ctx ends. The connection comes back by itself, and
-// says so on stderr.
+// runWatch prints events until ctx ends. The client reconnects by itself and logs it.
 func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
 	nc, leave, err := a.Connect(ctx, "watch", false)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	// Of a name that comes from a flag, one token; checked above.
+	// check has made sure that the job's name is one token.
 	subject := a.Namespace + ".event.*."
 	if f.job == "" {
 		subject += "*"
@@ -110,7 +109,7 @@ func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
 		m, err := sub.NextMsgWithContext(ctx)
 		switch {
 		case errors.Is(err, nats.ErrSlowConsumer):
-			continue // told on stderr; what was lost is in the ledger
+			continue // the client logs it; the ledger has what was lost
 		case err != nil:
 			return err
 		}
@@ -126,7 +125,7 @@ func printEvent(a *base.App, m *nats.Msg, f watchFlags) error {
 		err = e.CheckSubject(m.Subject)
 	}
 	if err != nil {
-		a.Log.Warn("left out an event that cannot be read", "subject", m.Subject, "error", err)
+		a.Log.Warn("skipped an unreadable event", "subject", m.Subject, "error", err)
 		return nil
 	}
 	if len(f.kinds) > 0 && !slices.Contains(f.kinds, string(e.Kind)) {
@@ -139,8 +138,7 @@ func printEvent(a *base.App, m *nats.Msg, f watchFlags) error {
 	return err
 }
 
-// eventLine is an event for a person: when by their own clock's zone, what, which
-// slot, and the rest.
+// eventLine formats an event for a terminal: local time, kind, slot and details.
 func eventLine(e job.Event) string {
 	line := fmt.Sprintf("%s  %-9s  ", e.Time.Local().Format(time.TimeOnly+".000"), printable.Clip(string(e.Kind), base.WidestCell))
 	switch {
