@@ -18,10 +18,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// For is what answers for the incarnations of one process: a replica's Serve. now is
-// a clock, log may be nil. What is returned starts to answer for the incarnation of
-// that name; its stop waits for what is under way, and status, which is what the node
-// says of itself, must not block.
+// For returns the Serve function of a replica, which starts the service of one incarnation.
+// now is the clock; log may be nil. stop waits for running requests. status is the node's
+// description of itself and must not block.
 func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger) func(ctx context.Context, name string, status func() core.Node) (stop func(), err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -39,10 +38,10 @@ func For(nc *nats.Conn, store *kv.Store, now func() time.Time, log *slog.Logger)
 }
 
 const (
-	// atOnce is how many requests one node works on at a time; more wait.
+	// atOnce limits the requests that one node handles at a time; more wait.
 	atOnce = 16
 
-	// patience is how long an order may take.
+	// patience limits the time of one request.
 	patience = 20 * time.Second
 )
 
@@ -92,11 +91,11 @@ func (s *server) start() (stop func(), err error) {
 		stop()
 		return nil, err
 	}
-	_ = s.conn.FlushTimeout(time.Second) // who is told of the node finds it there
+	_ = s.conn.FlushTimeout(time.Second) // a client that sees the node's heartbeat then reaches its service
 	return stop, nil
 }
 
-// Node is what a node says of itself.
+// Node is a node's description of itself.
 type Node struct {
 	Node        string   `json:"node"`
 	Namespace   string   `json:"namespace"`
@@ -118,7 +117,7 @@ func (s *server) self() Node {
 	}
 }
 
-// handler works on requests beside each other, as far as there are places.
+// handler handles requests concurrently, at most atOnce at a time.
 func (s *server) handler(o order) micro.Handler {
 	return micro.HandlerFunc(func(r micro.Request) {
 		select {

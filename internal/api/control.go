@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Control gives orders in a namespace in somebody's name. alive is called whenever
-// the broker has answered; nil: nobody waits for it.
+// Control returns a Control for a namespace that acts in the name of who. alive, if not
+// nil, is called after each answer of the broker.
 func Control(store *kv.Store, who string, now func() time.Time, log *slog.Logger, alive func()) *control.Control {
 	peers := node.NewPeers(node.PeersConfig{
 		Store: store.Nodes(), Lease: store.Settings().Lease, Now: now, Logger: log,

@@ -10,24 +10,24 @@
 //
 // # Decisions
 //
-//   - A node acts with its own login, and whoever may publish to an order's subject
-//     has the node do it. So a node offers orders only if its login has the rights of
-//     an operator itself, which it asks the server for ($SYS.REQ.USER.INFO): an order
-//     never finds a node that may not carry it out, and no login becomes more than
-//     what the administrator gave to its node and to its caller. Rejected: offering
+//   - A node acts with its own login for every client that may publish to an endpoint's
+//     subject. So a node offers these endpoints only if its own login has an operator's
+//     permissions, which it asks the server for ($SYS.REQ.USER.INFO). A request then
+//     never reaches a node that may not carry it out, and no login gets more than the
+//     administrator gave to its node and to its caller. Rejected: offering
 //     everything and answering "not permitted", since any one node answers; and a
 //     flag, which would be wrong as soon as permissions change.
 //   - Each incarnation is a service of its own, since its name is what the answer of
 //     PING is for.
-//   - Requests are read strictly: a member that is misspelt is an error, not an order
-//     for the default.
-//   - Who gives an order is what the request says ("by"): the server does not tell a
-//     service who its caller is. It is for people to read, and no proof.
+//   - Requests are read strictly: a misspelt member is an error and does not select the
+//     default.
+//   - The request names its author ("by"), because the server does not identify a caller
+//     to a service. The name is information, not proof.
 //   - A listing is answered in pages, each one message, so that any client that can
 //     ask can list. Rejected: many messages that end with an empty one, for which a
 //     client needs a subscription, an order and a way to tell a loss; and a cursor that
 //     the node keeps, since the next page is answered by any node. So each page reads
 //     the broker anew, and keeps no more rows than it may answer with.
-//   - What takes long ends with its request's time and says how far it came; the same
-//     again goes on. That is what every order of package control promises anyway.
+//   - A long operation ends when its request's time is over, and returns its progress. The
+//     same request again continues, as every operation of package control does.
 package api

@@ -25,15 +25,15 @@ type order struct {
 	run        func(ctx context.Context, s *server, request []byte) (any, error)
 }
 
-// by is who gives an order, for others to read.
+// by is the author of a request.
 type by struct {
-	By string `json:"by,omitempty" doc:"who gives the order, as others will read it"`
+	By string `json:"by,omitempty" doc:"the author of the request, as records and events show it"`
 }
 
-func (b by) who() string { return b.By }
+func (b by) author() string { return b.By }
 
-// named is a request in somebody's name.
-type named interface{ who() string }
+// named is a request with an author.
+type named interface{ author() string }
 
 // newOrder is the order that f carries out.
 func newOrder[In named, Out any](name, what string, f func(context.Context, *control.Control, In) (Out, error)) order {
@@ -42,7 +42,7 @@ func newOrder[In named, Out any](name, what string, f func(context.Context, *con
 		if err := strictly(request, &in); err != nil {
 			return nil, err
 		}
-		who := cmp.Or(in.who(), "api")
+		who := cmp.Or(in.author(), "api")
 		if err := job.ValidateToken(who); err != nil {
 			return nil, fmt.Errorf("by: %w", err)
 		}
@@ -87,7 +87,7 @@ type Revised struct {
 // Triggering is an order for one run.
 type Triggering struct {
 	Job     string          `json:"job"`
-	Key     string          `json:"key,omitempty" doc:"names the run: the same again is the same run"`
+	Key     string          `json:"key,omitempty" doc:"names the run: the same key again is the same run"`
 	At      time.Time       `json:"at,omitzero" doc:"when; left out: at once"`
 	Payload json.RawMessage `json:"payload,omitempty" doc:"any JSON; left out: the job's own"`
 	by

@@ -9,7 +9,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// login is what the server says of who is connected.
+// login is the server's description of the connected user.
 type login struct {
 	Data struct {
 		Permissions *struct {

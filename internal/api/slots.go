@@ -102,7 +102,7 @@ func explain(ctx context.Context, c *control.Control, s job.Slot) (Story, error)
 	return out, err
 }
 
-var errStillRuns = errors.New("the slot was asked to end, and still runs: the same again waits on")
+var errStillRuns = errors.New("the slot was asked to end and still runs: repeat the request to keep waiting")
 
 func cancelSlot(ctx context.Context, c *control.Control, s job.Slot) (Ended, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)

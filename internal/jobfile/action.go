@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Action is what is done for a slot. Exactly one field is set, or none of a job
-// that has no action (see WithoutActions).
+// Action is what a worker does for a slot. One of Exec, HTTP and NATS is set, or none if
+// the job has no action (see WithoutActions).
 type Action struct {
 	// Exec is a program and its arguments, started without a shell. The first
 	// element is not empty.
@@ -37,7 +37,7 @@ const (
 	MaxSubject = 1024
 )
 
-// decodeAction wants exactly one way to act.
+// decodeAction reads an action, of which there must be exactly one.
 func (j *jobDecoder) decodeAction(v value) {
 	known := j.object(v, []field{
 		{"exec", j.exec},
@@ -110,8 +110,8 @@ func (j *jobDecoder) nats(v value) *NATS {
 	return &n
 }
 
-// subject reads one that can be published to. The server takes wildcards in it,
-// and stores them as they are: nobody would ever hear such a request.
+// subject reads one that can be published to. The server accepts wildcards in
+// it and stores them literally, so no service would receive such a request.
 func (d *decoder) subject(v value) string {
 	const example = "svc.report"
 	s, ok := d.text(v, example)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// value is a node with the name under which it is spoken of: "retry.attempts".
+// value is a node with its name in messages: "retry.attempts".
 type value struct {
 	*node
 	label string
@@ -20,7 +20,7 @@ type field struct {
 	decode func(value)
 }
 
-// decoder reads nodes as Go values; each reading fails with what would be right.
+// decoder reads nodes as Go values. Each error says what would be valid.
 type decoder struct {
 	*source
 	prefix     string // `job "report": `, before every message
@@ -31,7 +31,7 @@ func (d *decoder) fail(at position, format string, args ...any) {
 	d.source.fail(at, "%s%s", d.prefix, fmt.Sprintf(format, args...))
 }
 
-// want reports v unless it is of kind k. example says what would be right.
+// want reports v if it is not of kind k. example shows a valid value.
 func (d *decoder) want(v value, k kind, example string) bool {
 	if v.kind != k && v.kind != broken {
 		d.fail(v.at, "%swant %s, got %s", colon(v.label), example, v.describe())
@@ -119,8 +119,8 @@ func (d *decoder) text(v value, example string) (string, bool) {
 	return v.scalar, true
 }
 
-// duration reads Go's notation. Zero is refused: it would mean "the default" to
-// package job, and something else to whoever wrote it.
+// duration reads Go's notation. Zero is rejected, because package job would
+// take it for the default.
 func (d *decoder) duration(v value) (time.Duration, bool) {
 	const example = "a duration like 30s, 10m or 1h30m"
 	if !d.want(v, text, example) {

@@ -2,28 +2,27 @@
 // what this process does for them.
 //
 // A file is read in three steps, one Go file each: source.go refuses what is not
-// text, tree.go turns YAML into a tree whose every node knows its place, and
-// decode.go and job.go turn the tree into jobs. What is right and wrong in a job
-// is decided by package job alone; when it refuses a job, this package sets one
-// field after the other and pins each complaint to the node that brought it.
+// text, tree.go turns YAML into a tree whose nodes know their positions, and
+// decode.go and job.go turn the tree into jobs. Only package job validates
+// a job. If it rejects one, this package sets one field after the other and attributes
+// each error to the node that caused it.
 //
 // # Decisions
 //
-// Every mistake of a file is reported, not the first one, in the order of the
-// file, with the line and a caret: whoever edits a file wants one round.
+// All errors of a file are reported, in the order of the file, with the line and a caret,
+// so that one round of editing is enough.
 //
-// A field that is not known is an error: a policy that is silently ignored is found
-// out in production.
+// An unknown field is an error. A policy that is silently ignored would be found in
+// production.
 //
 // YAML is parsed to a syntax tree, not into structs. Struct decoding stops at
-// the first error, loses the places of values that were accepted (the schedule
-// whose time zone turns out wrong), and converts: a name 1e3 would become a
-// string that nobody wrote.
+// the first error, loses the positions of accepted values (the schedule
+// whose time zone turns out wrong), and converts: a name 1e3 would become
+// another string.
 //
-// A secret is named in a file, not written there, and what might be one all the
-// same, a user and a password in a URL, is not shown with a mistake. What a secret's
-// name stands for is looked up by whoever needs it: a file is right or wrong
-// wherever it is read.
+// A file names secrets and does not contain them. A user and a password in a URL may be
+// secrets too, so errors do not show them. The action resolves a secret's name when it
+// runs, so a file is valid or invalid on every machine alike.
 //
 // Anchors, aliases and merge keys work, because jobs share much; tags are
 // refused, because nothing here needs them. Aliases are never copied, so a bomb

@@ -10,7 +10,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// File is what a job file says.
+// File is the content of a job file.
 type File struct {
 	// Path is the name that the file was read by.
 	Path string
@@ -32,11 +32,11 @@ type Entry struct {
 	Line int
 }
 
-// Option changes what is asked of a file.
+// Option changes what a file must have.
 type Option func(*decoder)
 
-// WithoutActions takes jobs that have no action: for who says when jobs run, and
-// does not run them. An action that is there must be right all the same.
+// WithoutActions accepts jobs without an action, for commands that define jobs and do not
+// run them. An action in the file must still be valid.
 func WithoutActions() Option { return func(d *decoder) { d.actionless = true } }
 
 // Load reads the file at path. Mistakes in it come as Errors; a file that cannot

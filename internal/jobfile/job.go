@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// jobDecoder builds one job. What is right is for package job to say, of a whole
-// job; see settle for how its complaints find their places.
+// jobDecoder builds one job. Package job validates the whole job; settle attributes its
+// errors to positions in the file.
 type jobDecoder struct {
 	*decoder
 	name   string // empty when it is missing or wrong
@@ -56,9 +56,9 @@ func (j *jobDecoder) decodeName(v value) {
 	j.name, j.prefix = s, fmt.Sprintf("job %q: ", s)
 }
 
-// settle takes all steps at once, and when package job refuses the outcome, one
-// after the other: the step that turns a valid job into an invalid one is where
-// the complaint belongs. It is then left out, to hear about the others.
+// settle applies all steps at once. If package job rejects the result, settle applies one
+// step after the other: an error belongs to the step that makes a valid job invalid. That
+// step is then left out, to find further errors.
 func (j *jobDecoder) settle(v value) job.Job {
 	// What is missing has been said; it must not be said of each step.
 	valid := job.Job{Name: "placeholder", Schedule: "* * * * *"}
@@ -80,7 +80,7 @@ func (j *jobDecoder) settle(v value) job.Job {
 	if whole.Validate() != nil {
 		for _, s := range j.steps {
 			if j.more {
-				break // nobody will be shown the rest
+				break // the rest is not shown
 			}
 			j.take(s, &valid)
 		}

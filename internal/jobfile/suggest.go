@@ -8,7 +8,7 @@ import (
 	nearest "github.com/cronce-io/cronce/internal/suggest"
 )
 
-// suggest says which of words was meant, or else which there are.
+// suggest returns the similar word, or else lists the words.
 func suggest(word string, words []string) string {
 	if near := nearest.Nearest(word, words); near != "" {
 		return "did you mean " + strconv.Quote(near) + "?"
@@ -16,8 +16,8 @@ func suggest(word string, words []string) string {
 	return "want " + alternatives(words)
 }
 
-// place is where a field goes that is none here: the actions are below "action", which
-// nobody guesses by the spelling.
+// place is the position of a field that is misplaced here: the actions belong below
+// "action", which no spelling suggestion would find.
 func place(name string, fields []string) string {
 	if slices.Contains([]string{"exec", "http", "nats"}, name) && slices.Contains(fields, "action") {
 		return "it goes below \"action\""

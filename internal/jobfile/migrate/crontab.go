@@ -132,8 +132,8 @@ func (c *crontab) entry(line int, text string) {
 	}
 }
 
-// ofUser puts a user's jobs into a queue of their own, so that a worker who is that
-// user can take them, and no other has to.
+// ofUser puts a user's jobs into a queue of their own, so that only a worker that
+// runs as that user takes them.
 func (c *crontab) ofUser(e jobfile.Imported, user string) jobfile.Imported {
 	if user != "" {
 		e.Job.Queue = strings.Trim(unnamed.ReplaceAllString(user, "-"), "-")

@@ -1,15 +1,14 @@
 // Package migrate turns what ran jobs before, a crontab or Kubernetes CronJobs, into
 // a job file whose slots are the same.
 //
-// A job is carried over only if it then runs at the same instants; what else it had
-// and a job file cannot say is named with its line (a [Note]), and never dropped in
-// silence. Whoever starts the program decides whether that is good enough.
+// A job is carried over only if it then runs at the same instants. Its other settings that
+// a job file cannot express become a [Note] with their line; none is dropped silently.
 //
 // # Decisions
 //
-// The imported jobs say what their old scheduler did where Cronce does better by
-// default: no retries and no catching up after a crontab, for one. Somebody who moves
-// a hundred jobs wants to change where they run, and what they do afterwards.
+// An imported job keeps the behaviour of its old scheduler, even where Cronce has a better
+// default: a crontab's job has no retries and does not catch up. A user who moves a
+// hundred jobs changes where they run first, and their behaviour later.
 //
 // Vixie cron and Kubernetes differ in what two day fields mean, and in what they do
 // when clocks change; the tests hold both against the real rules.

@@ -1,16 +1,14 @@
-// Package reference is the job file as people and editors are told of it: each
-// field with its kind, default, limits and meaning, as a JSON Schema and as a
-// table in Markdown.
+// Package reference documents the job file for users and editors: each field with its
+// kind, default, limits and meaning, as a JSON Schema and as tables in Markdown.
 //
-// What is read is for package jobfile to say, and what is right for package job;
-// limits and defaults are taken from there. That the fields are the same, and that
-// examples, defaults and limits are true, is for the tests to say. A test that
-// fails after a field was added asks for its line here, and then for
+// Package jobfile reads the fields and package job validates them; limits and defaults come
+// from there. Tests check that the fields are the same, and that examples, defaults and
+// limits are true. After you add a field, a test fails until it is here. Then run
 //
 //	go test ./docs -rewrite
 //
-// Rejected: to have the decoders carry these texts, which would make them hard to
-// read; a schema by hand, which is right for a week.
+// Rejected: these texts in the decoders, which would make them hard to read; a schema
+// written by hand, which would soon be wrong.
 package reference
 
 import (

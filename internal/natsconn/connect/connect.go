@@ -18,13 +18,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// timeout is how long one server may take to answer.
+// timeout limits the connection attempt to one server.
 const timeout = 3 * time.Second
 
-// Connect connects to the target, which must have JetStream. The connection is
-// kept up until it is closed. Errors name the target and what is wrong with it;
-// those that no server was asked for wrap job.ErrInvalid. When ctx ends, its cause is
-// returned, at once.
+// Connect connects to the target, which must have JetStream. The connection reconnects
+// until it is closed. Errors name the target and the cause. An error that is known without
+// a server wraps job.ErrInvalid. If ctx ends, Connect returns its cause at once.
 func (t Target) Connect(ctx context.Context) (*Conn, error) {
 	conn, err := t.dialUntil(ctx)
 	if err != nil {
@@ -40,10 +39,10 @@ func (t Target) Connect(ctx context.Context) (*Conn, error) {
 	return conn, nil
 }
 
-// Await connects as Connect does, and waits for a server that is not there yet: it
-// says at once what it waits for, and again each minute. What waiting does not mend (a
-// login that is refused, no JetStream, no agreement on TLS) is an error at once. When
-// ctx ends, its cause is returned.
+// Await connects like Connect, but waits for a server that is not running yet. It logs what
+// it waits for at once and then every minute. An error that waiting cannot resolve (a
+// refused login, no JetStream, a TLS failure) is returned at once. If ctx ends, Await
+// returns its cause.
 func (t Target) Await(ctx context.Context) (*Conn, error) {
 	began, said := time.Now(), time.Time{}
 	for n := 0; ; n++ {
@@ -69,8 +68,8 @@ func (t Target) Await(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// mayPass reports whether a connection failed because nobody was there to answer, a
-// host that has no address yet included.
+// mayPass reports whether a connection failed because no server answered. That includes a
+// host name without an address.
 func mayPass(err error) bool {
 	var cert *tls.CertificateVerificationError
 	var op *net.OpError
@@ -86,17 +85,17 @@ func mayPass(err error) bool {
 	return errors.As(err, &network)
 }
 
-// Conn is a connection, and knows where on it JetStream is.
+// Conn is a connection together with the JetStream domain or API prefix to use on it.
 type Conn struct {
 	*nats.Conn
 	domain, prefix string // of the API; one at most
 }
 
-// closeWait is how long Close waits for a socket that does not drain.
+// closeWait limits how long Close waits for a socket that does not drain.
 const closeWait = 2 * time.Second
 
-// Close closes the connection. It returns before if the socket takes nothing: the client
-// waits for that up to its FlusherTimeout.
+// Close closes the connection. If the socket accepts no data, the client blocks up to its
+// FlusherTimeout; Close then returns earlier.
 func (c *Conn) Close() {
 	closed := make(chan struct{})
 	go func() {
@@ -111,8 +110,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// JetStream is a client of the JetStream that the target means: that of the
-// account, of a domain, or one that is imported under a prefix.
+// JetStream returns a client of the target's JetStream: the account's own, that of a
+// domain, or one that is imported under a prefix.
 func (c *Conn) JetStream() (jetstream.JetStream, error) {
 	switch {
 	case c.domain != "":
@@ -123,8 +122,8 @@ func (c *Conn) JetStream() (jetstream.JetStream, error) {
 	return jetstream.New(c.Conn)
 }
 
-// dialUntil is dial, which knows no context: a server that is silent holds it up for
-// the whole of its timeout, and somebody may be waiting at a terminal.
+// dialUntil calls dial and returns early if ctx ends. dial has no context: a silent server
+// blocks it for the whole timeout, and a user may be waiting at a terminal.
 func (t Target) dialUntil(ctx context.Context) (*Conn, error) {
 	type dialled struct {
 		conn *Conn
@@ -167,8 +166,8 @@ func (t Target) dial() (*Conn, error) {
 }
 
 func (t Target) dialContext(options []nats.Option) (*Conn, error) {
-	// Our option is the last one to be applied: what fails before is the
-	// context itself, what fails later is the server.
+	// Our option is applied last. An error before it is in the NATS context, a later one
+	// comes from the server.
 	var servers []string
 	nc, settings, err := natscontext.Connect(t.context, append(options, func(o *nats.Options) error {
 		if len(o.Servers) == 0 || o.Servers[0] == "" {
@@ -189,7 +188,7 @@ func (t Target) dialContext(options []nats.Option) (*Conn, error) {
 	return &Conn{nc, settings.JSDomain, settings.JSAPIPrefix}, nil
 }
 
-// explain says in one line what is wrong with the server at where.
+// explain describes in one line why the connection to where failed.
 func explain(err error, where string) error {
 	var (
 		network net.Error
@@ -214,7 +213,7 @@ func explain(err error, where string) error {
 	return fmt.Errorf("cannot connect to %s: %w", where, err)
 }
 
-// noServerError spares the reader nats.go's own words for the same.
+// noServerError replaces the message of nats.ErrNoServers.
 type noServerError struct {
 	where string
 	err   error
@@ -234,8 +233,8 @@ func refusesLogin(err error) bool {
 	return false
 }
 
-// requireJetStream refuses a server, or an account, that has none. Whoever may
-// not ask is let through: the next request will tell.
+// requireJetStream returns an error if the server or the account has no JetStream. A login
+// that may not ask passes; its next request fails with the reason.
 func (c *Conn) requireJetStream(ctx context.Context, where string) error {
 	if c.domain != "" {
 		where = fmt.Sprintf("domain %q on %s", c.domain, where)

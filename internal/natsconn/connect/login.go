@@ -11,9 +11,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Login says who connects. All of it may be empty. Creds, User, Token and NKey
-// exclude each other; any of them replaces what a context says of who connects, and
-// each of the files for TLS what it says of that.
+// Login holds credentials. Every field is optional. Creds, User, Token and NKey exclude
+// each other; any of them replaces the credentials of a NATS context, and each TLS file
+// replaces that of the context.
 type Login struct {
 	// Creds is a credentials file, NKey the file of a seed.
 	Creds, NKey string
@@ -57,8 +57,8 @@ var (
 	natsVariables = Login{Creds: "CREDS", NKey: "NKEY", User: "USER", Password: "PASSWORD", Token: "TOKEN", Cert: "CERT", Key: "KEY", CA: "CA"}
 )
 
-// who counts the ways in which l says who connects.
-func (l Login) who() (names []string) {
+// methods lists the authentication methods that l sets.
+func (l Login) methods() (names []string) {
 	for name, value := range map[string]string{"credentials": l.Creds, "nkey": l.NKey, "user": l.User, "token": l.Token} {
 		if value != "" {
 			names = append(names, name)
@@ -67,11 +67,11 @@ func (l Login) who() (names []string) {
 	return names
 }
 
-// check finds what is wrong without a server. Its errors wrap job.ErrInvalid and
-// name files, never what is in them.
+// check validates l without a server. Its errors wrap job.ErrInvalid. They name files and
+// never quote their content.
 func (l Login) check() error {
 	switch {
-	case len(l.who()) > 1:
+	case len(l.methods()) > 1:
 		return fmt.Errorf("%w login: credentials, nkey, user and token exclude each other", job.ErrInvalid)
 	case l.Password != "" && l.User == "":
 		return fmt.Errorf("%w login: a password without a user", job.ErrInvalid)
@@ -93,9 +93,9 @@ func (l Login) check() error {
 	return nil
 }
 
-// apply puts l in place of what o says of the same.
+// apply replaces in o what l sets.
 func (l Login) apply(o *nats.Options) error {
-	if len(l.who()) > 0 {
+	if len(l.methods()) > 0 {
 		o.User, o.Password, o.Token, o.Nkey = "", "", "", ""
 		o.UserJWT, o.SignatureCB = nil, nil
 	}
@@ -128,7 +128,7 @@ func (l Login) apply(o *nats.Options) error {
 	return nil
 }
 
-// plainly is err on one line.
+// plainly puts err on one line.
 func plainly(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

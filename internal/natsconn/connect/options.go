@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// pingInterval is how often the server is asked whether it is there.
+// pingInterval is how often the client pings the server.
 const pingInterval = 5 * time.Second
 
 func (t Target) options() []nats.Option {
@@ -23,8 +23,8 @@ func (t Target) options() []nats.Option {
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
-		// A socket that takes nothing for so long is given up, as a server that does not answer
-		// its pings is. The client's own minute is longer than most leases.
+		// Close a socket that accepts no data for this long, like a server that does not answer
+		// pings. The client's default of a minute is longer than most leases.
 		nats.FlusherTimeout(2 * pingInterval),
 		nats.ReconnectOnFlusherError(),
 		nats.IgnoreAuthErrorAbort(),
@@ -40,7 +40,7 @@ func (t Target) options() []nats.Option {
 	return append(options, t.cfg.Login.apply)
 }
 
-// inbox sets the prefix of the subjects for answers, unless a context did.
+// inbox sets the prefix of reply subjects, unless the context sets one.
 func (t Target) inbox(o *nats.Options) error {
 	if t.cfg.Inbox == "" || o.InboxPrefix != "" {
 		return nil
@@ -48,9 +48,8 @@ func (t Target) inbox(o *nats.Options) error {
 	return nats.CustomInboxPrefix(t.cfg.Inbox)(o)
 }
 
-// delay is the pause before the nth round of reconnecting. On loopback somebody
-// takes the server over within a moment, elsewhere a fleet should not come back
-// all at once.
+// delay is the pause before the nth round of reconnecting. On loopback another process
+// takes over the server at once. Elsewhere the delay spreads the reconnects of a fleet.
 func (t Target) delay(n int) time.Duration {
 	if t.local {
 		return 50*time.Millisecond + rand.N(200*time.Millisecond)
@@ -60,8 +59,7 @@ func (t Target) delay(n int) time.Duration {
 	return pause/2 + rand.N(pause/2)
 }
 
-// watcher logs what happens to a connection: each thing once, not once an
-// attempt.
+// watcher logs changes of a connection: once for each change and not for each attempt.
 type watcher struct {
 	log   *slog.Logger
 	where string
@@ -88,7 +86,7 @@ func (w *watcher) reconnected(nc *nats.Conn) {
 	w.log.Info("connected to NATS again", "server", redactText(nc.ConnectedUrl()))
 }
 
-// remindEvery is how often it is said that the server is still away.
+// remindEvery is how often the watcher logs that the server is still unreachable.
 const remindEvery = time.Minute
 
 func (w *watcher) stillAway(_ *nats.Conn, err error) {

@@ -15,13 +15,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Config says what the user asked for. All of it may be empty.
+// Config holds the user's choices. Every field but Local is optional.
 type Config struct {
 	// Server is a URL, or several with commas between them; Context names a
 	// NATS context. Server wins.
 	Server, Context string
 
-	// Login says who connects.
+	// Login holds the credentials.
 	Login Login
 
 	// Domain is the JetStream domain. It wins over that of a context.
@@ -34,7 +34,7 @@ type Config struct {
 	// Local is host:port of the loopback default. Required.
 	Local string
 
-	// Name is what the server's administrator sees: "cronce <Name>".
+	// Name is part of the connection's name on the server: "cronce <Name>".
 	Name string
 
 	// Dialer makes the connections. Nil: nats.go's own.
@@ -43,7 +43,7 @@ type Config struct {
 	// Getenv reads the environment. Nil: os.Getenv.
 	Getenv func(string) string
 
-	// Logger gets what happens to the connection. Nil: nothing.
+	// Logger logs changes of the connection. Nil: none are logged.
 	Logger *slog.Logger
 }
 
@@ -55,8 +55,8 @@ type Target struct {
 	local   bool
 }
 
-// Local reports whether nothing was chosen, so that the loopback default is
-// meant: there, and only there, a server may be embedded.
+// Local reports whether no server was chosen, so that the loopback default applies. Only
+// there may a process embed a server.
 func (t Target) Local() bool { return t.local }
 
 // String names the target in messages, without secrets.
@@ -70,7 +70,7 @@ func (t Target) String() string {
 	return redact(t.servers)
 }
 
-// Resolve finds the target. It asks no server; its errors wrap job.ErrInvalid.
+// Resolve finds the target without a server. Its errors wrap job.ErrInvalid.
 func Resolve(cfg Config) (Target, error) {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
@@ -108,8 +108,7 @@ func Resolve(cfg Config) (Target, error) {
 	return t, t.cfg.Login.check()
 }
 
-// checkURL completes a server's URL and refuses what nats.go would try to dial as
-// it stands.
+// checkURL completes a server's URL. It rejects text that nats.go would dial literally.
 func checkURL(s string) (string, error) {
 	if !strings.Contains(s, "://") {
 		s = "nats://" + s
@@ -132,8 +131,8 @@ func checkURL(s string) (string, error) {
 	return bad(fmt.Sprintf("unknown scheme %q", u.Scheme))
 }
 
-// redact joins URLs without what stands before the @: a user's name may be a
-// token there.
+// redact joins URLs without the part before the @, because a user name there may be a
+// token.
 func redact(servers []string) string {
 	var out []string
 	for _, s := range servers {
@@ -153,9 +152,8 @@ func redactText(s string) string {
 	return scheme + "://" + rest
 }
 
-// selectedContext is the name of the context that "nats context select" chose;
-// empty when none. The library that reads contexts cannot tell none from one
-// that does not work.
+// selectedContext is the context that "nats context select" chose, or empty. The library
+// that reads contexts cannot distinguish no context from a broken one.
 func selectedContext(getenv func(string) string) string {
 	dir := getenv("XDG_CONFIG_HOME")
 	if dir == "" {

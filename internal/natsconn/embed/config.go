@@ -13,44 +13,42 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// DefaultListen is where the embedded server listens, and where everybody looks
-// for it.
+// DefaultListen is the address of the embedded server, where every process looks for it.
 const DefaultListen = "127.0.0.1:4222"
 
-// Config says where the embedded server listens and keeps its files.
+// Config configures the embedded server.
 type Config struct {
-	// Listen is host:port. Empty: DefaultListen. Port 0 is any free one, which
-	// only Start can use: nobody could find it to join.
+	// Listen is host:port. Empty: DefaultListen. Port 0 selects a free one. Only
+	// Start accepts it, because no other process could find it to join.
 	Listen string
 
 	// Store is the directory of the server's files, created with mode 0700 when
 	// absent. Empty: DefaultStore.
 	Store string
 
-	// MaxPayload is the largest message that the server takes, in bytes; only Start
-	// can. Zero: the server's default of 1 MiB.
+	// MaxPayload is the largest message that the server accepts, in bytes. Only Start
+	// supports it. Zero: the server's default of 1 MiB.
 	MaxPayload int
 
-	// Peer makes the server one of a cluster; only Start can. Nil: it is alone.
+	// Peer makes the server a member of a cluster. Only Start supports it. Nil: no cluster.
 	Peer *Peer
 
-	// Logger gets what the server warns of, and who serves. Nil: nothing.
+	// Logger logs the server's warnings, and which process serves. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
 // Peer is a server's part in a cluster.
 type Peer struct {
-	// Name is the server's, the same at every start: the others know it by it.
+	// Name identifies the server in the cluster. It must be the same at every start.
 	Name string
 
-	// Listen is the host:port on which it listens for the others, Routes where
-	// they and it do.
+	// Listen is the host:port of its cluster port. Routes lists the cluster ports of all
+	// members.
 	Listen string
 	Routes []string
 }
 
-// Validate checks what can be known without touching anything. Its errors wrap
-// job.ErrInvalid.
+// Validate checks the configuration without side effects. Its errors wrap job.ErrInvalid.
 func (c Config) Validate() error {
 	if c.Listen == "" {
 		return nil
@@ -82,7 +80,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Store = store
 	}
-	// The path stands in errors and in logs, where "." says nothing.
+	// The path is shown in errors and logs, where "." says nothing.
 	store, err := filepath.Abs(c.Store)
 	c.Store = store
 	return c, err

@@ -1,20 +1,19 @@
-// Package embed runs a NATS server with JetStream inside the process, for those
-// who have none: the same command in three terminals is a fleet of three.
+// Package embed runs a NATS server with JetStream inside the process, for users
+// without one: the same command in three terminals is a fleet of three.
 //
-// JoinOrStart joins the server that answers on the address, or starts one. Of any
-// number of processes that start at once on one store exactly one serves: the one
-// that holds the lock on the store. The others join it as its members, and when
-// it goes, by a clean stop or by KILL, one of them takes the lock, opens the same
-// files and listens on the same port. Their connections, its own included, go
-// over TCP and simply reconnect.
+// JoinOrStart joins the server that answers on the address, or starts one. If several
+// processes start at once on one store, exactly one serves: the one that holds the lock on
+// the store. The others join it as members. When the server stops or is killed, one member
+// takes the lock, opens the same files and listens on the same port. All connections,
+// including the serving process's own, use TCP and reconnect.
 //
-// # Whose server is it
+// # Which server may be taken over
 //
-// A server of ours is called cronce-RANDOM, new at every start, and its process
-// writes that name into the lock file of its store before it listens. A process
+// An embedded server is called cronce-RANDOM, new at every start. Its process writes
+// that name into the lock file of its store before it listens. A process
 // that reads the same name in the INFO of the server and in the lock file of its
 // own store knows that both mean the same files, and only then may it take over.
-// In every other case (a nats-server that somebody else started, a cronce server
+// In every other case (a nats-server that was started separately, a cronce server
 // on another store) it never serves on that address: when the server goes, it
 // waits for it to come back. Answering there with other files, or with none,
 // would look like a restart that lost everything.
@@ -26,11 +25,11 @@
 //     behind; the port alone, which does not protect the store from a second
 //     server on another port.
 //   - The lock is released last, after the server has closed its files, and taken
-//     first. A process that is stopped (SIGSTOP) keeps lock and port: nobody can
-//     take over from it, as nobody could from a frozen external server.
+//     first. A process that is stopped (SIGSTOP) keeps lock and port: no process
+//     can take over from it, as with a frozen external server.
 //   - A member holds one idle connection to the server and learns of its end from
 //     the kernel. Rejected: polling, which costs something all day.
-//   - Every write is synced (SyncAlways): all that Cronce promises stands on
-//     acknowledged writes surviving. JetStream's default syncs every two minutes.
-//   - Loopback by default, because the embedded server asks nobody who he is.
+//   - Every write is synced (SyncAlways), because every promise of Cronce depends on
+//     acknowledged writes. JetStream's default syncs every two minutes.
+//   - Loopback by default, because the embedded server has no authentication.
 package embed

@@ -13,31 +13,29 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A server whose disk is full refuses every write, and goes on to refuse when there is
-// room again: it computes its limit once, from what was free when it started, and a
-// stream whose file could not be written takes nothing more. Only a new start mends
-// either. So this process looks after the server that it embeds: it says that storage is
-// full, waits for room, and starts the server anew in place. Clients connect again, and
-// producers publish what was refused.
+// A server whose disk is full refuses every write, even after space is free again: it
+// computes its limit once, from the free space at its start, and a stream whose file could
+// not be written accepts nothing more. Only a restart fixes either. So this process
+// watches its embedded server: it logs that storage is full, waits for free space, and
+// restarts the server in place. Clients reconnect, and producers publish again.
 
 const (
-	// lookEvery is how often the server is asked whether it can still write.
+	// lookEvery is how often the server is checked for failed writes.
 	lookEvery = 2 * time.Second
 
-	// roomWanted is how many bytes have to be free, and can be written, before the
-	// server is started anew.
+	// roomWanted is how many bytes must be free and writable before a restart.
 	roomWanted = 1 << 20
 
-	// restartsApart is the longest time between two new starts: a disk that is broken,
-	// and not full, must not have the server start all the time.
+	// restartsApart is the longest time between two restarts: a broken disk that is not full
+	// must not restart the server all the time.
 	restartsApart = time.Minute
 )
 
-// StorageSubject is where an embedded server whose storage is full says so, to whoever
-// asks: nothing about it can be stored. At other times nothing answers there.
+// StorageSubject answers requests with the reason while the storage of an embedded server
+// is full, because the reason cannot be stored. At other times nothing answers there.
 const StorageSubject = "_CRONCE.SERVER.STORAGE"
 
-// confess answers on StorageSubject until the returned function is called.
+// confess answers on StorageSubject until stop is called.
 func (s *Server) confess(why string) (stop func()) {
 	ns := s.running()
 	if ns == nil {
@@ -57,7 +55,7 @@ func (s *Server) confess(why string) (stop func()) {
 	}
 }
 
-// watchStorage looks after the server until ctx ends.
+// watchStorage watches the server's storage until ctx ends.
 func (s *Server) watchStorage(ctx context.Context) {
 	every := time.NewTicker(lookEvery)
 	defer every.Stop()
@@ -81,7 +79,7 @@ func (s *Server) watchStorage(ctx context.Context) {
 			said = why
 			silence()
 			silence = s.confess(why)
-			s.cfg.Logger.Error("storage is full: the embedded server stores nothing, so no slot is published or recorded; free space on this disk, and it goes on by itself",
+			s.cfg.Logger.Error("storage is full: the embedded server stores nothing, so no slot is published or recorded; free space on this disk and it continues by itself",
 				"store", s.cfg.Store, "reason", why)
 		}
 		if time.Now().Before(next) || !s.hasRoom() {
@@ -89,16 +87,16 @@ func (s *Server) watchStorage(ctx context.Context) {
 		}
 		apart = min(2*apart, restartsApart)
 		next = time.Now().Add(apart)
-		s.cfg.Logger.Warn("there is room again: starting the embedded server anew", "store", s.cfg.Store)
+		s.cfg.Logger.Warn("storage has free space again: restarting the embedded server", "store", s.cfg.Store)
 		if err := s.again(ctx); err != nil {
-			s.cfg.Logger.Error("the embedded server cannot start anew yet", "store", s.cfg.Store, "error", err)
+			s.cfg.Logger.Error("embedded server cannot restart yet", "store", s.cfg.Store, "error", err)
 			continue
 		}
 		said = ""
 	}
 }
 
-// full says why the server cannot write; empty: it can.
+// full returns why the server cannot write. Empty: it can.
 func (s *Server) full() string {
 	ns := s.running()
 	if ns == nil {
@@ -128,7 +126,7 @@ func (s *Server) hasRoom() bool {
 			used = js.Store
 		}
 	}
-	// Of what is free, and of what it holds, the server takes three quarters.
+	// The server's limit is three quarters of the free space and of what it holds.
 	if free, known := freeSpace(s.cfg.Store); known && (free+used)/4*3 < used+roomWanted {
 		return false
 	}
@@ -142,8 +140,8 @@ func writable(dir string) bool {
 	return errors.Join(err, os.Remove(path)) == nil
 }
 
-// again starts the server anew, at the same address and under the same lock: to those
-// who stand by, it is held all the while.
+// again restarts the server at the same address. It holds the lock all the time, so that no
+// other process takes over.
 func (s *Server) again(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 
 const lockName = "cronce.lock"
 
-// holder is what the lock file says about the process that holds the lock. It is
-// for people, and for members to recognise their server (see the package's
-// comment); the lock itself is the kernel's.
+// holder is the content of the lock file: the process that holds the lock. Operators read
+// it, and members recognise their server by it (see the package comment). The lock itself
+// is the kernel's.
 type holder struct {
 	PID    int    `json:"pid"`
 	Listen string `json:"listen"`
 	Server string `json:"server"`
 }
 
-// lockedError says that another process holds the lock.
+// lockedError means that another process holds the lock.
 type lockedError struct {
 	store string
 	holder
@@ -33,18 +33,18 @@ func (e *lockedError) Error() string {
 	return fmt.Sprintf("store %s is in use by process %d, which serves on %s", e.store, e.PID, e.Listen)
 }
 
-// errHeld is what tryLock answers when another process holds the lock.
+// errHeld is the error of tryLock if another process holds the lock.
 var errHeld = errors.New("lock is held")
 
 // storeLock is the held lock on a store.
 type storeLock struct {
 	file *os.File
-	// fresh says that the store's directory did not exist before.
+	// fresh means that the store's directory did not exist before.
 	fresh bool
 }
 
-// lockStore creates the store's directory when absent and takes its lock. The
-// error is a *lockedError when another process has it.
+// lockStore creates the store's directory if it does not exist, and takes its lock. The
+// error is a *lockedError if another process holds it.
 func lockStore(store string) (*storeLock, error) {
 	_, err := os.Stat(store)
 	fresh := errors.Is(err, os.ErrNotExist)
@@ -74,8 +74,8 @@ func lockStore(store string) (*storeLock, error) {
 	}
 }
 
-// openLock opens the lock file. It is written to, so it must be a plain file with this
-// one name: whoever may write to the directory could have it be another file.
+// openLock opens the lock file. It is written to, so it must be a plain file with only
+// this name: another user with write access to the directory could link it to a file.
 func openLock(path string, flags int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("open %s: it is no plain file: remove it", path)
@@ -108,7 +108,7 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-// describe writes who holds the lock.
+// describe writes the holder into the lock file.
 func (l *storeLock) describe(h holder) error {
 	data, err := json.Marshal(h)
 	if err != nil {
@@ -121,11 +121,10 @@ func (l *storeLock) describe(h holder) error {
 	return err
 }
 
-// release gives the lock up.
+// release releases the lock.
 func (l *storeLock) release() error { return l.file.Close() }
 
-// discard gives the lock up and takes a store that was created for nothing away
-// again. What is not empty stays.
+// discard releases the lock and removes a store that was just created, if it is empty.
 func (l *storeLock) discard() {
 	if l.fresh {
 		os.Remove(l.file.Name())
@@ -136,7 +135,7 @@ func (l *storeLock) discard() {
 	}
 }
 
-// readHolder reads who holds, or last held, the store's lock. Right after the
+// readHolder reads the current or last holder of the store's lock. Right after the
 // lock was taken the file may still be empty.
 func readHolder(store string) (holder, error) {
 	f, err := openLock(filepath.Join(store, lockName), os.O_RDONLY)

@@ -14,7 +14,7 @@ const noFollow = 0
 func hasOtherNames(os.FileInfo) bool { return false }
 
 // tryLock locks one byte far behind the end of the file: a lock on Windows is
-// mandatory, and others want to read who holds it.
+// mandatory, and other processes must be able to read the holder.
 func tryLock(f *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1})

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// bridge is the server's logger. Notices are for people who debug; and what the
-// server calls fatal, it goes on after: the first one is why a start failed.
+// bridge is the server's logger. Notices are logged at debug level. The server continues
+// after a fatal message; the first one is the reason of a failed start.
 type bridge struct {
 	log *slog.Logger
 

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// pollEvery, with jitter, is how often a process that waits for a server
-	// looks again. It has 3 s to take over.
+	// pollEvery, with jitter, is how often a waiting process tries again. It must take over
+	// within 3 s.
 	pollEvery = 50 * time.Millisecond
 
 	// unclearFor is how long something on the address may keep silent before we
@@ -23,12 +23,12 @@ const (
 	lockedFor  = 30 * time.Second
 )
 
-// Member is this process's part in the server on one address: it serves it,
-// stands by to do so, or only joined it. Its methods are safe for concurrent use.
+// Member is this process's role for the server on one address: it serves, stands by to
+// take over, or has only joined. Its methods are safe for concurrent use.
 type Member struct {
 	cfg    Config
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nobody watches any more
+	done   chan struct{} // closed when standBy has ended
 
 	mu     sync.Mutex
 	server *Server // nil while another process serves
@@ -71,7 +71,7 @@ func joinOrStart(ctx context.Context, cfg Config) (info, *Server, error) {
 	return info{}, srv, err
 }
 
-// worthWaiting tells what another process may be about to end from what stays.
+// worthWaiting reports whether another process may soon resolve err.
 func worthWaiting(cfg Config, err error) (time.Duration, bool) {
 	var locked *lockedError
 	switch {
@@ -106,7 +106,7 @@ func newMember(cfg Config, in info, srv *Server) *Member {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Member{cfg: cfg, cancel: cancel, done: make(chan struct{}), server: srv}
 	if srv != nil {
-		cfg.Logger.Info("this process serves NATS for all on this machine", "url", m.URL(), "store", cfg.Store)
+		cfg.Logger.Info("this process serves NATS on this machine", "url", m.URL(), "store", cfg.Store)
 	}
 	if srv != nil || !m.joined(in) {
 		close(m.done)
@@ -136,14 +136,14 @@ func (m *Member) joined(in info) bool {
 	return false
 }
 
-// standBy waits for the end of a server on our store and takes over, or joins who
-// was faster, until this process serves or may not any more.
+// standBy waits until a server on our store ends. Then it takes over, or joins the process
+// that was faster. It returns when this process serves or may no longer take over.
 func (m *Member) standBy(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := m.untilGone(ctx); err != nil {
 			return
 		}
-		m.cfg.Logger.Info("the NATS server is gone, taking over or joining who does", "url", m.URL())
+		m.cfg.Logger.Info("NATS server is gone: taking over, or joining the process that does", "url", m.URL())
 		in, srv, err := m.succeed(ctx)
 		switch {
 		case err != nil:
@@ -160,8 +160,8 @@ func (m *Member) standBy(ctx context.Context) {
 	}
 }
 
-// untilGone blocks while the server lives. Its connection has nothing to do but
-// to end with it.
+// untilGone blocks while the server lives. It holds an idle connection that ends with the
+// server.
 func (m *Member) untilGone(ctx context.Context) error {
 	gone := make(chan struct{})
 	nc, err := nats.Connect(m.URL(),
@@ -181,8 +181,8 @@ func (m *Member) untilGone(ctx context.Context) error {
 	}
 }
 
-// succeed tries until a server answers again, whosever it is. What stands in the
-// way is logged when it changes.
+// succeed retries until any server answers on the address. It logs the obstacle when it
+// changes.
 func (m *Member) succeed(ctx context.Context) (info, *Server, error) {
 	var said string
 	began := time.Now()
@@ -202,14 +202,13 @@ func (m *Member) succeed(ctx context.Context) (info, *Server, error) {
 	}
 }
 
-// passing reports whether err is what everybody but the first sees while the
-// first takes over.
+// passing reports whether err is expected while another process takes over.
 func passing(err error) bool {
 	var locked *lockedError
 	return errors.As(err, &locked) || errors.Is(err, errUnclear) || inUse(err)
 }
 
-// URL is where clients connect. It stays the same whoever serves.
+// URL is the address for clients. It does not depend on which process serves.
 func (m *Member) URL() string { return "nats://" + m.cfg.Listen }
 
 // Embedded reports whether this process serves, now.
@@ -219,8 +218,8 @@ func (m *Member) Embedded() bool {
 	return m.server != nil
 }
 
-// Close ends the membership. If this process serves, the server is shut down and
-// the others take over. It is called once.
+// Close ends the membership. If this process serves, Close shuts down the server and
+// another member takes over. Call it once.
 func (m *Member) Close() error {
 	m.cancel()
 	<-m.done

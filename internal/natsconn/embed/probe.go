@@ -16,25 +16,25 @@ import (
 // namePrefix begins the name of every server of ours.
 const namePrefix = "cronce-"
 
-// probeTimeout is how long a server may take to say who it is.
+// probeTimeout limits the wait for a server's INFO.
 const probeTimeout = time.Second
 
-// info is what a NATS server says first, to everybody.
+// info is the first message of a NATS server to every client.
 type info struct {
 	Name string `json:"server_name"`
 }
 
 var (
-	// errAbsent: nobody listens there.
+	// errAbsent: no process listens there.
 	errAbsent = errors.New("nothing answers")
 	// errNotNATS: what answers is something else.
 	errNotNATS = errors.New("not a NATS server")
-	// errUnclear: somebody accepted the connection and closed it, or said
-	// nothing. A server that is just stopping looks like this, a frozen one too.
+	// errUnclear: the connection was accepted and then closed or silent. A stopping server
+	// looks like this, and so does a frozen one.
 	errUnclear = errors.New("no answer")
 )
 
-// probe asks who serves on addr. Every error wraps one of the three above.
+// probe reads the INFO of the server on addr. Every error wraps one of the three above.
 func probe(ctx context.Context, addr string) (info, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

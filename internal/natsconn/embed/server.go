@@ -26,7 +26,7 @@ type Server struct {
 	lock *storeLock
 
 	mu   sync.Mutex
-	nats *server.Server // nil when it could not be started anew
+	nats *server.Server // nil if a restart failed
 
 	unwatch context.CancelFunc
 	watched chan struct{} // closed when the storage is not watched any more
@@ -49,7 +49,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return start(cfg)
 }
 
-// taken words what probe found on an address that we want.
+// taken describes the process that probe found on our address.
 func taken(addr string, err error) error {
 	if errors.Is(err, errNotNATS) {
 		return fmt.Errorf("%s is in use by something that is not a NATS server", addr)
@@ -138,7 +138,7 @@ func serve(cfg Config, name string) (*server.Server, error) {
 	if reason := log.fatal(); reason != "" {
 		stop(ns)
 		if strings.HasPrefix(reason, "Error listening") {
-			// Somebody was faster, between our look and now.
+			// Another process took the address after our check.
 			return nil, fmt.Errorf("%w on %s: %s", errUnclear, cfg.Listen, reason)
 		}
 		return nil, fmt.Errorf("embedded server with store %s: %s", cfg.Store, reason)
@@ -192,7 +192,7 @@ func (s *Server) URL() string { return "nats://" + s.cfg.Listen }
 // Store is the directory of the server's files.
 func (s *Server) Store() string { return s.cfg.Store }
 
-// Close stops serving, and releases the store last: whoever takes it over finds
+// Close stops serving, and releases the store last: so the next holder finds
 // its files closed.
 func (s *Server) Close() error {
 	s.unwatch()

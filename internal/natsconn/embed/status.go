@@ -6,20 +6,20 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Status is how a server is at one moment.
+// Status is a snapshot of a server.
 type Status struct {
-	// Connections is how many clients there are, SlowConsumers how many were cut
-	// off since the start because they did not read what was sent to them.
+	// Connections counts the clients. SlowConsumers counts the clients that the server
+	// disconnected since its start because they read too slowly.
 	Connections, SlowConsumers uint64
 
-	// Messages and Bytes are what its streams hold.
+	// Messages and Bytes count the content of its streams.
 	Messages, Bytes uint64
 }
 
 // errAway is of the time while the server cannot be started anew: see watchStorage.
 var errAway = errors.New("the embedded server is down: it could not be started anew after its storage was full")
 
-// Status asks the server how it is.
+// Status takes a snapshot of the server.
 func (s *Server) Status() (Status, error) {
 	ns := s.running()
 	if ns == nil {
