@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -39,21 +40,22 @@ const (
 
 // decodeAction reads an action, of which there must be exactly one.
 func (j *jobDecoder) decodeAction(v value) {
-	known := j.object(v, []field{
+	kinds := []field{
 		{"exec", j.exec},
-		{"pass_env", j.passEnv},
 		{"http", func(v value) { j.action.HTTP = j.http(v) }},
 		{"nats", func(v value) { j.action.NATS = j.nats(v) }},
-	})
-	var ways []string
-	for _, name := range []string{"exec", "http", "nats"} {
-		if v.member(name) != nil {
-			ways = append(ways, name)
+	}
+	known := j.object(v, slices.Insert(slices.Clone(kinds), 1, field{"pass_env", j.passEnv}))
+	var all, ways []string
+	for _, kind := range kinds {
+		all = append(all, kind.name)
+		if v.member(kind.name) != nil {
+			ways = append(ways, kind.name)
 		}
 	}
 	switch {
 	case known && len(ways) == 0:
-		j.fail(v.at, "action: it is empty: want exec, http or nats")
+		j.fail(v.at, "action: it is empty: want %s", alternatives(all))
 	case len(ways) > 1:
 		j.fail(v.at, "action: %s at once: want one of them", strings.Join(ways, " and "))
 	case known && v.member("pass_env") != nil && v.member("exec") == nil:

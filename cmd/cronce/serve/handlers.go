@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -40,9 +41,15 @@ func (m means) handler(e jobfile.Entry) (job.Handler, error) {
 		return httpaction.New(*a.HTTP, m.transport, m.getenv)
 	case a.NATS != nil:
 		return natsaction.New(*a.NATS, m.conn), nil
+	case a.Exec != nil:
+		return execaction.New(a.Exec, a.PassEnv, m.guard)
 	}
-	return execaction.New(a.Exec, a.PassEnv, m.guard)
+	return nil, errNoHandler
 }
+
+// errNoHandler means that a kind of action has no handler. A test keeps the kinds of
+// package jobfile and the handlers here in step.
+var errNoHandler = errors.New("no handler for this kind of action")
 
 // handlers holds the jobs of the last file read and their handlers. It is safe for
 // concurrent use, because the file may be reloaded.

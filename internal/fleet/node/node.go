@@ -63,6 +63,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Interval is the time between two heartbeats: a tenth of the lease.
+func Interval(lease time.Duration) time.Duration { return lease / 10 }
+
 // Margin is the last part of a lease, a quarter, in which a node that no longer trusts
 // itself ends what it runs.
 func Margin(lease time.Duration) time.Duration { return lease / 4 }
@@ -161,7 +164,7 @@ func (n *Node) Run(ctx context.Context) error {
 // took a tenth of the lease or more, the next one follows at once. If answers take a third
 // of the lease, an additional pause would let the trust lapse between two of them.
 func (n *Node) pause(took time.Duration) time.Duration {
-	most := n.cfg.Lease / 10
+	most := Interval(n.cfg.Lease)
 	switch {
 	case took >= most:
 		return 0

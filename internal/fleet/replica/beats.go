@@ -7,6 +7,9 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/internal/fleet/clock"
+	"github.com/cronce-io/cronce/internal/fleet/node"
 )
 
 // beats joins the two halves of a clock sample: when a heartbeat was sent and acknowledged,
@@ -28,9 +31,10 @@ type beats struct {
 // So heartbeats are sent a little before. The offset depends on the name, so that not all
 // nodes send at the same time.
 func pause(now time.Time, lease time.Duration, name string) time.Duration {
-	every := (lease / 10).Truncate(time.Second)
+	interval := node.Interval(lease)
+	every := interval.Truncate(time.Second)
 	if every == 0 {
-		return lease / 10
+		return interval
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
@@ -39,7 +43,7 @@ func pause(now time.Time, lease time.Duration, name string) time.Duration {
 	if wait < 20*time.Millisecond { // the clock was just corrected: this heartbeat was the one for this period
 		wait += every
 	}
-	return min(wait, lease/10)
+	return min(wait, interval)
 }
 
 // follow switches to the heartbeats of another incarnation.
