@@ -105,7 +105,7 @@ Checks: ` + doctorChecks,
 }
 
 const doctorChecks = `missing, settings, timers, layout, rollup, storage, full, replicas, replica, sync, version,
-limit, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
+limit, max_payload, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
 unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
 sweep, rewound, unread, alerts, intake, incomplete.`
 

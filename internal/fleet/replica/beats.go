@@ -7,8 +7,6 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/clock"
-	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/internal/fleet/clock"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 )
 
