@@ -246,8 +246,8 @@ var fleetMutants = []mutant{
 		name:   "alerts-wait-for-a-hanging-target",
 		breaks: "deliveries to one target are not bounded, and take the places of all others",
 		file:   "internal/fleet/alert/targets.go",
-		old:    "s.under == atOnce || t.under == atTarget",
-		new:    "s.under == atOnce",
+		old:    "s.running == atOnce || t.running == atTarget",
+		new:    "s.running == atOnce",
 		test:   "TestAlertsToAWebhookThatHangsDelayNoOtherTarget",
 	},
 	{

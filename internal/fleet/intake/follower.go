@@ -88,8 +88,8 @@ func (f *follower) wait(ctx context.Context, settled bool) {
 	}
 }
 
-// complain logs each error once. That a consumer was removed, or a definition edited, is
-// no error: the next look finds what there is in its place.
+// complain logs each error once. A removed consumer or an edited definition is no error: the
+// next arrange finds the new state.
 func (f *follower) complain(err error, about ...any) {
 	for _, passing := range []error{errEdited, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
 		if errors.Is(err, passing) {
@@ -98,14 +98,13 @@ func (f *follower) complain(err error, about ...any) {
 	}
 	if err != nil && !f.said[err.Error()] {
 		f.said[err.Error()] = true
-		f.log.Error("cannot take messages that start a job; trying again", append(about, "error", err)...)
+		f.log.Error("cannot take messages that start a job, will retry", append(about, "error", err)...)
 	}
 }
 
 func key(c core.OnConsumer) string { return c.Stream + "/" + c.Name + "/" + c.Created.String() }
 
-// arrange looks at the consumers until nothing is to be changed, and has their messages
-// taken. It reports whether all is as it should be.
+// arrange repeats look until nothing changes. It reports whether nothing is left to do.
 func (f *follower) arrange(ctx context.Context) (settled bool, err error) {
 	for range 2*len(f.plans) + 2 { // each look begins or ends a plan
 		changed, left, err := f.look(ctx)
@@ -116,8 +115,8 @@ func (f *follower) arrange(ctx context.Context) (settled bool, err error) {
 	return false, nil
 }
 
-// look asks which consumers there are, and does what they call for. It reports whether
-// they have changed by that, and whether something is left to be done later.
+// look lists the consumers and does what they require. changed is true if it created or
+// removed one, and left if something must be done later.
 func (f *follower) look(ctx context.Context) (changed, left bool, err error) {
 	found, err := f.find(ctx)
 	a := arrange(f.plans, found, f.done, f.cfg.Now().Add(-f.cfg.Horizon))
@@ -163,8 +162,8 @@ func (f *follower) find(ctx context.Context) (found []core.OnConsumer, err error
 	return found, err
 }
 
-// begin makes the consumer of a plan. That of a past plan begins no earlier than the
-// horizon: older messages would not run.
+// begin creates the consumer of a plan. For a past plan it begins no earlier than the
+// horizon, because older messages would not run.
 func (f *follower) begin(ctx context.Context, p core.PastPlan, found []core.OnConsumer) error {
 	since := p.From
 	if oldest := f.cfg.Now().Add(-f.cfg.Horizon); !p.To.IsZero() && since.Before(oldest) {
@@ -176,7 +175,7 @@ func (f *follower) begin(ctx context.Context, p core.PastPlan, found []core.OnCo
 			if err != nil && !p.To.IsZero() && !errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
 				// Its stream is gone, or never let itself be read: that must not keep
 				// the plans after it from beginning.
-				f.log.Warn("nothing can be taken for a plan that is over", "on", p.Plan.On.String(), "error", err)
+				f.log.Warn("cannot take messages of a plan that has ended", "on", p.Plan.On.String(), "error", err)
 				f.done[p.From] = true
 				return nil
 			}
@@ -186,8 +185,8 @@ func (f *follower) begin(ctx context.Context, p core.PastPlan, found []core.OnCo
 	return nil
 }
 
-// remove removes a consumer if the definition that the registry's leader has says so, or
-// that the job is deleted. One that cannot be read says neither.
+// remove removes a consumer if the leader of the registry has a definition that does not
+// need it, or none. If the definition cannot be decoded, it stays.
 func (f *follower) remove(ctx context.Context, c core.OnConsumer) error {
 	e, err := f.cfg.Read(ctx, f.entry.Job.Name)
 	if err != nil && !errors.Is(err, job.ErrNotFound) {
@@ -199,11 +198,11 @@ func (f *follower) remove(ctx context.Context, c core.OnConsumer) error {
 	if err := f.cfg.Broker.Off(ctx, c.Stream, c.Name); err != nil {
 		return err
 	}
-	f.log.Info("removed the consumer of a plan that is over", "stream", c.Stream, "subject", c.On.Subject, "consumer", c.Name)
+	f.log.Info("removed the consumer of a plan that has ended", "stream", c.Stream, "subject", c.On.Subject, "consumer", c.Name)
 	return nil
 }
 
-// start takes the messages of a consumer in a goroutine of its own, if none does yet.
+// start takes the messages of a consumer in a goroutine of its own, unless one already does.
 func (f *follower) start(ctx context.Context, t taking) {
 	k := key(t.consumer)
 	if f.takers[k] {

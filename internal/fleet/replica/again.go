@@ -123,7 +123,7 @@ func (r *Replica) watchSettings(ctx context.Context) {
 			r.log.Warn("the stored settings cannot be read; this node goes on with its own", "error", err)
 		case text != said && text != "":
 			r.log.Error("the stored settings are not those that this node started with: it goes on with its own until it is restarted",
-				"stored", text, "this_node", strings.Join(ours, ", "), "mend", "restart it, or change them back: cronce setup")
+				"stored", text, "this_node", strings.Join(ours, ", "), "fix", "restart it, or change them back: cronce setup")
 		}
 		if err == nil {
 			said = text
