@@ -17,23 +17,23 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// ServerSpec is what a server of our own is told.
+// ServerSpec configures a server that torture starts.
 type ServerSpec struct {
-	// Name is the same over all its lives: the others of the cluster know it by it.
+	// Name stays the same when the server is started again: the cluster knows it by its name.
 	Name   string `json:"name"`
 	Listen string `json:"listen"`
 	Store  string `json:"store"`
 
-	// MaxPayload is the largest message that it takes.
+	// MaxPayload is the size of the largest message that the server accepts.
 	MaxPayload int `json:"max_payload"`
 
-	// Route is where it listens for the others, Routes where they do. Empty: it
-	// is alone.
+	// Route is the address for the routes of the cluster, Routes those of all its servers.
+	// Empty: there is no cluster.
 	Route  string   `json:"route,omitempty"`
 	Routes []string `json:"routes,omitempty"`
 }
 
-// broker is one server of our own, over all its lives. Only its lane uses it.
+// broker is a server that torture starts, over all its lives. Only the lane of the servers uses it.
 type broker struct {
 	spec ServerSpec
 	life int
@@ -42,7 +42,7 @@ type broker struct {
 
 func (b *broker) url() string { return "nats://" + b.spec.Listen }
 
-// startBrokers starts the servers that are ours.
+// startBrokers starts the servers.
 func (t *torture) startBrokers() error {
 	n := t.shape.Servers
 	addresses, err := freeAddresses(2 * n)
@@ -78,9 +78,8 @@ func (t *torture) startBroker(b *broker) error {
 	return err
 }
 
-// killBroker kills a server and starts it again; the next one may be killed when
-// this one knows again what the others know. So nothing that was acknowledged is
-// ever on fewer than two of three.
+// killBroker kills a server and starts it again. It returns when the server has caught up
+// with the others, so that every acknowledged write is on two of three servers.
 func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 	b := t.brokers[f.Target]
 	t.count(string(plan.Broker))
@@ -107,8 +106,8 @@ func (t *torture) killBroker(ctx context.Context, f plan.Fault) {
 	}
 }
 
-// whole reports what is wrong with the servers: a stream has no leader, or not all
-// its replicas are there and current.
+// whole returns an error if a stream has no leader, or has a replica that is offline or
+// behind.
 func (t *torture) whole(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -136,8 +135,8 @@ func (t *torture) whole(ctx context.Context) error {
 	return nil
 }
 
-// freeAddresses finds addresses on loopback, outside the range from which systems
-// hand out any free port: a server that was killed has to find its own again.
+// freeAddresses finds addresses on loopback. They are outside the range of ephemeral
+// ports, so that a server that was killed finds its port free.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	var held []net.Listener

@@ -13,8 +13,7 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
-// suffer lets the faults of one lane happen, one after the other, and leaves
-// everything whole.
+// suffer carries out the faults of one lane, one after the other.
 func (t *torture) suffer(ctx context.Context, lane []plan.Fault) {
 	for _, f := range lane {
 		if !sleep(ctx, time.Until(t.began.Add(f.At))) {
@@ -28,7 +27,7 @@ func (t *torture) suffer(ctx context.Context, lane []plan.Fault) {
 		case plan.Full:
 			t.fill(ctx, f)
 			t.noteFault(f, "", since)
-		case plan.Freeze, plan.Sleep: // written down with the instants of STOP and CONT
+		case plan.Freeze, plan.Sleep: // hold records the instants of STOP and CONT
 			t.happen(ctx, t.members[f.Target], f)
 		default:
 			m := t.members[f.Target]
@@ -39,7 +38,7 @@ func (t *torture) suffer(ctx context.Context, lane []plan.Fault) {
 	}
 }
 
-// happen is one fault of one process. It is over when happen returns.
+// happen carries out one fault of one process, and returns when the fault is over.
 func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 	t.count(string(f.Kind))
 	through := func(fault link, d time.Duration) {
@@ -51,7 +50,7 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 			sleep(ctx, 2*time.Millisecond)
 		}
 	}
-	// when waits for a write of a kind, and then has something happen to it.
+	// when waits for a write of a kind, and severs it there, or lets then take effect.
 	when := func(write string, then *link, patience time.Duration) {
 		m.proxy.set(link{sever: []byte(t.subjectOf(write)), then: then})
 		await(m.proxy.severed, patience)
@@ -81,7 +80,7 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 	case plan.Sleep:
 		m.untilBusy(ctx)
 		if f.Write != "" {
-			// The write lands, and its answer finds a sleeper.
+			// The write is stored, and its answer arrives while the process is stopped.
 			when(f.Write, &link{hold: true}, 3*time.Second)
 		}
 		goOn := m.hold(f)
@@ -120,10 +119,10 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		m.again()
 	case plan.Hold:
 		until := time.Now().Add(f.For)
-		// A heartbeat lands, and its answer is lost; so is what follows.
+		// A heartbeat is stored. Its answer is lost, and so is what follows.
 		when(plan.WriteNodes, &link{deaf: true}, t.cfg.Lease/5)
 		through(link{deaf: true}, f.Delay)
-		// On a new connection it is repeated and answered, and that is all.
+		// On a new connection the heartbeat is repeated and answered. Then comes the cut.
 		when(plan.WriteNodes, &link{}, t.cfg.Lease/4)
 		sleep(ctx, plan.Heard(t.cfg.Lease))
 		through(link{apart: true}, time.Until(until))
@@ -135,18 +134,18 @@ func (t *torture) happen(ctx context.Context, m *member, f plan.Fault) {
 		}
 		when(f.Write, then, f.For)
 		if f.Landed {
-			sleep(ctx, 100*time.Millisecond) // for what is severed to land
+			sleep(ctx, 100*time.Millisecond) // for the write to be stored
 		}
 		m.proxy.set(link{})
 	}
 }
 
-// hangUp has jobs come and go in the file of a process, which reads it again at each
-// HUP. In the end all of them are there.
+// hangUp adds jobs to the file of a process and removes them, with a HUP each time. In
+// the end the file has all jobs.
 func (t *torture) hangUp(ctx context.Context, m *member, f plan.Fault) {
 	r := rand.New(rand.NewPCG(t.cfg.Seed, uint64(f.At)))
 	write := func(names []string) {
-		fresh := m.jobFile() + ".new" // no process ever reads half a file
+		fresh := m.jobFile() + ".new" // so that no process reads half a file
 		err := os.WriteFile(fresh, []byte(strings.Join(names, "\n")), 0o600)
 		if err == nil {
 			err = os.Rename(fresh, m.jobFile())
@@ -166,21 +165,21 @@ func (t *torture) hangUp(ctx context.Context, m *member, f plan.Fault) {
 	write(all)
 }
 
-// lose deletes the messages of the slots that a process runs. The stream delivers
-// them to no other worker then: only a search for open records finds them.
+// lose deletes the messages of the slots that a process runs. Then the stream delivers
+// them to no other worker: only a search for open records finds these slots.
 func (t *torture) lose(ctx context.Context, m *member) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	stream, err := t.js.Stream(ctx, t.cfg.Namespace+"_slots")
 	for _, sequence := range t.witness.messagesOf(m.name + "-") {
 		if err != nil {
-			return // the servers have no time for it
+			return // the servers do not answer
 		}
 		err = stream.DeleteMsg(ctx, sequence)
 	}
 }
 
-// fill has a stream refuse what it is sent for a while, as one that is full does.
+// fill makes a stream refuse all writes for a while, as a full stream does.
 func (t *torture) fill(ctx context.Context, f plan.Fault) {
 	t.count(string(plan.Full))
 	name := "KV_" + t.cfg.Namespace + "_" + f.Write
@@ -189,10 +188,10 @@ func (t *torture) fill(ctx context.Context, f plan.Fault) {
 	}
 	t.limitBytes(ctx, name, 1)
 	sleep(ctx, f.For)
-	t.limitBytes(t.fleetCtx, name, -1) // whatever happened, and however long it takes
+	t.limitBytes(t.fleetCtx, name, -1) // also if the run is over, and however long it takes
 }
 
-// limitBytes changes how many bytes a stream may have, until that is known to be done.
+// limitBytes changes how many bytes a stream may have. It tries until that has succeeded.
 func (t *torture) limitBytes(ctx context.Context, name string, most int64) {
 	for {
 		err := t.limitBytesOnce(ctx, name, most)
@@ -215,7 +214,7 @@ func (t *torture) limitBytesOnce(ctx context.Context, name string, most int64) e
 	return err
 }
 
-// subjectOf begins the subjects of writes of a kind.
+// subjectOf returns the prefix of the subjects of a kind of write.
 func (t *torture) subjectOf(write string) string {
 	switch write {
 	case plan.WriteSlots:
@@ -226,15 +225,15 @@ func (t *torture) subjectOf(write string) string {
 	return "$KV." + t.cfg.Namespace + "_" + write + "."
 }
 
-// noteFault writes down that a fault hit a process, a stream or the servers, from
-// since until now. The check needs both sides: a rule may be about what a fault does,
-// or about processes that no fault touched.
+// noteFault records that a fault hit a process, a stream or the servers, from since until
+// now. Some rules of the check are about what a fault does, others about processes that no
+// fault touched.
 func (t *torture) noteFault(f plan.Fault, of string, since time.Duration) {
 	t.note(promise.Line{What: promise.LineFault, Kind: f.Kind, Of: of, From: since, Delay: f.Delay})
 }
 
-// noteAnswer writes down that the servers took long to answer this process, which no
-// fault stands between.
+// noteAnswer records that the servers took long to answer this process. Its connection has
+// no proxy.
 func (t *torture) noteAnswer(sent time.Duration, err error) {
 	if err != nil || boot.Now()-sent > promise.SlowAnswer {
 		t.note(promise.Line{What: promise.LinePause, Process: promise.ServerProcess, From: sent})

@@ -22,11 +22,11 @@ type member struct {
 
 	mu   sync.Mutex
 	life int
-	now  *process // nil: it is away
-	held bool     // a fault keeps it away
+	now  *process // nil: it does not run
+	held bool     // a fault ended it, and starts it again
 
-	// Of its file of the record: how far it was read, whether the current life is up,
-	// and how many of its handlers have started and not ended.
+	// read is how far its file of the record was read. up and running are what the current
+	// life wrote there: whether it is up, and how many of its handlers run.
 	read    int64
 	up      bool
 	running int
@@ -46,10 +46,10 @@ func (t *torture) newMember(i int) (*member, error) {
 
 func (m *member) record() string { return filepath.Join(m.t.dir, m.name+".jsonl") }
 
-// jobFile names the jobs that it has a handler for.
+// jobFile is the path of the file that names the jobs of the member.
 func (m *member) jobFile() string { return filepath.Join(m.t.dir, m.name+".jobs") }
 
-// current names the current life; empty: it is away.
+// current is the name of the current life. Empty: there is none.
 func (m *member) current() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *member) current() string {
 	return m.now.name
 }
 
-// begin starts its next life.
+// begin starts the next life.
 func (m *member) begin() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,8 +86,8 @@ func (m *member) begin() error {
 	return nil
 }
 
-// watch waits for the end of a life. One that nobody asked for is looked into, and
-// the next one begun.
+// watch waits for the end of a life. If no fault ended it, watch reports a crash, or counts
+// a handler that ended its process, and begins the next life.
 func (m *member) watch(p *process) {
 	<-p.gone
 	m.t.deaths.note(p)
@@ -123,7 +123,7 @@ func (m *member) again() {
 	}
 }
 
-// take takes the current life away from watch: its end is meant.
+// take returns the current life for a fault to end: watch does not report that end.
 func (m *member) take() *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,12 +144,12 @@ func (m *member) kill() {
 	}
 }
 
-// stuckAfter is how long a process may take to end after a TERM: its handlers'
-// grace, the time that a handler has to return, its last word, and a machine that
-// has much to do.
+// stuckAfter is how long a process may take to end after a TERM: the grace of its
+// handlers, the time that a handler has to return, the last write, and the delays of a busy
+// machine.
 const stuckAfter = grace + 5*time.Second + 2*time.Second + 15*time.Second
 
-// term asks it to end, and sees to it that it does.
+// term ends the current life with a TERM, and with a KILL if that takes too long.
 func (m *member) term() {
 	p := m.take()
 	if p == nil {
@@ -163,16 +163,15 @@ func (m *member) term() {
 		p.kill()
 		return
 	}
-	// One that was ended by the signal itself had only just begun: it had logged
-	// nothing yet.
+	// A process that the signal itself ended had just started, and has logged nothing.
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != diedByItself && (code > 0 || p.lastWords() != "") {
 		m.t.found(promise.Violation{Rule: "crash", Detail: fmt.Sprintf("process %s ended with %s after a TERM", p.name, p.cmd.ProcessState), Evidence: []string{p.lastWords()}})
 	}
 }
 
-// hold stops it for a fault; the returned function lets it go on, and writes down for
-// how long it was stopped. It cannot be left to the process to say that: it may be
-// killed as soon as it wakes.
+// hold stops the current life for a fault. The returned function continues it, and records
+// for how long it was stopped. The process cannot record that: it may be killed as soon as
+// it wakes.
 func (m *member) hold(f plan.Fault) func() {
 	m.mu.Lock()
 	p := m.now
@@ -188,7 +187,7 @@ func (m *member) hold(f plan.Fault) func() {
 	}
 }
 
-// hangUp sends it a HUP; not before it is up, since one that comes earlier ends it.
+// hangUp sends a HUP if the process is up. A HUP that comes earlier would end it.
 func (m *member) hangUp() {
 	m.readRecord()
 	m.mu.Lock()
@@ -198,7 +197,7 @@ func (m *member) hangUp() {
 	}
 }
 
-// busy reports whether a handler of it runs.
+// busy reports whether a handler runs in the current life.
 func (m *member) busy() bool {
 	m.readRecord()
 	m.mu.Lock()
@@ -206,13 +205,13 @@ func (m *member) busy() bool {
 	return m.running > 0
 }
 
-// readRecord takes in what its current life has written down since the last time.
+// readRecord reads what the current life has recorded since the last call.
 func (m *member) readRecord() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lines, read, err := readLines(m.record(), m.read)
 	if err != nil {
-		return // the check will say so
+		return // the check reports it
 	}
 	m.read = read
 	for _, l := range lines {
@@ -228,7 +227,7 @@ func (m *member) readRecord() {
 	}
 }
 
-// untilBusy waits for the middle of a handler, not for ever.
+// untilBusy waits until a handler runs, for some seconds at most.
 func (m *member) untilBusy(ctx context.Context) {
 	for began := time.Now(); time.Since(began) < 5*time.Second; {
 		if m.busy() {

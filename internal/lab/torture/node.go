@@ -27,7 +27,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// NodeSpec is what a process of the fleet is told.
+// NodeSpec configures a process of the fleet.
 type NodeSpec struct {
 	// Process names this life of the process: "w1.3".
 	Process string `json:"process"`
@@ -37,8 +37,8 @@ type NodeSpec struct {
 	Lease     time.Duration `json:"lease"`
 	Seed      uint64        `json:"seed"`
 
-	// From is when it all begins, by the broker's clock, Boot the same as a reading
-	// of boot.Now. It lasts for Duration.
+	// From is when the torture begins, by the broker's clock. Boot is the same instant as a
+	// reading of boot.Now. The torture lasts for Duration.
 	From     time.Time     `json:"from"`
 	Boot     time.Duration `json:"boot"`
 	Duration time.Duration `json:"duration"`
@@ -46,9 +46,9 @@ type NodeSpec struct {
 	Produce bool `json:"produce"`
 	Work    bool `json:"work"`
 
-	// Record is its file of the record. Jobs is the file that names the jobs it has
-	// handlers for, all if there is none; it is read again at each HUP. Proxy is
-	// through which it reaches the servers, whichever.
+	// Record is the path of its file of the record. Jobs is the path of the file that names
+	// the jobs that it has handlers for: all jobs if the file does not exist. The file is
+	// read again at each HUP. Proxy is the address through which it reaches the servers.
 	Record string `json:"record"`
 	Jobs   string `json:"jobs"`
 	Proxy  string `json:"proxy"`
@@ -62,15 +62,15 @@ type NodeSpec struct {
 }
 
 const (
-	// grace is what running handlers are given after a TERM.
+	// grace is how long running handlers may go on after a TERM.
 	grace = 2 * time.Second
 
-	// diedByItself is the exit status of a process that a handler ended.
+	// diedByItself is the exit status of a process if a handler ended it.
 	diedByItself = 86
 )
 
-// RunNode is one process of the fleet, until ctx ends: a producer, a worker or
-// both, as "cronce run" is, but with handlers that write down what they do.
+// RunNode runs one process of the fleet until ctx ends: a producer, a worker or both, as
+// "cronce run" does, but with handlers that record what they do.
 func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), log *slog.Logger) error {
 	rec, err := newRecorder(spec.Record, spec.Process)
 	if err != nil {
@@ -80,7 +80,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, hangupSignal)
 	defer signal.Stop(hangups)
-	// Before the file of jobs is read: the torture changes it, and then sends a HUP
+	// This comes before the file of jobs is read: torture changes the file, and sends a HUP
 	// only to a process that is up.
 	if err := rec.add(promise.Line{What: promise.LineUp}); err != nil {
 		return err
@@ -123,7 +123,7 @@ func RunNode(ctx context.Context, spec NodeSpec, connect func(context.Context, n
 	return r.Run(ctx)
 }
 
-// connected connects as soon as somebody lets it.
+// connected tries to connect until that succeeds.
 func connected(ctx context.Context, connect func(context.Context, nats.CustomDialer) (*nats.Conn, error), d nats.CustomDialer, log *slog.Logger) (*nats.Conn, error) {
 	for {
 		nc, err := connect(ctx, d)
@@ -139,7 +139,7 @@ func connected(ctx context.Context, connect func(context.Context, nats.CustomDia
 	}
 }
 
-// handlers run the cases.
+// handlers are the handlers of the cases.
 type handlers struct {
 	rec   *recorder
 	seed  uint64
@@ -148,7 +148,7 @@ type handlers struct {
 	file  string
 
 	mu    sync.Mutex
-	there map[string]bool // by job: the file names it
+	there map[string]bool // the jobs that the file names
 }
 
 func newHandlers(spec NodeSpec, rec *recorder) *handlers {
@@ -159,7 +159,7 @@ func newHandlers(spec NodeSpec, rec *recorder) *handlers {
 	return h
 }
 
-// read takes over the file of jobs.
+// read reads the file of jobs.
 func (h *handlers) read() error {
 	names := slices.Collect(maps.Keys(h.cases))
 	data, err := os.ReadFile(h.file)
@@ -179,7 +179,7 @@ func (h *handlers) read() error {
 	return nil
 }
 
-// reload reads the file again at each HUP, and brings its jobs into the registry, as
+// reload reads the file again at each HUP, and applies its jobs to the registry, as
 // "cronce run" does.
 func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *replica.Replica, log *slog.Logger) {
 	for {
@@ -189,7 +189,7 @@ func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *repl
 		case <-hangups:
 		}
 		if err := h.read(); err != nil {
-			log.Error("the file of jobs was not taken over", "error", err)
+			log.Error("job file not reloaded", "error", err)
 			continue
 		}
 		var jobs []job.Job
@@ -197,12 +197,12 @@ func (h *handlers) reload(ctx context.Context, hangups <-chan os.Signal, r *repl
 			jobs = append(jobs, h.cases[name].Job)
 		}
 		if err := r.Apply(ctx, jobs, true); err != nil {
-			log.Error("the file's jobs were not brought into the registry", "error", err)
+			log.Error("jobs not applied", "error", err)
 		}
 	}
 }
 
-// names are the jobs that it has handlers for.
+// names are the jobs that the process has handlers for.
 func (h *handlers) names() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,17 +238,17 @@ func (h *handlers) handler(name string) job.Handler {
 	return func(ctx context.Context, run job.Run) error { return h.run(ctx, c, run) }
 }
 
-// run is every handler: it writes down its start, works until it is done or its
-// context ends, and writes down its end. When its context ended stands there too:
-// whoever is frozen learns of it late, and returns later still.
+// run is the handler of every case. It records its start, works until it is done or its
+// context ends, and records its end. It also records when its context ended: a process that
+// was frozen notices that late, and its handler returns later still.
 func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 	line := promise.Line{Slot: run.Slot.ID(), Attempt: run.Attempt, Fence: run.Fence, Node: run.Node}
 	tell := func(what, result, cause string) {
 		l := line
 		l.What, l.Result, l.Cause = what, result, cause
 		if err := h.rec.add(l); err != nil {
-			// Without its record a run proves nothing.
-			fmt.Fprintln(os.Stderr, "the record cannot be written:", err)
+			// A run that is not recorded proves nothing.
+			fmt.Fprintln(os.Stderr, "write the record:", err)
 			os.Exit(1)
 		}
 	}
@@ -268,10 +268,10 @@ func (h *handlers) run(ctx context.Context, c plan.Case, run job.Run) error {
 		result = plan.ResultError
 	}
 	if !stop() {
-		<-noted // in this order
+		<-noted // the end comes after this line
 	}
 	tell(promise.LineEnd, result, "")
-	// Markup grows most where a program writes it down as JSON.
+	// "<" takes the most room in JSON that escapes HTML.
 	words := strings.Repeat("<", act.Words)
 	_, _ = io.WriteString(run.Output, words)
 	return finish(result, words)
@@ -289,14 +289,14 @@ func finish(result, words string) error {
 	case plan.ResultPanic:
 		panic(failed.Error())
 	case plan.ResultDie:
-		time.Sleep(100 * time.Millisecond) // if it has just woken, the record is to say so
+		time.Sleep(100 * time.Millisecond) // so that watch can record that the process was frozen just before
 		os.Exit(diedByItself)
 	}
 	return failed
 }
 
-// order triggers what has no plan. All processes order the same, at about the same
-// time, each until it is told that the order stands.
+// order triggers the runs of jobs that have no plan. All processes trigger the same runs at
+// about the same time. A run must exist if one of its triggers was acknowledged.
 func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, log *slog.Logger) {
 	c := control.New(control.Config{
 		Jobs: store.Jobs(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Settings: store.Settings(), Who: spec.Process,
@@ -316,16 +316,16 @@ func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, lo
 			_, err := c.Trigger(attempt, control.Order{Job: s.Job, Key: s.Token, At: at})
 			cancel()
 			if err != nil {
-				log.Info("not triggered", "slot", s.ID(), "error", err)
+				log.Info("run not triggered", "slot", s.ID(), "error", err)
 			} else if err := h.rec.add(promise.Line{What: promise.LineOrder, Slot: s.ID()}); err != nil {
-				log.Error("the record cannot be written", "error", err)
+				log.Error("record not written", "error", err)
 				return
 			}
 		}
 	}
 }
 
-// cause words why a context ended.
+// cause says why a context ended.
 func cause(ctx context.Context) string {
 	err := context.Cause(ctx)
 	for _, known := range []error{job.ErrLeaseLost, job.ErrStopping, job.ErrTimeout, job.ErrCancelled, job.ErrReplaced} {

@@ -15,9 +15,9 @@ import (
 	"github.com/cronce-io/cronce/internal/fleet/boot"
 )
 
-// process is one life of a child. It ends with this process, however that ends:
-// it reads a pipe that only this process holds open. Its spec is the first line
-// there, since arguments are for everybody to see.
+// process is one life of a child. The child ends when this process ends, even by a KILL: it
+// reads a pipe that only this process holds open. The first line in the pipe is the child's
+// spec, since other users can see arguments.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -25,11 +25,10 @@ type process struct {
 	lives io.WriteCloser
 
 	gone chan struct{} // closed when it has ended
-	// Set before gone is closed.
-	died time.Duration // reading of boot.Now
+	died time.Duration // when it ended, by boot.Now; set before gone is closed
 }
 
-// start makes this program a child, in a role.
+// start starts this program as a child, in a role.
 func (t *torture) start(name, role, spec string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(t.dir, name+".log"), gone: make(chan struct{})}
 	p.cmd = t.cfg.Command(role)
@@ -46,10 +45,10 @@ func (t *torture) start(name, role, spec string) (*process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	// If it is gone already its end tells why.
+	// If this fails the child has ended, and its exit status says why.
 	_, _ = io.WriteString(p.lives, spec+"\n")
 	go func() {
-		_ = p.cmd.Wait() // the status stands in ProcessState
+		_ = p.cmd.Wait() // the status is in ProcessState
 		p.died = boot.Now()
 		close(p.gone)
 	}()
@@ -62,7 +61,7 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-// kill ends it, stopped or not, and waits until it is gone.
+// kill ends the process, stopped or not, and waits until it has ended.
 func (p *process) kill() {
 	p.signal(os.Kill)
 	<-p.gone
@@ -77,14 +76,14 @@ func (p *process) running() bool {
 	}
 }
 
-// lastWords are the end of what it logged.
+// lastWords is the end of its log.
 func (p *process) lastWords() string {
 	const most = 2000
 	data, _ := os.ReadFile(p.log)
 	return strings.TrimSpace(string(data[max(0, len(data)-most):]))
 }
 
-// sleep waits, and reports whether it was let.
+// sleep waits for d, and reports false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()
@@ -96,7 +95,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// deaths is when each life of a process was seen to have ended.
+// deaths records when each life of a process ended.
 type deaths struct {
 	mu sync.Mutex
 	at map[string]time.Duration

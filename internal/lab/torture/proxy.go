@@ -13,44 +13,42 @@ import (
 	"time"
 )
 
-// proxy stands between one process of the fleet and whatever servers it wants to
-// reach: the process's dialer names the server on the first line of each
-// connection. So contexts, credentials, TLS and servers that the client learns of
-// by itself work through it, and no connection goes around it.
+// proxy stands between one process of the fleet and the servers. The process's dialer names
+// a server on the first line of each connection. So contexts, credentials, TLS and servers
+// that the client learns of later work through the proxy, and no connection goes around it.
 type proxy struct {
 	listener net.Listener
 
 	mu    sync.Mutex
 	fault link
 	conns map[net.Conn]bool
-	woken chan struct{} // closed, and made anew, when fault changes
+	woken chan struct{} // closed and replaced when fault changes
 	lost  bool          // fault has lost a message
 	all   sync.WaitGroup
 }
 
-// link is what is wrong with the way to the servers.
+// link is what is wrong with the connections.
 type link struct {
-	// apart: no connection stands, and none can be made.
+	// apart: there is no connection, and none can be made.
 	apart bool
 
-	// delay is added to every byte, in either direction.
+	// delay holds back every byte, in both directions.
 	delay time.Duration
 
-	// late is added to what the servers say only.
+	// late holds back every byte from the servers.
 	late time.Duration
 
-	// clogged: nothing is read, from either side, while the connections stand.
+	// clogged: connections stay open, and nothing is read from either side.
 	clogged bool
 
-	// hold keeps back what the servers say, until it is over.
+	// hold keeps everything from the servers until the fault is over.
 	hold bool
 
-	// deaf loses what the servers say. The connection is of no use afterwards.
+	// deaf loses everything from the servers. The connection cannot be used afterwards.
 	deaf bool
 
-	// sever waits for the client to send something with this in it. It cuts the
-	// connection before that is sent; or, if then is set, lets it go and puts then
-	// in its own place.
+	// sever waits for the client to send these bytes. If then is nil, it cuts the
+	// connection before they are sent. Otherwise it sends them, and then takes effect.
 	sever []byte
 	then  *link
 
@@ -76,8 +74,8 @@ func (p *proxy) close() {
 	p.all.Wait()
 }
 
-// set changes what is wrong. Connections that have lost something, or that may
-// not stand, are cut.
+// set changes the fault. It cuts the connections if the new fault allows none, or if the
+// old one has lost bytes.
 func (p *proxy) set(fault link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,14 +88,14 @@ func (p *proxy) set(fault link) {
 	}
 }
 
-// cut ends all connections. p.mu is held.
+// cut closes all connections. p.mu is held.
 func (p *proxy) cut() {
 	for c := range p.conns {
 		_ = c.Close()
 	}
 }
 
-// now is what is wrong now, and a channel that is closed when that changes.
+// now returns the fault, and a channel that is closed when the fault changes.
 func (p *proxy) now() (link, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +156,8 @@ func (p *proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
-// pipe copies from one side to the other, late where there is a delay, until
-// either ends. pass says what goes on of what was read.
+// pipe copies from one side to the other, with the delay, until one of them is closed. pass
+// returns what to write of what was read, and false to end.
 func (p *proxy) pipe(to io.Writer, from io.Reader, delay func(link) time.Duration, pass func([]byte) ([]byte, bool)) {
 	type chunk struct {
 		data []byte
@@ -186,7 +184,7 @@ func (p *proxy) pipe(to io.Writer, from io.Reader, delay func(link) time.Duratio
 		p.untilClear()
 		buffer := make([]byte, 32<<10)
 		n, err := from.Read(buffer)
-		p.untilClear() // it may have been clogged while this waited for something to read
+		p.untilClear() // the fault may have begun while this waited in Read
 		if n > 0 {
 			fault, _ := p.now()
 			select {
@@ -201,7 +199,7 @@ func (p *proxy) pipe(to io.Writer, from io.Reader, delay func(link) time.Duratio
 	}
 }
 
-// untilClear waits until the sockets are read again.
+// untilClear waits while the fault is clogged.
 func (p *proxy) untilClear() {
 	fault, changed := p.now()
 	for fault.clogged {
@@ -210,7 +208,7 @@ func (p *proxy) untilClear() {
 	}
 }
 
-// answered passes on what a server says, unless it is held back or lost.
+// answered passes on what a server sends, unless the fault holds it or loses it.
 func (p *proxy) answered(data []byte) ([]byte, bool) {
 	fault, changed := p.now()
 	for fault.hold {
@@ -223,9 +221,9 @@ func (p *proxy) answered(data []byte) ([]byte, bool) {
 	return data, true
 }
 
-// asked passes on what a client says, and looks for what is to be severed: the
-// protocol line that has it, and all after it, is not sent, or is the last that
-// is.
+// asked passes on what a client sends, without the messages that the fault loses. If the
+// data has the bytes to sever, asked cuts it before the protocol line that has them, or lets
+// the next fault take effect.
 func (p *proxy) asked(data []byte) ([]byte, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,18 +275,18 @@ func (p *proxy) hasLost() bool {
 	return p.lost
 }
 
-// severed reports whether what was to be severed has come.
+// severed reports whether the client has sent the bytes to sever.
 func (p *proxy) severed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fault.sever == nil
 }
 
-// socketBuffer is for what a process writes: so small that a clogged socket blocks
-// its writer within a second or two.
+// socketBuffer is the size of the buffers for what a process writes. It is so small that a
+// clogged socket blocks the writer within a second or two.
 const socketBuffer = 16 << 10
 
-// proxyDialer connects through the proxy on this address.
+// proxyDialer connects through the proxy at this address.
 type proxyDialer string
 
 // Dial satisfies nats.CustomDialer.

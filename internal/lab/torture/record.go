@@ -14,9 +14,9 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/torture/promise"
 )
 
-// recorder appends the lines of one process to its file. A line is one write, so
-// a KILL leaves it whole or not there at all; nothing is synced, for no machine
-// dies here. It is safe for concurrent use.
+// recorder appends the lines of one process to its file. A line is one write, so a KILL
+// cannot leave half a line. Nothing is synced, since no machine fails here. It is safe for
+// concurrent use.
 type recorder struct {
 	file    *os.File
 	process string
@@ -30,8 +30,8 @@ func newRecorder(path, process string) (*recorder, error) {
 	return &recorder{f, process}, nil
 }
 
-// add appends a line, stamped now. A worker that cannot write down what it does
-// must not do it.
+// add appends a line with the time of now. A worker that cannot record what it does must
+// not do it.
 func (r *recorder) add(l promise.Line) error {
 	if l.Process == "" {
 		l.Process = r.process
@@ -47,8 +47,8 @@ func (r *recorder) add(l promise.Line) error {
 
 func (r *recorder) close() { _ = r.file.Close() }
 
-// watch writes a line whenever the process was not running for longer than most,
-// until stop is closed: stopped, or starved by a machine that has too much to do.
+// watch records each time in which the process did not run for longer than most, until stop
+// is closed. The process was stopped, or a busy machine starved it.
 func (r *recorder) watch(stop <-chan struct{}) {
 	const look, most = 20 * time.Millisecond, 150 * time.Millisecond
 	tick := time.NewTicker(look)
@@ -61,7 +61,7 @@ func (r *recorder) watch(stop <-chan struct{}) {
 		}
 		now := boot.Now()
 		if now-last > most {
-			_ = r.add(promise.Line{What: promise.LinePause, From: last}) // the next start tells that nothing can be written
+			_ = r.add(promise.Line{What: promise.LinePause, From: last}) // if this fails, the next handler fails too
 		}
 		last = now
 	}
@@ -84,8 +84,8 @@ func readRecord(dir string) ([]promise.Line, error) {
 	return lines, nil
 }
 
-// readLines reads the whole lines after offset, and says where it ended. A file
-// that is not there yet has none.
+// readLines reads the whole lines after offset, and returns where it stopped. A file that
+// does not exist has no lines.
 func readLines(path string, offset int64) ([]promise.Line, int64, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -17,20 +17,20 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Report is what was done and what was found.
+// Report is the result of a run.
 type Report struct {
 	Seed       uint64
 	Plan       []plan.Fault
-	Faults     map[string]int // that happened
+	Faults     map[string]int // how many of each kind happened
 	Tally      promise.Tally
 	Violations []promise.Violation
 
-	// Inconclusive says what never happened that a run has to have seen to prove
-	// anything. Empty: it is conclusive.
+	// Inconclusive names what a run must have seen to prove anything, and did not see. Empty:
+	// the run is conclusive.
 	Inconclusive []string
 }
 
-// report looks at everything once more, now that nothing moves, and checks it.
+// report reads the final state, now that the fleet has stopped, and checks the history.
 func (t *torture) report(ctx context.Context) (Report, error) {
 	t.enter("checking")
 	h, err := t.history(ctx)
@@ -64,7 +64,8 @@ func (t *torture) report(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// skew between the servers of a cluster: ours are on one machine.
+// skew bounds how far the clocks of two servers may be apart. Servers that torture starts
+// are on one machine.
 func (t *torture) skew() time.Duration {
 	if t.shape.Servers > 0 {
 		return 2 * time.Millisecond
@@ -109,7 +110,7 @@ func (t *torture) history(ctx context.Context) (promise.History, error) {
 	return h, nil
 }
 
-// records reads what stands in the ledger.
+// records reads the ledger.
 func (t *torture) records(ctx context.Context, h *promise.History) error {
 	for e, err := range t.store.Ledger().List(ctx, kv.ListFilter{}) {
 		switch {
@@ -124,7 +125,7 @@ func (t *torture) records(ctx context.Context, h *promise.History) error {
 	return nil
 }
 
-// unfinished counts the slots that have no outcome, of those that have to have one.
+// unfinished counts the slots that must get an outcome and have none.
 func (t *torture) unfinished(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -145,7 +146,7 @@ func (t *torture) unfinished(ctx context.Context) (int, error) {
 	return open, nil
 }
 
-// verify has the fleet's own check look at the namespace, as a second opinion.
+// verify runs the check of "cronce verify", as a second opinion.
 func (t *torture) verify(ctx context.Context) ([]promise.Violation, error) {
 	now, _ := t.clock.At(boot.Now())
 	cfg := verify.Config{From: t.from, To: t.until, Now: now, Settings: t.store.Settings()}

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Supported says why torture cannot work on this system.
+// Supported returns an error if torture does not work on this system.
 func Supported() error {
 	return errors.New("torture stops and continues processes, which this system cannot: run it on Linux, macOS or a BSD, it may torture servers anywhere")
 }

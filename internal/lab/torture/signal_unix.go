@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Supported says why torture cannot work on this system. Here it can.
+// Supported returns an error if torture does not work on this system.
 func Supported() error { return nil }
 
 const (
@@ -21,5 +21,5 @@ const (
 
 var _ os.Signal = stopSignal
 
-// ownGroup keeps a Ctrl-C at the terminal from the child: its end is ours to say.
+// ownGroup keeps a Ctrl-C at the terminal from the child: this process ends it.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -22,13 +22,13 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// The two roles of a child process: what Config.Command is asked for.
+// The roles of a child process, which Config.Command takes.
 const (
 	NodeCommand   = "node"   // with a NodeSpec
 	ServerCommand = "server" // with a ServerSpec
 )
 
-// Config says what is to be tortured, and how.
+// Config says what to torture, and how.
 type Config struct {
 	Seed     uint64
 	Duration time.Duration
@@ -36,41 +36,41 @@ type Config struct {
 	// Lease of the namespace.
 	Lease time.Duration
 
-	// Workers run slots, and every other one publishes them too; Producers only
+	// Workers run slots, and every second worker publishes slots too. Producers only
 	// publish.
 	Workers, Producers int
 
-	// Servers are started, killed and ended by the torture. 0: the servers are
-	// the user's, and left alone.
+	// Servers is how many servers to start, kill and end. 0: the servers are the user's,
+	// and are left alone.
 	Servers int
 
-	// Namespace must not exist yet. It is removed at the end.
+	// Namespace must not exist. It is removed at the end.
 	Namespace string
 
-	// Dir is for the record and for logs; it must exist.
+	// Dir holds the record and the logs. It must exist.
 	Dir string
 
-	// Command makes this program a child process in a role. The child reads its
-	// spec, as JSON, from the first line of its stdin, and ends with the rest.
+	// Command returns the command that runs this program in a role. The child reads its
+	// spec, as JSON, from the first line of its stdin, and ends when its stdin does.
 	Command func(role string) *exec.Cmd
 
-	// Connect connects to the user's servers, which Server, Context and Creds name
-	// to the fleet. Servers of our own replace them.
+	// Connect connects to the user's servers. Server, Context and Creds name the same
+	// servers for the fleet. They are not used if torture starts servers.
 	Connect                func(ctx context.Context) (*nats.Conn, error)
 	Server, Context, Creds string
 
-	// Progress, if set, is told every second how it goes.
+	// Progress, if set, is called every second.
 	Progress func(Status)
 
 	Logger *slog.Logger
 }
 
-// Status is how it goes.
+// Status is the progress of a run.
 type Status struct {
 	Phase       string
 	Passed      time.Duration
 	Outcomes    int
-	Slots       int // that will have to have one
+	Slots       int // that must get an outcome
 	Redelivered int
 	Faults      int
 	Violations  int
@@ -91,14 +91,14 @@ type torture struct {
 	members []*member
 	brokers []*broker
 	deaths  deaths
-	notes   *recorder // what this process did, and when it did not run
+	notes   *recorder // the faults, and when this process did not run
 
 	cases       []plan.Case
 	from, until time.Time     // of the slots, by the broker's clock
 	fromBoot    time.Duration // from, as a reading of boot.Now
 	began       time.Time     // from, by the local clock
 
-	// fleetCtx ends when no process is to come back any more.
+	// fleetCtx ends when no process may be started any more.
 	fleetCtx  context.Context
 	fleetDown context.CancelFunc
 	failed    context.CancelCauseFunc
@@ -110,8 +110,8 @@ type torture struct {
 	violations []promise.Violation
 }
 
-// Run tortures until the duration is over, lets the fleet settle, and checks. The
-// error says that this could not be done, not what was found.
+// Run tortures for the duration, lets the fleet settle, and checks. It returns an error
+// only if the run could not be carried out; what it found is in the report.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	ctx, failed := context.WithCancelCause(ctx)
 	defer failed(nil)
@@ -153,7 +153,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return t.report(ctx)
 }
 
-// open starts the servers that are ours, connects, and makes the namespace.
+// open starts the servers, connects, and creates the namespace.
 func (t *torture) open(ctx context.Context) error {
 	if t.shape.Servers > 0 {
 		if err := t.startBrokers(); err != nil {
@@ -184,13 +184,13 @@ func (t *torture) open(ctx context.Context) error {
 	return t.setUp(ctx)
 }
 
-// connect waits for servers of our own to be there.
+// connect connects to a server. It waits until a server that torture started is up.
 func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error) {
 	if t.shape.Servers == 0 {
 		return t.cfg.Connect(ctx)
 	}
 	for began := time.Now(); ; {
-		// Back at once when a server is: nothing of what it tells is to be missed.
+		// Reconnect at once: writes that the server republishes meanwhile are missed.
 		nc, err := nats.Connect(server, nats.Name("cronce torture"), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 		if err == nil || time.Since(began) > time.Minute {
 			return nc, err
@@ -201,7 +201,7 @@ func (t *torture) connect(ctx context.Context, server string) (*nats.Conn, error
 	}
 }
 
-// refuseExisting: what is there is somebody's.
+// refuseExisting fails if the namespace exists: it may be in use.
 func (t *torture) refuseExisting(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -214,12 +214,12 @@ func (t *torture) refuseExisting(ctx context.Context) error {
 				break
 			}
 			if err == nil {
-				return fmt.Errorf("namespace %q exists (stream %s is there): torture works in one of its own, and removes it: name another one, or none", t.cfg.Namespace, stream)
+				return fmt.Errorf("namespace %q exists (stream %s is there): torture creates its namespace and removes it: choose another name, or none", t.cfg.Namespace, stream)
 			}
 			if ctx.Err() != nil || t.shape.Servers == 0 {
 				return fmt.Errorf("look for stream %s: %w", stream, err)
 			}
-			sleep(ctx, 100*time.Millisecond) // a cluster that has no leader yet
+			sleep(ctx, 100*time.Millisecond) // the cluster has no leader yet
 		}
 	}
 	return nil
@@ -254,8 +254,8 @@ func (t *torture) setUp(ctx context.Context) error {
 	return nil
 }
 
-// define brings the jobs into the registry, bounded by the time of the torture, so
-// that it is known exactly which slots there have to be.
+// define writes the jobs to the registry. They start and end with the torture, so that
+// it is known exactly which slots must exist.
 func (t *torture) define(ctx context.Context) error {
 	for range 5 {
 		if err := askTime(ctx, t.nc, t.cfg.Namespace+"_slots", &t.clock); err != nil {
@@ -263,7 +263,7 @@ func (t *torture) define(ctx context.Context) error {
 		}
 	}
 	now, _ := t.clock.At(boot.Now())
-	const early = 4 * time.Second // for the definitions to be written, and the fleet to be up
+	const early = 4 * time.Second // to write the definitions, and to start the fleet
 	t.from = now.Add(early).Truncate(time.Second)
 	t.fromBoot, _ = t.clock.Boot(t.from)
 	t.until = t.from.Add(t.cfg.Duration).Truncate(time.Second)
@@ -282,7 +282,7 @@ func (t *torture) define(ctx context.Context) error {
 	return nil
 }
 
-// rage lets everything happen that is planned.
+// rage carries out the plan.
 func (t *torture) rage(ctx context.Context) error {
 	t.enter("torturing")
 	for i := range t.shape.Workers + t.shape.Makers {
@@ -324,11 +324,11 @@ func (t *torture) watchClock(ctx context.Context) {
 	}
 }
 
-// patience is for how long nothing may move before the fleet is taken for settled:
-// a lost slot is found by the fleet itself within two minutes.
+// patience is how long settle waits for the next outcome. The fleet finds a lost slot
+// within two minutes.
 func (t *torture) patience() time.Duration { return max(150*time.Second, 5*t.cfg.Lease) }
 
-// settle waits until every slot has its outcome, or nothing moves any more.
+// settle waits until every slot has an outcome, or no more outcomes come.
 func (t *torture) settle(ctx context.Context) error {
 	t.enter("settling")
 	for _, m := range t.members {
@@ -352,7 +352,7 @@ func (t *torture) settle(ctx context.Context) error {
 	}
 }
 
-// stop ends the fleet, each process as an operator would.
+// stop ends each process of the fleet with a TERM.
 func (t *torture) stop(context.Context) error {
 	t.enter("stopping")
 	t.fleetDown()
@@ -364,7 +364,7 @@ func (t *torture) stop(context.Context) error {
 	return nil
 }
 
-// end leaves nothing behind: no process, no stream, no connection. It is called
+// end ends every process, removes every stream and closes every connection. It is called
 // once, however the run ends.
 func (t *torture) end() {
 	t.enter("cleaning up")
@@ -388,7 +388,7 @@ func (t *torture) end() {
 	}
 }
 
-// remove deletes the namespace. Servers of our own end with all they have.
+// remove deletes the namespace.
 func (t *torture) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -426,7 +426,7 @@ func (t *torture) found(v promise.Violation) {
 	t.violations = append(t.violations, v)
 }
 
-// fail ends the run: it cannot be done.
+// fail ends the run with an error.
 func (t *torture) fail(err error) { t.failed(err) }
 
 func (t *torture) tell(ended <-chan struct{}) {

@@ -20,19 +20,18 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// witness hears every write of the namespace as the broker stores it. The buckets
-// keep the last value of a key only; but a stream can republish what it stores,
-// with its sequence, its time and the sequence that it replaces, so that a write
-// that should not have been made can be told from one that should. Core NATS
-// carries it: a server that is killed does not tell of its last writes, and
-// the check knows that some may be missing.
+// witness collects every write of the namespace as the broker stores it. A bucket keeps
+// only the last value of a key. But a stream can republish what it stores, with its
+// sequence, its time and the sequence that it replaced, so the check can see each write that
+// was wrong. Core NATS carries these messages: a server that is killed does not republish
+// its last writes, and the check accepts that some are missing.
 //
-// It listens on every server that is ours, since one of them may be away.
+// The witness listens on every server that torture starts, since one of them may be down.
 type witness struct {
 	namespace string
 
 	mu          sync.Mutex
-	seen        map[string]map[uint64]bool // by stream, since each connection tells
+	seen        map[string]map[uint64]bool // by stream: each connection delivers each write
 	ledger      []promise.LedgerWrite
 	nodes       []promise.NodeWrite
 	marks       []promise.MarkWrite
@@ -43,7 +42,7 @@ type witness struct {
 	slotOf      map[uint64]job.Slot
 	state       map[job.Slot]job.State
 	redelivered int
-	late        int // of these: the slot was somebody's, or had its outcome
+	late        int // of these: the slot was claimed, or had its outcome
 	unreadable  []string
 }
 
@@ -54,7 +53,7 @@ func newWitness(namespace string) *witness {
 	}
 }
 
-// republish has the namespace's streams tell of what they store.
+// republish configures the streams of the namespace to republish what they store.
 func republish(ctx context.Context, js jetstream.JetStream, namespace string) error {
 	for stream, source := range map[string]string{
 		"KV_" + namespace + "_ledger": "$KV." + namespace + "_ledger.>",
@@ -69,13 +68,13 @@ func republish(ctx context.Context, js jetstream.JetStream, namespace string) er
 		cfg := s.CachedInfo().Config
 		cfg.RePublish = &jetstream.RePublish{Source: source, Destination: namespace + ".told." + stream + ".>"}
 		if _, err := js.UpdateStream(ctx, cfg); err != nil {
-			return fmt.Errorf("have stream %s republish: %w", stream, err)
+			return fmt.Errorf("republish stream %s: %w", stream, err)
 		}
 	}
 	return nil
 }
 
-// listen hears what is told on a connection, until that is closed.
+// listen collects what is republished on a connection, until the connection is closed.
 func (w *witness) listen(nc *nats.Conn) error {
 	subjects := map[string]nats.MsgHandler{
 		w.namespace + ".told.>":                   w.told,
@@ -94,14 +93,14 @@ func (w *witness) listen(nc *nats.Conn) error {
 	return nc.Flush()
 }
 
-// told takes in a write.
+// told records a write.
 func (w *witness) told(m *nats.Msg) {
 	stream := m.Header.Get("Nats-Stream")
 	seq, err1 := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 	last, err2 := strconv.ParseUint(m.Header.Get("Nats-Last-Sequence"), 10, 64)
 	at, err3 := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
 	if err1 != nil || err2 != nil || err3 != nil {
-		return // somebody else's
+		return // torture did not configure it
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +119,7 @@ func (w *witness) told(m *nats.Msg) {
 		err = w.wroteLedger(promise.LedgerWrite{Seq: seq, Last: last, Time: at, Gone: gone}, subject, m.Data)
 	case "nodes":
 		if gone {
-			return // collected
+			return // the record of a node that ended was removed
 		}
 		n := promise.NodeWrite{Seq: seq, Last: last, Time: at}
 		if n.Node, err = core.DecodeNode(m.Data); err == nil {
@@ -167,8 +166,8 @@ func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte
 	return nil
 }
 
-// acked takes in what a worker answers to a message: an ack, and with any answer
-// how often it was delivered.
+// acked records a worker's answer to a message: whether it settled the message, and how
+// often the message was delivered.
 func (w *witness) acked(m *nats.Msg) {
 	now := boot.Now()
 	tokens := strings.Split(m.Subject, ".")
@@ -202,8 +201,8 @@ func (w *witness) acked(m *nats.Msg) {
 	}
 }
 
-// messagesOf are the messages of the slots that run on nodes with this prefix, as far
-// as they were not answered.
+// messagesOf returns the unsettled messages of the slots that run on nodes with this
+// prefix.
 func (w *witness) messagesOf(prefix string) []uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,7 +222,7 @@ func (w *witness) messagesOf(prefix string) []uint64 {
 	return all
 }
 
-// outcomes counts the slots that are known to have one, and redeliveries.
+// outcomes counts the slots that have an outcome, and the redeliveries.
 func (w *witness) outcomes() (outcomes, redelivered, late int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,7 +234,7 @@ func (w *witness) outcomes() (outcomes, redelivered, late int) {
 	return outcomes, w.redelivered, w.late
 }
 
-// into hands over what was heard.
+// into copies what was collected into a history.
 func (w *witness) into(h *promise.History) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,7 +246,7 @@ func (w *witness) into(h *promise.History) {
 	}
 }
 
-// askTime samples the broker's clock.
+// askTime adds a sample of the broker's clock to c.
 func askTime(ctx context.Context, nc *nats.Conn, stream string, c *promise.Clock) error {
 	sent := boot.Now()
 	m, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, nil)
@@ -259,7 +258,7 @@ func askTime(ctx context.Context, nc *nats.Conn, stream string, c *promise.Clock
 		Time time.Time `json:"ts"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil || answer.Time.IsZero() {
-		return fmt.Errorf("the broker does not say what time it is: %q", m.Data)
+		return fmt.Errorf("answer of the broker has no time: %q", m.Data)
 	}
 	c.Add(sent, got, answer.Time)
 	return nil
