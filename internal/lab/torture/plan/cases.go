@@ -10,27 +10,27 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Case is one job under torture: a policy, what its handler does, and what may
-// become of its slots.
+// Case is one job of the torture: a policy, what its handler does, and which outcomes its
+// slots may have.
 type Case struct {
 	Job job.Job
 
-	// Every is the job's period, in whole seconds since 1970: which slots exist is
-	// computed from it alone, not by the code that is under test.
+	// Every is the job's period. Slots are at the multiples of it since 1970, in whole
+	// seconds. This is computed here, and not by the code under test.
 	Every time.Duration
 
 	// Act is what an attempt does.
 	Act func(r *rand.Rand, attempt int) Act
 
-	// Outcomes are those that a slot may have.
+	// Outcomes are the outcomes that a slot may have.
 	Outcomes []job.State
 
-	// Triggered says that the job has no plan: every process of the fleet triggers
-	// it, all with the same keys, one every Every.
+	// Triggered says that the job has no plan. Every process of the fleet triggers it once
+	// in Every, all with the same keys.
 	Triggered bool
 }
 
-// AtMost is how many slots of the job may run at once. Zero: any number.
+// AtMost is how many slots of the job may run at once. Zero: there is no limit.
 func (c Case) AtMost() int {
 	if !c.Job.Guarded() {
 		return 0
@@ -38,13 +38,13 @@ func (c Case) AtMost() int {
 	return c.Job.Places()
 }
 
-// Act is what one attempt of a handler does: it works, until its context ends,
-// and returns with a result.
+// Act is what one attempt of a handler does: it works for a time, or until its context
+// ends, and returns a result.
 type Act struct {
 	Work   time.Duration
 	Result string
 
-	// Words is how many bytes it writes as its output, and says in its error.
+	// Words is how many bytes it writes to its output, and adds to its error.
 	Words int
 }
 
@@ -58,18 +58,18 @@ const (
 	ResultDie       = "die" // it ends its own process
 )
 
-// JobOwner is in whose name the jobs stand in the registry, and in the nodes' files.
+// JobOwner is the owner of the jobs in the registry and in the files of the processes.
 const JobOwner = "code"
 
 const (
-	// ample attempts are never spent by faults.
+	// ample is more attempts than faults can spend.
 	ample = 1000
 
 	soon = 200 * time.Millisecond // a backoff
 )
 
-// Bounded is the table of jobs for a run, which has slots from from on and before
-// until. Which slots there have to be is then known exactly.
+// Bounded returns the table of jobs for a run with slots from from (inclusive) to until
+// (exclusive). So it is known exactly which slots must exist.
 func Bounded(lease time.Duration, from, until time.Time) []Case {
 	cases := slices.DeleteFunc(Cases(lease), func(c Case) bool { return !c.Triggered && len(c.Slots(from, until)) == 0 })
 	for i := range cases {
@@ -88,17 +88,17 @@ func CaseNames(cases []Case) []string {
 	return names
 }
 
-// Cases is the table of jobs. lease scales what has to be longer or shorter than
-// it.
+// Cases returns the table of jobs. lease scales the times that must be longer or shorter
+// than the lease.
 func Cases(lease time.Duration) []Case {
 	works := func(least, most time.Duration) func(*rand.Rand, int) Act {
 		return func(r *rand.Rand, _ int) Act { return Act{Work: Between(r, least, most), Result: ResultOK} }
 	}
 	short := works(0, 300*time.Millisecond)
-	long := works(lease/4, max(2*lease, min(4*lease, 15*time.Second))) // to be taken over, often twice
+	long := works(lease/4, max(2*lease, min(4*lease, 15*time.Second))) // is taken over, often twice
 	patient := job.Retry{Attempts: ample, Backoff: soon, MaxBackoff: 2 * time.Second}
 	all := job.CatchUp{Policy: job.CatchUpAll}
-	const slow = "slow" // a queue of its own, so that long runs leave places to short ones
+	const slow = "slow" // a queue for long runs, so that they do not keep short ones waiting
 
 	cases := []Case{
 		{
@@ -179,7 +179,7 @@ func Cases(lease time.Duration) []Case {
 				return Act{Work: Between(r, 0, 200*time.Millisecond), Result: []string{ResultOK, ResultLater}[min(attempt%4, 1)]}
 			},
 		}, {
-			// Of what it says, no record of a server with a small limit can hold all.
+			// Its output and its error do not fit into a record on a server with a small limit.
 			Job:   job.Job{Name: "wordy", Output: job.MaxOutput, Retry: patient, CatchUp: all},
 			Every: 5 * time.Second, Outcomes: succeeds,
 			Act: func(_ *rand.Rand, attempt int) Act {
@@ -210,8 +210,8 @@ var (
 	fails    = []job.State{job.Failed}
 )
 
-// Slots are those of the case's plan, from from on and before until, their parts
-// beside them.
+// Slots returns the slots of the case's plan from from (inclusive) to until (exclusive),
+// with their parts.
 func (c Case) Slots(from, until time.Time) []job.Slot {
 	if c.Triggered {
 		return nil
@@ -228,8 +228,8 @@ func (c Case) Slots(from, until time.Time) []job.Slot {
 	return slots
 }
 
-// Attempt is what an attempt of the slot does: the same in every run with the seed,
-// as far as the slots are the same.
+// Attempt returns what an attempt of the slot does. It depends on the seed, the slot and the
+// number of the attempt only.
 func (c Case) Attempt(seed uint64, s job.Slot, attempt int) Act {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d", s.ID(), attempt)
@@ -245,8 +245,8 @@ func Between(r *rand.Rand, least, most time.Duration) time.Duration {
 
 func wholeSeconds(d time.Duration) time.Duration { return max(d.Truncate(time.Second), 2*time.Second) }
 
-// Order is the nth trigger of a run that began at from. Every second one is for
-// later; the others, whose time is zero, for at once.
+// Order returns the nth trigger of a torture that began at from. Every second one is for a
+// later time. The time of the others is zero: they are due at once.
 func (c Case) Order(from time.Time, n int) (s job.Slot, at time.Time) {
 	s = job.Slot{Job: c.Job.Name, Token: fmt.Sprintf("key-%d", n)}
 	if n%2 == 1 {

@@ -1,4 +1,4 @@
-// Package plan draws from a seed what goes wrong in a run of the torture, and holds the
+// Package plan draws from a seed what goes wrong in a run of the torture. It also has the
 // table of jobs that the fleet runs meanwhile.
 package plan
 
@@ -14,52 +14,53 @@ import (
 type Kind string
 
 const (
-	Kill    Kind = "kill"    // KILL of a process, which comes back after For
-	Term    Kind = "term"    // TERM of a process, the same
+	Kill    Kind = "kill"    // KILL of a process, which is started again after For
+	Term    Kind = "term"    // TERM of a process, which is started again after For
 	Freeze  Kind = "freeze"  // STOP for less than the lease, then CONT
 	Sleep   Kind = "sleep"   // STOP for longer than the lease, in the middle of a handler or of a Write, then CONT
 	Cut     Kind = "cut"     // no connection to the servers
-	Slow    Kind = "slow"    // each byte later by Delay, in both directions
-	Deaf    Kind = "deaf"    // what the servers say is lost
-	Hold    Kind = "hold"    // a heartbeat lands, and its answer comes late, when it is repeated; then a cut
-	Sever   Kind = "sever"   // the connection is cut at a write of a kind, before or after it goes out
-	Broker  Kind = "broker"  // KILL of a server, which comes back after For
-	Silence Kind = "silence" // KILL of every process that publishes, for longer than a slot may be simply late
-	Lag     Kind = "lag"     // each answer of the servers comes later by Delay
-	Clog    Kind = "clog"    // nothing is read from a socket that stays open, in either direction
-	Hangup  Kind = "hangup"  // HUP again and again, with jobs that come and go in the process's file
+	Slow    Kind = "slow"    // each byte comes later by Delay, in both directions
+	Deaf    Kind = "deaf"    // everything from the servers is lost
+	Hold    Kind = "hold"    // a heartbeat is stored, and answered only when it is repeated; then a cut
+	Sever   Kind = "sever"   // the connection is cut at a kind of write, before or after it is sent
+	Broker  Kind = "broker"  // KILL of a server, which is started again after For
+	Silence Kind = "silence" // KILL of every process that publishes, for so long that catch-up policies apply
+	Lag     Kind = "lag"     // everything from the servers comes later by Delay
+	Clog    Kind = "clog"    // connections stay open, and nothing is read from them, in either direction
+	Hangup  Kind = "hangup"  // HUP many times, with jobs added to the file of the process and removed
 	Lose    Kind = "lose"    // the messages of a worker's running slots are deleted, and the worker is killed
-	Full    Kind = "full"    // a stream takes no more bytes
-	Leave   Kind = "leave"   // TERM of a producer whose slots are lost on their way, for Delay, to the servers
+	Full    Kind = "full"    // a stream accepts no more bytes
+	Leave   Kind = "leave"   // the slots that a producer publishes are lost for Delay, and then it gets a TERM
 )
 
-// Fault is one thing that is to go wrong.
+// Fault is one planned fault.
 type Fault struct {
 	// At counts from the beginning of the torture.
 	At time.Duration `json:"at"`
 
 	Kind Kind `json:"kind"`
 
-	// Target is an index: of a server for Broker, of a process otherwise.
+	// Target is the index of a server for Broker, and of a process otherwise.
 	Target int `json:"target"`
 
-	// For is how long it lasts.
+	// For is how long the fault lasts.
 	For time.Duration `json:"for"`
 
-	// Delay is of Slow and of Lag, and how late the answer is of Hold. Write is which
-	// writes Sever and Sleep wait for, and Full refuses. Landed says whether those of
-	// Sever go out. Ends says that the process gets a TERM in the middle of a Clog.
+	// Delay is how late bytes come (Slow, Lag), how late the answer comes (Hold), and when
+	// the TERM comes (Leave). Write is the kind of write that Sever and Sleep wait for, and
+	// that Full refuses. Landed says that Sever cuts after the write was sent. Ends says that
+	// the process gets a TERM in the middle of a Clog.
 	Delay  time.Duration `json:"delay,omitempty"`
 	Write  string        `json:"write,omitempty"`
 	Landed bool          `json:"landed,omitempty"`
 	Ends   bool          `json:"ends,omitempty"`
 }
 
-// Heard is how long an answer may take to arrive before the cut: less than there
-// is between two heartbeats.
+// Heard is how long an answer may take to arrive before the cut of a Hold. It is less than
+// the time between two heartbeats.
 func Heard(lease time.Duration) time.Duration { return min(lease/40, 300*time.Millisecond) }
 
-// Severed writes.
+// Kinds of writes.
 const (
 	WriteLedger = "ledger"
 	WriteNodes  = "nodes"
@@ -68,34 +69,33 @@ const (
 	WriteAcks   = "acks"
 )
 
-// Shape is what a plan is made for.
+// Shape is the input of a plan.
 type Shape struct {
 	Seed            uint64
 	Duration, Lease time.Duration
 
-	// Workers are processes that run slots, Makers those that only publish them.
+	// Workers is how many processes run slots, Makers how many only publish them.
 	Workers, Makers int
 
-	// Servers that may be killed. 0: none.
+	// Servers is how many servers may be killed.
 	Servers int
 }
 
-// Publishes reports whether process i publishes slots: all that do nothing else,
-// and every other worker.
+// Publishes reports whether process i publishes slots: every maker and every second worker
+// does.
 func (s Shape) Publishes(i int) bool { return i >= s.Workers || i%2 == 0 }
 
-// Plan is what goes wrong, when: the same for the same shape. Each process and
-// the servers have a lane of their own, in which one fault follows the other.
+// Plan is the faults of a run. It is the same for the same shape. Each process has a lane, and
+// so have the servers and the streams. The faults of a lane follow each other.
 type Plan struct {
 	Lanes [][]Fault
 }
 
-// Promptly is how late a slot may be published although a producer is up that has
-// nothing wrong with it.
+// Promptly is how late a slot may be published while an undisturbed producer is up.
 const Promptly = 5 * time.Second
 
-// Settled is how long after its last fault a process has nothing wrong with it any
-// more: its lease may have to run out, and its next incarnation must start.
+// Settled is how long after its last fault a process counts as undisturbed: its lease may
+// have to expire, and its next incarnation must start.
 func Settled(lease time.Duration) time.Duration { return lease + 5*time.Second }
 
 // NewPlan draws a plan from the seed.
@@ -117,7 +117,7 @@ func NewPlan(s Shape) Plan {
 	return p
 }
 
-// silenceFrom is how long a run has to be for a Silence in it.
+// silenceFrom is how long a run must be to have a Silence.
 const silenceFrom = 4 * time.Minute
 
 // All returns every fault, in order of time.
@@ -135,15 +135,15 @@ func (s Shape) rand(lane string) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, h))
 }
 
-// lane is the faults of one process.
+// lane draws the faults of one process.
 func (s Shape) lane(i int) []Fault {
 	r := s.rand(fmt.Sprintf("process %d", i))
 	worker := i < s.Workers
 	at := Between(r, time.Second, 8*time.Second)
 	var lane []Fault
 	if i == 0 {
-		// A run is to prove something however short it is: one worker sleeps
-		// through its lease in the middle of a slot.
+		// A short run must be conclusive too: one worker is stopped for longer than its
+		// lease in the middle of a slot.
 		at = 2 * time.Second
 		lane = append(lane, Fault{At: at, Kind: Sleep, Target: i, For: s.Lease*5/4 + 2*time.Second})
 		at += lane[0].For + Between(r, time.Second, 4*time.Second)
@@ -159,7 +159,7 @@ func (s Shape) lane(i int) []Fault {
 	}
 }
 
-// fault draws what goes wrong with a process.
+// fault draws one fault of a process.
 func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 	L := s.Lease
 	kinds := []Kind{Kill, Kill, Kill, Term, Term, Freeze, Cut, Cut, Slow, Deaf, Hold, Sever, Sever, Sever, Sever, Lag, Lag, Clog, Clog}
@@ -185,7 +185,7 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 	case Slow:
 		f.For, f.Delay = Between(r, time.Second, L), Between(r, 5*time.Millisecond, 200*time.Millisecond)
 	case Lag:
-		// For longer than a lease: what came before it is not to blame any more.
+		// It lasts longer than a lease, so that the lease is not lost by an earlier fault.
 		f.For, f.Delay = Between(r, L*3/2, L*2+2*time.Second), Between(r, slowest/10, max(slowest/10, min(slowest, L/4)))
 		if r.IntN(4) == 0 {
 			f.Delay = Between(r, slowest/10, slowest)
@@ -212,7 +212,7 @@ func (s Shape) fault(r *rand.Rand, i int, worker bool) Fault {
 	return f
 }
 
-// brokers is the faults of the servers: never more than one is away.
+// brokers draws the faults of the servers. At most one server is down at any time.
 func (s Shape) brokers() []Fault {
 	r := s.rand("servers")
 	var lane []Fault
@@ -232,12 +232,11 @@ func (s Shape) brokers() []Fault {
 // slowest is the largest delay of a Lag; a tenth of it is the smallest.
 const slowest = 5 * time.Second
 
-// loseFrom is how long a run has to be for a Lose in it. The fleet finds a lost slot
-// within two minutes, and a short run should not take so long to settle.
+// loseFrom is how long a run must be to have a Lose. The fleet finds a lost slot within two
+// minutes, and a short run should not wait for that.
 const loseFrom = 45 * time.Second
 
-// limits is the faults of the streams, on servers of our own or not: one of them is
-// full for a while.
+// limits draws the faults of the streams: one stream is full for a while.
 func (s Shape) limits() []Fault {
 	r := s.rand("limits")
 	var lane []Fault
@@ -251,15 +250,15 @@ func (s Shape) limits() []Fault {
 	}
 }
 
-// MaxPayload is the limit of servers of our own: so small that some records must be
-// cut.
+// MaxPayload is the limit of the servers that torture starts. It is so small that some
+// records must be cut.
 func (s Shape) MaxPayload() int {
 	return []int{16 << 10, 32 << 10, 64 << 10}[s.rand("payload").IntN(3)]
 }
 
-// calm takes away the faults of one process that publishes, and those of the servers,
-// for long enough that whatever the others do, no slot may be late. It returns when
-// that begins; false: the run is too short.
+// calm removes the faults of one process that publishes, and those of the servers and the
+// streams, for a stretch of time. In it no slot may be published late, whatever the other
+// processes do. It returns when the stretch begins, and false if the run is too short.
 func (s Shape) calm(p *Plan) (from time.Duration, ok bool) {
 	i := s.lastPublisher(s.Workers + s.Makers)
 	until := s.Duration
@@ -280,38 +279,37 @@ func (s Shape) calm(p *Plan) (from time.Duration, ok bool) {
 	return from, true
 }
 
-// clear takes away the faults of a lane that overlap a stretch of time.
+// clear removes the faults of a lane that overlap a stretch of time.
 func (p *Plan) clear(lane int, from, until time.Duration) {
 	p.Lanes[lane] = slices.DeleteFunc(p.Lanes[lane], func(f Fault) bool { return f.At < until && f.At+f.For > from })
 }
 
-// add puts a fault in its place in its target's lane.
+// add inserts a fault into the lane of its target.
 func (p *Plan) add(f Fault) {
 	lane := append(p.Lanes[f.Target], f)
 	slices.SortFunc(lane, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	p.Lanes[f.Target] = lane
 }
 
-// lastPublisher is the last process before i that publishes slots. Process 0 does.
+// lastPublisher returns the last process before i that publishes slots. Process 0 does.
 func (s Shape) lastPublisher(i int) int {
 	for i--; i > 0 && !s.Publishes(i); i-- {
 	}
 	return i
 }
 
-// leave adds a producer that leaves before its slots are stored, while one producer
-// is calm. The other producers hold copies of these slots. They must publish the copies at
-// once, and are left alone for so long that none of them starts anew: a new producer
-// begins at the watermark, and would publish the slots in any case.
+// leave adds a Leave to the calm stretch. The other producers hold copies of the slots that
+// are lost, and must publish them at once. They have no faults meanwhile: a producer that
+// starts goes on from the watermark, and would publish the slots in any case.
 func (s Shape) leave(p *Plan, calm time.Duration) {
 	i := s.lastPublisher(s.lastPublisher(s.Workers + s.Makers))
 	if i == 0 {
 		return
 	}
 	const startUp = 5 * time.Second
-	const lost = 2 * time.Second // for the producer to have a slot due, and to end
-	// The others hold the copies by then, whatever they know of the time. They hold them for
-	// two seconds.
+	const lost = 2 * time.Second // until a slot is due and the producer has ended
+	// After a second the others hold the copies, even if they are unsure of the time. After
+	// two seconds they would publish them.
 	f := Fault{Kind: Leave, Target: i, At: calm + Settled(s.Lease), For: lost + Promptly + 3*time.Second}
 	f.Delay = Between(s.rand("leave"), time.Second, 1600*time.Millisecond)
 	proof, rest := p.Lanes[0][0], p.Lanes[0][1:]
@@ -321,12 +319,12 @@ func (s Shape) leave(p *Plan, calm time.Duration) {
 			p.clear(lane, f.At-startUp, f.At+f.For)
 		}
 	}
-	p.add(proof) // a run without it proves nothing
+	p.add(proof) // without it a run is not conclusive
 	p.add(f)
 }
 
-// silence adds a stretch in which nobody publishes, long enough for the catch-up
-// policies to be asked.
+// silence adds a stretch in which no process publishes. It is so long that catch-up policies
+// apply to its first slots.
 func (s Shape) silence(p *Plan) {
 	r := s.rand("silence")
 	from := Between(r, s.Duration*4/10, s.Duration/2)
@@ -339,8 +337,8 @@ func (s Shape) silence(p *Plan) {
 	}
 }
 
-// Offset is by how much the clock of a life of process i is wrong. Only the first
-// worker's may be so wrong that it refuses to publish: somebody has to.
+// Offset is the error of the clock in a life of process i. Only the clock of the first
+// worker may be so wrong that it refuses to publish.
 func (s Shape) Offset(i, life int) time.Duration {
 	r := s.rand(fmt.Sprintf("clock %d %d", i, life))
 	offsets := []time.Duration{0, -90 * time.Second, 90 * time.Second, 300 * time.Millisecond, -5 * time.Second, 45 * time.Minute}

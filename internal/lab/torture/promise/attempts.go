@@ -9,8 +9,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// checkRuns: attempts are counted, ended ones stay ended, and while its owner
-// lives nobody else runs a slot.
+// checkRuns checks that no more attempts start than the job allows, that none starts after
+// the last, and that no other worker runs a slot while its owner lives.
 func (c *checker) checkRuns() {
 	for s, runs := range c.runs {
 		k := c.cases[s.Job]
@@ -36,34 +36,34 @@ func (c *checker) checkRuns() {
 	}
 }
 
-// checkAlone: r runs beside none of the slot's earlier runs, and after none that
-// was recorded as the last.
+// checkAlone checks that r overlaps no earlier run of the slot, and follows none that ended
+// with a permanent error.
 func (c *checker) checkAlone(earlier []*run, r *run) {
 	for _, other := range earlier {
 		if over := other.stop - r.start; over > 0 && r.stop > r.start && !c.finishes(r) {
 			lines := append(evidence(other, r), c.nodeTrace(other.node)...)
-			c.bad("two at once", r.slot, lines, "%s started %v before %s could act no more", r, over, other)
+			c.bad("two at once", r.slot, lines, "%s started %v before %s had to stop", r, over, other)
 		}
 		if other.ended && other.result == plan.ResultPermanent && c.recorded(other) {
-			c.bad("after a permanent error", r.slot, evidence(other, r), "%s started although %s had failed for good", r, other)
+			c.bad("after a permanent error", r.slot, evidence(other, r), "%s started although %s had failed with a permanent error", r, other)
 		}
 	}
 }
 
-// finishes reports whether the job's handlers may go on when the lease is lost.
+// finishes reports whether handlers of the job may go on when the lease is lost.
 func (c *checker) finishes(r *run) bool {
 	return c.cases[r.slot.Job].Job.OnLeaseLost == job.LeaseLostFinish
 }
 
-// recorded reports whether the end of a run was written down at its claim.
+// recorded reports whether the end of a run was stored over its claim.
 func (c *checker) recorded(r *run) bool {
 	return slices.ContainsFunc(c.writes[r.slot], func(w LedgerWrite) bool {
 		return w.Last == r.fence && w.Record.Node == r.node && w.Record.State != job.Running
 	})
 }
 
-// checkPunctual: no run starts before its slot's instant, or before its retry is
-// due, or in the name of a node that is dead.
+// checkPunctual checks that no run starts before its slot is due, before its retry is due, or
+// after its node was declared dead.
 func (c *checker) checkPunctual(r *run) {
 	at, err := c.h.Broker.At(r.start)
 	if due := c.due(r.slot); !due.IsZero() && due.Sub(at) > c.slack(r.node)+err {
@@ -91,9 +91,9 @@ func (c *checker) checkPunctual(r *run) {
 	}
 }
 
-// checkMargin: a context ends well before the lease does, so that its handler has time
-// to act on it. A quarter of the lease is left for that; the first half of it is for a
-// look at the clock that comes late.
+// checkMargin checks that a context ends well before the lease does, so that its handler has
+// time to return. Nodes leave a quarter of the lease for that. The check allows half of that
+// quarter for a late look at the clock.
 func (c *checker) checkMargin(r *run) {
 	if r.cause != job.ErrLeaseLost.Error() || c.finishes(r) {
 		return
@@ -108,9 +108,9 @@ func (c *checker) checkMargin(r *run) {
 	}
 }
 
-// lastHeartbeat is the last one that the servers stored, known as such by the write of
-// the node's end that replaced it: of what a server stores just before it is killed,
-// it tells nothing.
+// lastHeartbeat returns the last heartbeat of a node that ended. It reports false unless the
+// write of the node's end replaced that heartbeat: a server does not republish what it stores
+// just before it is killed.
 func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
 	for i, w := range c.nodes[node] {
 		if i > 0 && w.Node.State != core.NodeAlive {
@@ -121,10 +121,9 @@ func (c *checker) lastHeartbeat(node string) (NodeWrite, bool) {
 	return NodeWrite{}, false
 }
 
-// excused reports whether a start after death is one of the very few that a freeze
-// explains. It has to hit the instant between the last look at the clock and the
-// start; who looks not at all starts one with every other claim whose answer finds
-// a sleeper.
+// excused reports whether a freeze explains a start after death. The freeze must hit the
+// instant between the last look at the clock and the start, so one such start is excused in a
+// run. A worker that does not look at the clock has many of them.
 func (c *checker) excused(r *run) bool {
 	if !c.claimedBeforeFreeze(r) {
 		return false
@@ -133,8 +132,8 @@ func (c *checker) excused(r *run) bool {
 	return c.excuses <= 1
 }
 
-// claimedBeforeFreeze reports whether a process was frozen between a claim and the
-// start, and noticed at once that it was too late.
+// claimedBeforeFreeze reports whether a process was frozen between the claim and the start
+// of a run, and ended the run at once.
 func (c *checker) claimedBeforeFreeze(r *run) bool {
 	froze, ok := c.frozenSince(r.process, r.start)
 	claim, seen := c.bySeq[r.fence]
@@ -142,11 +141,11 @@ func (c *checker) claimedBeforeFreeze(r *run) bool {
 		return false
 	}
 	at, err := c.h.Broker.At(froze)
-	return !claim.Time.After(at.Add(err + c.h.Skew + 50*time.Millisecond)) // the watch looks every 20 ms
+	return !claim.Time.After(at.Add(err + c.h.Skew + 50*time.Millisecond)) // a recorder looks every 20 ms
 }
 
-// checkNodes: a node is fenced only after a whole lease of silence, and says
-// nothing afterwards.
+// checkNodes checks that a node is fenced only after a whole lease without a heartbeat, and
+// that no heartbeat follows.
 func (c *checker) checkNodes() {
 	for name, writes := range c.nodes {
 		for i, w := range writes {

@@ -1,5 +1,5 @@
-// Package promise holds the history of a run against what Cronce promises. It is pure: a
-// history goes in, violations come out.
+// Package promise checks the history of a run against what Cronce promises. It is pure: it
+// takes a history and returns violations.
 package promise
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Check holds a history against the promise. It is pure, and trusts nothing that
-// the code under test says of itself where there is another witness.
+// Check checks a history. It uses nothing that the code under test says of itself if there is
+// another witness.
 func Check(h History) ([]Violation, Tally) {
 	c := &checker{
 		h: h, cases: map[string]plan.Case{}, runs: map[job.Slot][]*run{}, pauses: map[string][]Line{},
@@ -46,7 +46,7 @@ type checker struct {
 	bySeq  map[uint64]LedgerWrite
 	nodes  map[string][]NodeWrite
 
-	// first is when a slot's first message was stored.
+	// first is when the first message of each slot was stored.
 	first map[job.Slot]time.Time
 
 	excuses    int
@@ -54,9 +54,8 @@ type checker struct {
 	tally      Tally
 }
 
-// slack is by how much a node's idea of the broker's time may be wrong: by the bound
-// that it states itself, as long as that is no more than a heartbeat may take, and
-// a little.
+// slack bounds the error of a node's estimate of the broker's time: the bound that the node
+// stores, but at most the time that a heartbeat may take, and a little more.
 func (c *checker) slack(node string) time.Duration {
 	const most, little = 600 * time.Millisecond, 150 * time.Millisecond
 	stated := time.Duration(0)
@@ -77,7 +76,7 @@ func (c *checker) bad(rule string, s job.Slot, evidence []string, format string,
 	c.violations = append(c.violations, v)
 }
 
-// index puts everything where it is looked for.
+// index builds the maps of the checker.
 func (c *checker) index() {
 	for _, k := range c.h.Cases {
 		c.cases[k.Job.Name] = k
@@ -117,8 +116,8 @@ func (c *checker) index() {
 	}
 }
 
-// Expected are the slots that have to be there: those of the plans, and those whose
-// trigger was acknowledged.
+// Expected returns the slots that must exist: those of the plans, and those of triggers that
+// were acknowledged.
 func Expected(cases []plan.Case, from, until time.Time, lines []Line) map[job.Slot]bool {
 	all := map[job.Slot]bool{}
 	for _, k := range cases {
@@ -140,7 +139,7 @@ func (c *checker) published(s job.Slot, at time.Time) {
 	}
 }
 
-// slots are the expected ones, in order.
+// slots returns the expected slots in order.
 func (c *checker) slots() []job.Slot {
 	return slices.SortedFunc(maps.Keys(c.expected), compareSlots)
 }
@@ -149,17 +148,17 @@ func compareSlots(a, b job.Slot) int {
 	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Token, b.Token), cmp.Compare(a.Shard, b.Shard))
 }
 
-// checkOutcomes: every slot that should exist has one outcome, one that its policy
-// allows, and no other slot has any.
+// checkOutcomes checks that every expected slot has an outcome that its policy allows, and
+// that no other slot has a record.
 func (c *checker) checkOutcomes() {
 	for _, s := range c.slots() {
 		w, ok := c.h.Records[s]
 		k := c.cases[s.Job]
 		switch {
 		case !ok:
-			c.bad("missing", s, c.trace(s), "it has no record: it was lost")
+			c.bad("missing", s, c.trace(s), "it has no record: it is lost")
 		case !w.Record.State.Final():
-			c.bad("unfinished", s, c.trace(s), "it has no outcome although nothing is in its way any more: it is %s", w.Record.State)
+			c.bad("unfinished", s, c.trace(s), "it has no outcome, although the faults are over: it is %s", w.Record.State)
 		case !slices.Contains(k.Outcomes, w.Record.State):
 			c.bad("outcome", s, c.trace(s), "it is %s, and its policy allows only %v", w.Record.State, k.Outcomes)
 		case k.Job.Shards > 0 && s.Shards == 0:
@@ -175,8 +174,8 @@ func (c *checker) checkOutcomes() {
 	}
 }
 
-// checkSuccess: what is recorded as succeeded was run, to its end, by the attempt
-// that says so, and by no other.
+// checkSuccess checks that a slot that is recorded as succeeded has one successful run, by
+// the attempt that the record names, and no later run.
 func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 	last := job.Attempt{}
 	if n := len(r.Attempts); n > 0 {
@@ -192,7 +191,7 @@ func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 		}
 	}
 	if !found {
-		c.bad("success without a run", s, c.trace(s), "it is recorded as succeeded by attempt %d at fence %d of %s, and no handler of that attempt wrote down that it succeeded", last.Number, last.Fence, last.Node)
+		c.bad("success without a run", s, c.trace(s), "it is recorded as succeeded by attempt %d at fence %d of %s, and no handler of that attempt recorded a success", last.Number, last.Fence, last.Node)
 	}
 	for _, a := range r.Attempts[:max(len(r.Attempts)-1, 0)] {
 		if a.Error == "" {
@@ -201,12 +200,12 @@ func (c *checker) checkSuccess(s job.Slot, r job.Record) {
 	}
 }
 
-// checkWhole: a slot that is split has run in its parts, and has succeeded when all
-// of them have.
+// checkWhole checks that a slot that is split has run in its parts, and has succeeded only if
+// all of them have.
 func (c *checker) checkWhole(s job.Slot, r job.Record) {
 	n := c.cases[s.Job].Job.Shards
 	if len(c.runs[s]) > 0 || r.Shards != n {
-		c.bad("whole", s, evidence(c.runs[s]...), "it has %d parts and was run %d times as a whole; want %d, and none", r.Shards, len(c.runs[s]), n)
+		c.bad("whole", s, evidence(c.runs[s]...), "it has %d parts and ran %d times as a whole; want %d parts and no run", r.Shards, len(c.runs[s]), n)
 	}
 	for i := range n {
 		part := s.Part(i+1, n)
@@ -215,12 +214,12 @@ func (c *checker) checkWhole(s job.Slot, r job.Record) {
 		}
 		whole, _ := c.finalOf(s)
 		if end, ok := c.finalOf(part); ok && end.Seq > whole.Seq {
-			c.bad("whole", s, append(c.trace(s), c.trace(part)...), "it was given its outcome before its part %s had one", part)
+			c.bad("whole", s, append(c.trace(s), c.trace(part)...), "it got its outcome before its part %s had one", part)
 		}
 	}
 }
 
-// due is before when a slot must not start. Zero: it was triggered, for at once.
+// due is the earliest start of a slot. Zero: it was triggered, and was due at once.
 func (c *checker) due(s job.Slot) time.Time {
 	var n int
 	if _, err := fmt.Sscanf(s.Token, "key-%d", &n); err != nil {
@@ -230,7 +229,7 @@ func (c *checker) due(s job.Slot) time.Time {
 	return at
 }
 
-// trace is all that is known of a slot.
+// trace returns everything that is known about a slot.
 func (c *checker) trace(s job.Slot) []string {
 	lines := evidence(c.runs[s]...)
 	for _, w := range c.writes[s] {
@@ -244,7 +243,7 @@ func (c *checker) trace(s job.Slot) []string {
 	return lines
 }
 
-// String shows a write to people.
+// String formats a write for a report.
 func (w LedgerWrite) String() string {
 	r := w.Record
 	text := fmt.Sprintf("revision %d over %d at %s: %s", w.Seq, w.Last, Stamp(w.Time), r.State)
@@ -260,7 +259,7 @@ func (w LedgerWrite) String() string {
 
 func Stamp(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
 
-// count counts what was seen.
+// count fills in the tally.
 func (c *checker) count() {
 	t := Tally{Slots: len(c.expected), Outcomes: map[job.State]int{}, Attempts: len(c.all)}
 	for _, w := range c.h.Records {

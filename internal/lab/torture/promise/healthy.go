@@ -11,20 +11,19 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// SlowAnswer is how long a server that has nothing wrong with it may take to answer
-// a small question. Longer than that, the machine or its disk is to blame for what
-// the fleet does late.
+// SlowAnswer is how long an undisturbed server may take to answer a small request. If it
+// takes longer, the machine or its disk is to blame for what the fleet does late.
 const SlowAnswer = 250 * time.Millisecond
 
-// hostOf is the process of which this is a life.
+// hostOf returns the process of a life.
 func hostOf(life string) string {
 	host, _, _ := strings.Cut(life, ".")
 	return host
 }
 
-// disturbed reports whether anything but the fault at hand kept a life of a process
-// from its work between two boot times: another fault of it or of the servers, its
-// own end, or a machine that starved it, the torture or the servers.
+// disturbed reports whether anything but the fault at hand disturbed a life of a process
+// between two boot times: another fault of the process or of the servers, the end of the
+// life, or a machine that starved the process, the torture or the servers.
 func (c *checker) disturbed(life string, from, to time.Duration, but *Line) bool {
 	overlaps := func(l Line) bool { return l.From < to && from < l.Boot }
 	for i := range c.faults {
@@ -44,9 +43,9 @@ func (c *checker) disturbed(life string, from, to time.Duration, but *Line) bool
 	return ok && died < to
 }
 
-// findStalls takes a time in which the servers stored nothing at all for a pause of
-// theirs: a fleet has several heartbeats in so long. Writes wait for the disk, which
-// the answers that the torture asks for do not.
+// findStalls counts a time in which the servers stored nothing as a pause of the servers: a
+// fleet writes several heartbeats in that time. Writes wait for the disk. The answers that
+// torture asks for do not, so they do not show such a pause.
 func (c *checker) findStalls() {
 	var stored []time.Time
 	for _, w := range c.h.Nodes {
@@ -74,8 +73,8 @@ type sign struct {
 	text string
 }
 
-// checkSlowness: where the servers answer within a third of the lease, no lease is
-// lost (invariant 9).
+// checkSlowness checks that no lease is lost while the servers answer within a third of the
+// lease (invariant 9).
 func (c *checker) checkSlowness() {
 	for i := range c.faults {
 		l := &c.faults[i]
@@ -91,8 +90,8 @@ func (c *checker) checkSlowness() {
 	}
 }
 
-// leasesLost looks for signs of a lost lease during a fault of a process: a handler
-// whose context ended for it, a node that was fenced.
+// leasesLost returns the signs of a lost lease during a fault of a process: a handler whose
+// context ended because of it, or a node that was fenced.
 func (c *checker) leasesLost(l Line) (signs []sign) {
 	for _, r := range c.all {
 		if r.process == l.Of && r.cause == job.ErrLeaseLost.Error() && l.From < r.stop && r.stop < l.Boot {
@@ -104,7 +103,7 @@ func (c *checker) leasesLost(l Line) (signs []sign) {
 		if !known || !strings.HasPrefix(name, hostOf(l.Of)+"-") || !c.fenced(name) {
 			continue
 		}
-		// It lost its lease long before others could say so.
+		// It lost its lease before others could fence it.
 		at, _ := c.h.Broker.Boot(last.Time.Add(c.h.Lease * 3 / 4))
 		if l.From < at && at < l.Boot {
 			signs = append(signs, sign{at, fmt.Sprintf("node %s was fenced; its last heartbeat was stored at %s", name, Stamp(last.Time))})
@@ -117,8 +116,8 @@ func (c *checker) fenced(node string) bool {
 	return slices.ContainsFunc(c.nodes[node], func(w NodeWrite) bool { return w.Node.State == core.NodeFenced })
 }
 
-// checkPublished: a slot is published in time as long as one producer is up that has
-// nothing wrong with it, whatever becomes of the others.
+// checkPublished checks that a slot is published in time while one undisturbed producer is
+// up, whatever happens to the others.
 func (c *checker) checkPublished() {
 	for _, s := range c.slots() {
 		stored, ok := c.first[s]
@@ -127,12 +126,12 @@ func (c *checker) checkPublished() {
 		}
 		due, _ := c.h.Broker.Boot(s.At)
 		if life, ok := c.healthy(due-plan.Settled(c.h.Lease), due+plan.Promptly); ok {
-			c.bad("published late", s, c.trace(s), "it was published %v after its instant, although the producer %s was up and had nothing wrong with it", stored.Sub(s.At), life)
+			c.bad("published late", s, c.trace(s), "it was published %v after its instant, although the producer %s was up and undisturbed", stored.Sub(s.At), life)
 		}
 	}
 }
 
-// healthy finds a life of a producer that nothing disturbed between two boot times.
+// healthy returns a life of a producer that was undisturbed between two boot times.
 func (c *checker) healthy(from, to time.Duration) (life string, ok bool) {
 	for _, l := range c.ups {
 		if l.Boot < from && c.h.Publishers[hostOf(l.Process)] && !c.disturbed(l.Process, from, to, nil) {
