@@ -11,9 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// History is everything that was seen of a run, from three independent sides:
-// what the workers wrote down, what the broker stored (as it told everybody who
-// listened, write by write), and what stands there at the end.
+// History is everything that is known about a run. It has three independent sources: what the
+// workers recorded, each write that the broker republished, and what is stored at the end.
 type History struct {
 	Lease time.Duration
 	Cases []plan.Case
@@ -21,23 +20,23 @@ type History struct {
 	// From and Until bound the slots: From inclusive, Until exclusive.
 	From, Until time.Time
 
-	// Lines is the record of the handlers. Deaths is when each life of a process
-	// was seen to have ended, a reading of boot.Now.
+	// Lines is the record of the handlers and of the torture. Deaths is when each life of a
+	// process ended, by boot.Now.
 	Lines  []Line
 	Deaths map[string]time.Duration
 
-	// Publishers are the processes that publish slots, those left out whose clock may be
-	// so wrong that they refuse to.
+	// Publishers are the processes that publish slots, without those whose clock may be so
+	// wrong that they refuse to.
 	Publishers map[string]bool
 
-	// Broker tells the broker's time of a boot time.
+	// Broker converts between boot times and the broker's time.
 	Broker Clock
 
 	// Skew bounds how far the clocks of two servers may be apart.
 	Skew time.Duration
 
-	// What the broker stored, in its order; some may be missing, since a server
-	// that is killed does not tell of its last writes.
+	// These are the writes that the broker stored, in its order. Some may be missing, since a
+	// server that is killed does not republish its last writes.
 	Ledger []LedgerWrite
 	Nodes  []NodeWrite
 	Marks  []MarkWrite
@@ -45,12 +44,11 @@ type History struct {
 	Slots  []SlotWrite
 	Acks   []Ack
 
-	// Records is what stands in the ledger at the end, Dead the nodes that say
-	// there that they are not alive.
+	// Records is the ledger at the end, Final the records of the nodes at the end.
 	Records map[job.Slot]LedgerWrite
 	Final   []NodeWrite
 
-	// Events are those that were kept.
+	// Events are the stored events.
 	Events []job.Event
 }
 
@@ -96,47 +94,47 @@ type SlotWrite struct {
 	Queue   string
 }
 
-// Ack is a final answer to a message: the first one heard.
+// Ack is the first answer that settled a message.
 type Ack struct {
 	Seq  uint64 // of the message
 	Boot time.Duration
 }
 
-// Clock tells the broker's time. It is made of samples: the broker's clock minus
-// the boot clock, each with its bound.
+// Clock converts between boot times and the broker's time. Each sample is the offset between
+// the two clocks at an instant, with the bound of its error.
 type Clock struct{ samples []clockSample }
 
 type clockSample struct {
 	at, offset, err time.Duration
 }
 
-// drift bounds how fast a clock runs wrong between two samples: 500 ppm.
+// drift bounds the drift of a clock between two samples: 1/drift, which is 500 ppm.
 const drift = 2000
 
-// Add takes in that the broker's clock showed stamp between two boot times.
+// Add adds a sample: the broker's clock showed stamp between two boot times.
 func (c *Clock) Add(sent, got time.Duration, stamp time.Time) {
 	c.samples = append(c.samples, clockSample{
 		at: got, offset: time.Duration(stamp.UnixNano()) - (sent+got)/2, err: (got - sent + 1) / 2,
 	})
 }
 
-// Merge takes in the samples of another clock.
+// Merge adds the samples of another clock.
 func (c *Clock) Merge(other Clock) { c.samples = append(c.samples, other.samples...) }
 
-// At is the broker's time at a boot time, and the bound of its error.
+// At returns the broker's time at a boot time, and the bound of its error.
 func (c Clock) At(boot time.Duration) (time.Time, time.Duration) {
 	s, err := c.nearest(func(s clockSample) time.Duration { return boot - s.at })
 	return time.Unix(0, int64(boot+s.offset)).UTC(), err
 }
 
-// Boot is the boot time at a broker's time, and the bound of its error.
+// Boot returns the boot time at a time of the broker, and the bound of its error.
 func (c Clock) Boot(t time.Time) (time.Duration, time.Duration) {
 	s, err := c.nearest(func(s clockSample) time.Duration { return time.Duration(t.UnixNano()) - s.offset - s.at })
 	return time.Duration(t.UnixNano()) - s.offset, err
 }
 
 func (c Clock) nearest(away func(clockSample) time.Duration) (best clockSample, bound time.Duration) {
-	bound = time.Hour // nothing is known
+	bound = time.Hour // without a sample
 	for _, s := range c.samples {
 		if err := s.err + away(s).Abs()/drift; err < bound {
 			best, bound = s, err
@@ -145,15 +143,15 @@ func (c Clock) nearest(away func(clockSample) time.Duration) (best clockSample, 
 	return best, bound
 }
 
-// Violation is one broken promise, with the evidence.
+// Violation is a broken promise.
 type Violation struct {
-	// Rule names what was broken.
+	// Rule is the name of the rule that was broken.
 	Rule string `json:"rule"`
 
 	Slot string `json:"slot,omitempty"`
 
-	// Detail says what happened, Evidence shows it: lines of the record, writes of
-	// the broker.
+	// Detail says what happened. Evidence is lines of the record and writes of the broker that
+	// show it.
 	Detail   string   `json:"detail"`
 	Evidence []string `json:"evidence,omitempty"`
 }
@@ -167,13 +165,13 @@ type Tally struct {
 	Refused     int               `json:"refused"`
 	Fenced      int               `json:"fenced"`
 	Redelivered int               `json:"redelivered"`
-	Late        int               `json:"late"` // redeliveries of a slot that somebody had claimed
+	Late        int               `json:"late"` // redeliveries of a slot that was claimed or had its outcome
 	Worst       time.Duration     `json:"-"`    // from due to the first start
 	WorstSlot   string            `json:"-"`
 }
 
-// WriteTrace keeps what the broker told of the ledger and the nodes, for people who
-// look into a run that was kept.
+// WriteTrace writes the writes of the ledger, the nodes and the watermark to a file, for
+// people who look into a run.
 func (h History) WriteTrace(path string) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// checkLedger goes along the writes of each record: only its owner, or somebody
-// after its owner was proved dead, writes a slot that runs, and nobody one that
-// has its outcome.
+// checkLedger checks the writes of each record. Only the owner writes a running slot, or
+// another node after the owner was declared dead. No node writes a slot that has its outcome.
 func (c *checker) checkLedger() {
 	for s, writes := range c.writes {
 		for _, w := range writes {
@@ -21,7 +20,7 @@ func (c *checker) checkLedger() {
 			case known:
 				before = &prev
 			case w.Last != 0, w.Alone:
-				continue // what it replaced was not seen
+				continue // the write that it replaced is not known
 			}
 			if why := c.illegal(before, w); why != "" {
 				lines := []string{"ledger: " + w.String()}
@@ -35,13 +34,13 @@ func (c *checker) checkLedger() {
 	}
 }
 
-// illegal says why w must not follow before; empty: it may.
+// illegal says why w must not follow before. Empty: it may.
 func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 	now := w.Record
 	switch {
 	case w.Gone:
 		return "a record was deleted"
-	case now.Shards > 0: // of a slot as a whole, which nobody owns
+	case now.Shards > 0: // a slot that is split has no owner
 		if before != nil && before.Record.State.Final() {
 			return fmt.Sprintf("its outcome %s was overwritten by %s", before.Record.State, now.State)
 		}
@@ -49,7 +48,7 @@ func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 	case before == nil && now.State == job.Running && now.Attempt != 1:
 		return fmt.Sprintf("its first claim is attempt %d", now.Attempt)
 	case before == nil && (now.State == job.Succeeded || now.State == job.Retrying):
-		return fmt.Sprintf("it is %s, and nobody had claimed it", now.State)
+		return fmt.Sprintf("it is %s, and no node had claimed it", now.State)
 	case before == nil:
 		return ""
 	}
@@ -71,7 +70,7 @@ func (c *checker) illegal(before *LedgerWrite, w LedgerWrite) string {
 	return ""
 }
 
-// takenOver says why somebody else must not have written over a running slot.
+// takenOver says why another node must not have written over a running slot. Empty: it may.
 func (c *checker) takenOver(claim, w LedgerWrite) string {
 	was := claim.Record
 	dead, ok := c.deadSince(was.Node)
@@ -80,9 +79,9 @@ func (c *checker) takenOver(claim, w LedgerWrite) string {
 	case late && c.disowned(claim, w):
 		return ""
 	case !ok:
-		return fmt.Sprintf("%s wrote it as %s over a claim of %s, which nobody had fenced and which had not stopped", w.Record.Node, w.Record.State, was.Node)
+		return fmt.Sprintf("%s wrote it as %s over a claim of %s, which was neither fenced nor stopped", w.Record.Node, w.Record.State, was.Node)
 	case late:
-		return fmt.Sprintf("%s wrote it as %s over a claim of %s, %v before that one was proved dead", w.Record.Node, w.Record.State, was.Node, dead.Sub(w.Time))
+		return fmt.Sprintf("%s wrote it as %s over a claim of %s, %v before that node was declared dead", w.Record.Node, w.Record.State, was.Node, dead.Sub(w.Time))
 	case w.Record.State == job.Running && w.Record.Attempt != was.Attempt+1:
 		return fmt.Sprintf("it was taken over as attempt %d after attempt %d", w.Record.Attempt, was.Attempt)
 	case w.Record.State == job.Succeeded, w.Record.State == job.Retrying:
@@ -91,10 +90,9 @@ func (c *checker) takenOver(claim, w LedgerWrite) string {
 	return ""
 }
 
-// disowned reports whether a slot was taken over from a node that lives, since the node
-// answered that it does not hold its claim. The record of the handlers must confirm that:
-// no handler was started at this claim, or its context had ended with the lease, and it had
-// returned.
+// disowned reports whether w takes a slot over from a live node that has answered that it
+// does not hold its claim. The record of the handlers must confirm that answer: no handler
+// was started at this claim, or its context had ended with the lease.
 func (c *checker) disowned(claim, w LedgerWrite) bool {
 	says := func(a job.Attempt) bool {
 		return a.Fence == claim.Seq && strings.Contains(a.Error, "does not hold its claim")
@@ -111,7 +109,7 @@ func (c *checker) disowned(claim, w LedgerWrite) bool {
 	return true
 }
 
-// deadSince is when a node was proved dead, or had stopped by its own word.
+// deadSince returns when a node was fenced, or recorded that it stopped.
 func (c *checker) deadSince(node string) (time.Time, bool) {
 	for _, w := range c.nodes[node] {
 		if w.Node.State != core.NodeAlive {
@@ -137,8 +135,8 @@ func (c *checker) nodeTrace(node string) []string {
 	return lines
 }
 
-// checkClaims: no handler starts without a won claim, at the fence that the claim
-// was stored under, and fences grow.
+// checkClaims checks that each handler starts after its claim was stored, at the revision of
+// the claim, and that fences grow.
 func (c *checker) checkClaims() {
 	fences := map[uint64]*run{}
 	for _, r := range c.all {
@@ -169,8 +167,7 @@ func (c *checker) checkClaims() {
 	}
 }
 
-// confirmed reports whether a claim that was not seen as it was stored may have
-// been: what was stored later names it, or nothing was seen around it.
+// confirmed reports whether later writes name a claim that the broker did not republish.
 func (c *checker) confirmed(r *run) bool {
 	for _, w := range c.writes[r.slot] {
 		for _, a := range w.Record.Attempts {

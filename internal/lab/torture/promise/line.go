@@ -6,26 +6,25 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/torture/plan"
 )
 
-// What a line of the record tells.
+// Kinds of lines.
 const (
 	LineUp     = "up"     // the process is ready for a SIGHUP
 	LineStart  = "start"  // a handler was called
-	LineCancel = "cancel" // its context has ended, for Cause
-	LineEnd    = "end"    // it is about to return, with Result
+	LineCancel = "cancel" // its context ended, because of Cause
+	LineEnd    = "end"    // it returns Result
 	LinePause  = "pause"  // the process did not run from From to Boot
 	LineOrder  = "order"  // a trigger of the slot was acknowledged
-	LineFault  = "fault"  // the torture did Kind to Of from From to Boot
+	LineFault  = "fault"  // the fault Kind hit Of from From to Boot
 )
 
-// Names that stand where a line names a process.
+// Names in Line.Process that are not lives of processes.
 const (
 	TortureProcess = "torture" // the torture itself
-	ServerProcess  = "servers" // the servers, whichever
+	ServerProcess  = "servers" // any of the servers
 )
 
-// Line is one line of the record: what a worker did, in its own words, at a time
-// that can be compared with every other line's, since all processes are on one
-// machine.
+// Line is one line of the record. The times of all lines can be compared, since all
+// processes run on one machine.
 type Line struct {
 	What    string        `json:"what"`
 	Process string        `json:"process"` // "w1.3": the third life of worker 1
@@ -38,8 +37,8 @@ type Line struct {
 	Result  string        `json:"result,omitempty"`
 	Cause   string        `json:"cause,omitempty"`
 
-	// Of a fault: its kind, the life of the process or the stream that it hit, and
-	// the delay of a Lag. A fault of the servers has no Of.
+	// Kind, Of and Delay describe a fault: its kind, the life of the process that it hit
+	// (none for faults of the servers and the streams), and the delay of a Lag.
 	Kind  plan.Kind     `json:"kind,omitempty"`
 	Of    string        `json:"of,omitempty"`
 	Delay time.Duration `json:"delay,omitempty"`

@@ -10,7 +10,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// checkOverlaps: no more slots of a job run at once than its policy allows.
+// checkOverlaps checks that no more slots of a job run at once than its policy allows.
 func (c *checker) checkOverlaps() {
 	going := map[string][]*run{} // by job, in order of their starts
 	for _, r := range c.all {
@@ -36,13 +36,13 @@ func (c *checker) checkOverlaps() {
 	}
 }
 
-// checkLocks: a lock is never deleted; and where slots run in their order, none
-// gets a place before an older one that waits.
+// checkLocks checks that no lock is deleted, and that no slot of a job that runs its slots in
+// order is admitted before an older one that waits.
 func (c *checker) checkLocks() {
 	before := map[string]LockWrite{}
 	for _, w := range c.h.Locks {
 		if w.Gone {
-			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, Stamp(w.Time))}, "a lock was deleted: a writer who slept may take away what was given to another since")
+			c.bad("lock", job.Slot{}, []string{fmt.Sprintf("lock revision %d over %d at %s", w.Seq, w.Last, Stamp(w.Time))}, "a lock was deleted: a writer that was frozen may remove a slot that was admitted since")
 			continue
 		}
 		last, seen := before[w.Lock.Job]
@@ -62,16 +62,16 @@ func (c *checker) checkLocks() {
 			older := slices.DeleteFunc(slices.Clone(w.Lock.Waiting), func(o core.LockSlot) bool {
 				return !o.At.Before(h.At) || !slices.ContainsFunc(last.Lock.Waiting, func(l core.LockSlot) bool { return l.Slot == o.Slot })
 			})
-			// A place that is left for each of them is theirs when they ask.
+			// If there is room for each of them, they are admitted when they ask.
 			if free := k.Places() - len(w.Lock.Holders); len(older) > max(free, 0) && !c.begun(h.Slot, w) {
-				c.bad("out of order", h.Slot, c.trace(h.Slot), "it was given a place while the older %s waited for one", older[0].Slot)
+				c.bad("out of order", h.Slot, c.trace(h.Slot), "it was admitted while the older %s waited", older[0].Slot)
 			}
 		}
 	}
 }
 
-// checkNewest: where only the newest slot counts, no two wait that were published on
-// time.
+// checkNewest checks that at most one slot waits, of those that were published in time. It
+// is for jobs whose policy keeps only the newest slot.
 func (c *checker) checkNewest(w LockWrite) {
 	var waits *core.LockSlot
 	for i := range w.Lock.Waiting {
@@ -85,8 +85,8 @@ func (c *checker) checkNewest(w LockWrite) {
 	}
 }
 
-// checkPlaces: a slot keeps its place from its first claim until its outcome, its
-// retries included, so no more slots than there are places are between the two.
+// checkPlaces checks that no more slots of a job than its lock admits are between their first
+// claim and their outcome: a slot stays admitted during its retries.
 func (c *checker) checkPlaces() {
 	begun := map[string][]LedgerWrite{} // by job, the first claims of its slots
 	for s, writes := range c.writes {
@@ -117,9 +117,9 @@ func (c *checker) checkPlaces() {
 	}
 }
 
-// checkReplaced: under replace, a newer slot has an older one cancelled that runs. A
-// single one may end in the instant before, or its owner may die; but if no context
-// ever ends for it, the newer ones only wait.
+// checkReplaced checks that newer slots cancel older ones that run, under replace. A single
+// run may end just before, or its owner may die. But if no context ever ends because of a
+// newer slot, the newer slots only wait.
 func (c *checker) checkReplaced() {
 	const goOn, enough = 2 * time.Second, 3
 	outlived := map[string][]*run{} // by job
@@ -146,24 +146,24 @@ func (c *checker) checkReplaced() {
 	}
 }
 
-// begun reports whether a slot had been claimed before: one that has lost its
-// place, with its lock, does not wait behind others again.
+// begun reports whether a slot had been claimed before w. If its lock was lost, such a slot
+// is admitted before those that wait.
 func (c *checker) begun(s job.Slot, w LockWrite) bool {
 	writes := c.writes[s]
 	return len(writes) > 0 && writes[0].Record.State == job.Running && writes[0].Time.Before(w.Time)
 }
 
-// checkExplanation: a slot that was left out for another one says for which, and
-// that one was there.
+// checkExplanation checks that a slot that was left out because of another slot names it, and
+// that the other slot was there.
 func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
 	text, _, ok := strings.Cut(strings.TrimPrefix(w.Record.Error, "slot "), " was in its way")
 	if w.Record.State == job.Cancelled {
 		text, ok = strings.CutPrefix(w.Record.Error, job.ErrReplaced.Error()+" by ")
-		text, _, _ = strings.Cut(text, ": ") // and what the handler says
+		text, _, _ = strings.Cut(text, ": ") // without the error of the handler
 	}
 	other, err := job.ParseSlotID(text)
 	if !ok || err != nil {
-		c.bad("explanation", s, c.trace(s), "it is %s, and does not say for which slot", w.Record.State)
+		c.bad("explanation", s, c.trace(s), "it is %s, and does not say because of which slot", w.Record.State)
 		return
 	}
 	end, ended := c.finalOf(other)
@@ -179,7 +179,7 @@ func (c *checker) checkExplanation(s job.Slot, w LedgerWrite) {
 	}
 }
 
-// finalOf is the first write of a slot's outcome that was seen.
+// finalOf returns the first known write of a slot's outcome.
 func (c *checker) finalOf(s job.Slot) (LedgerWrite, bool) {
 	for _, w := range c.writes[s] {
 		if w.Record.State.Final() {

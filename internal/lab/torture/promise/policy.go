@@ -9,12 +9,11 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// simplyLate is how late a slot may be published without a catch-up policy being
-// asked.
+// simplyLate is how late a slot may be published before its catch-up policy applies.
 const simplyLate = time.Minute
 
-// checkPolicies: what was not run was left out for a reason that holds, and what
-// was run was allowed to.
+// checkPolicies checks that slots without a run were left out for a valid reason, and that
+// the others were allowed to run.
 func (c *checker) checkPolicies() {
 	for _, s := range c.slots() {
 		w, ok := c.h.Records[s]
@@ -26,7 +25,7 @@ func (c *checker) checkPolicies() {
 		if published, ok := c.first[s]; ok && s.Token == "" {
 			late = published.Sub(s.At)
 			if k.Deadline > 0 && c.caughtUp(s, w.Record.Published) {
-				from = w.Record.Published // it has its deadline from there
+				from = w.Record.Published // its deadline counts from its publication
 			}
 		}
 		switch w.Record.State {
@@ -34,7 +33,7 @@ func (c *checker) checkPolicies() {
 			c.checkExplanation(s, w)
 		case job.Missed:
 			if late < simplyLate-time.Second {
-				c.bad("missed", s, c.trace(s), "it was left out as missed, and had been published %v after its instant: %v are simply late", late, simplyLate)
+				c.bad("missed", s, c.trace(s), "it was recorded as missed, and was published %v after its instant: up to %v catch-up policies do not apply", late, simplyLate)
 			}
 		case job.Expired:
 			if waited := w.Time.Sub(from); k.Deadline > 0 && waited < k.Deadline-c.slack(w.Record.Node) {
@@ -45,26 +44,26 @@ func (c *checker) checkPolicies() {
 	}
 }
 
-// caughtUp reports whether the message of the slot that was stored at that time, by
-// which its worker judged, said that it was late by nature.
+// caughtUp reports whether the message that was stored at that time, which the worker of the
+// slot had, was marked as caught up or as a backfill.
 func (c *checker) caughtUp(s job.Slot, stored time.Time) bool {
 	return slices.ContainsFunc(c.h.Slots, func(w SlotWrite) bool {
 		return w.Message.Slot == s && w.Time.Equal(stored) && (w.Message.CaughtUp || w.Message.Backfill)
 	})
 }
 
-// checkTimes holds the runs of a slot against its deadline and its timeout.
+// checkTimes checks the runs of a slot against its deadline and its timeout.
 func (c *checker) checkTimes(s job.Slot, k job.Job, from time.Time) {
 	for _, r := range c.runs[s] {
-		// The deadline is for the first decision to start: its write may be under way
-		// for longer, and a claim that was given back unused comes again later.
+		// The deadline applies to the first decision to start. The write of the claim may take
+		// longer, and a claim that was released is made again later.
 		if claim, ok := c.bySeq[r.fence]; ok && k.Deadline > 0 && claim.Last == 0 && !claim.Alone && len(claim.Record.Attempts) == 1 {
 			if waited := claim.Record.Attempts[0].Started.Sub(from); waited > k.Deadline+c.slack(r.node) {
 				c.bad("past its deadline", s, append(evidence(r), "ledger: "+claim.String()), "%s was claimed %v after it was due; its deadline is %v", r, waited, k.Deadline)
 			}
 		}
 		if ran := r.stop - r.start; k.Timeout > 0 && ran > k.Timeout+moment && !c.wasFrozen(r.process, r.stop) {
-			c.bad("past its timeout", s, evidence(r), "%s could act for %v; its timeout is %v", r, ran, k.Timeout)
+			c.bad("past its timeout", s, evidence(r), "%s ran for %v; its timeout is %v", r, ran, k.Timeout)
 		}
 	}
 }
@@ -79,8 +78,7 @@ func (c *checker) wasFrozen(process string, at time.Duration) bool {
 	return false
 }
 
-// soonest is how old a slot must be before anybody may think that its message is
-// lost.
+// soonest is how old a slot must be before its message may count as lost.
 const soonest = 20 * time.Second
 
 func latest(a, b time.Time) time.Time {
@@ -90,19 +88,19 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// checkMessages: every message of a slot is named after it, so that the stream
-// can fold the copies.
+// checkMessages checks that every message of a slot has the ID of the slot, so that the
+// stream drops copies, and that no message is published too early or for no slot.
 func (c *checker) checkMessages() {
 	for _, w := range c.h.Slots {
 		id := w.Message.Slot.ID()
 		if w.ID != id && !strings.HasPrefix(w.ID, id+"/r") {
-			c.bad("message ID", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q", w.Seq, Stamp(w.Time), w.ID)}, "its message has another ID, under which the stream folds nothing")
+			c.bad("message ID", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q", w.Seq, Stamp(w.Time), w.ID)}, "its message has another ID, so the stream drops no copies")
 		}
 		if age := w.Time.Sub(latest(w.Message.Slot.At, c.first[w.Message.Slot])); w.ID != id && age < soonest && w.Message.Slot.Token == "" {
 			c.bad("offered too soon", w.Message.Slot, []string{fmt.Sprintf("message %d at %s has ID %q, by %s", w.Seq, Stamp(w.Time), w.ID, w.Message.Node)}, "it was offered again %v after it had fallen due or been published", age)
 		}
 		if k := c.cases[w.Message.Slot.Job].Job; k.CatchUp.Policy == job.CatchUpNone && w.Message.CaughtUp {
-			c.bad("caught up", w.Message.Slot, c.trace(w.Message.Slot), "message %d has it run although it was late; its policy is to leave late slots out", w.Seq)
+			c.bad("caught up", w.Message.Slot, c.trace(w.Message.Slot), "message %d makes it run although it was late; its policy leaves late slots out", w.Seq)
 		}
 		if s := w.Message.Slot; !c.expected[s] && !s.Range && !c.cases[s.Job].Triggered {
 			c.bad("unexpected", w.Message.Slot, []string{fmt.Sprintf("message %d at %s, by %s", w.Seq, Stamp(w.Time), w.Message.Node)}, "a message was published for a slot that no plan has")
@@ -110,7 +108,8 @@ func (c *checker) checkMessages() {
 	}
 }
 
-// checkWatermark: it never goes back, and passes no slot that was not stored.
+// checkWatermark checks that the watermark never goes back, and passes no slot before it is
+// stored.
 func (c *checker) checkWatermark() {
 	for i, w := range c.h.Marks {
 		if i > 0 {
@@ -120,7 +119,7 @@ func (c *checker) checkWatermark() {
 			}
 		}
 	}
-	// The slots in order, and for each the first watermark that passed it.
+	// For each slot, in order, look at the first watermark that passed it.
 	next := 0
 	for _, s := range c.slots() {
 		if s.Token != "" {
@@ -140,7 +139,7 @@ func (c *checker) checkWatermark() {
 	}
 }
 
-// checkAcks: a message is answered for good only after its slot's outcome stands.
+// checkAcks checks that a message is acked only after the outcome of its slot was stored.
 func (c *checker) checkAcks() {
 	slots := map[uint64]job.Slot{}
 	for _, w := range c.h.Slots {

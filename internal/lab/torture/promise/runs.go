@@ -10,7 +10,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// run is one call of a handler, put together from its lines.
+// run is one call of a handler, built from its lines.
 type run struct {
 	slot    job.Slot
 	attempt int
@@ -19,13 +19,13 @@ type run struct {
 	process string
 
 	start time.Duration
-	// stop is when it could act no more: it returned, its context ended, its
-	// process was gone, or was frozen and learned on waking that it was too late.
+	// stop is when the run ended: the handler returned, its context ended, or its process
+	// ended, or was frozen and ended the context when it woke.
 	stop time.Duration
 
 	ended  bool // it returned; result says how
 	result string
-	cause  string // of the end of its context; empty: it did not end
+	cause  string // why its context ended; empty: it did not end
 
 	lines []Line
 }
@@ -34,7 +34,7 @@ func (r *run) String() string {
 	return fmt.Sprintf("attempt %d at fence %d by %s (%s)", r.attempt, r.fence, r.node, r.process)
 }
 
-// evidence shows the lines of runs.
+// evidence returns the lines of runs.
 func evidence(runs ...*run) []string {
 	var all []string
 	for _, r := range runs {
@@ -45,7 +45,7 @@ func evidence(runs ...*run) []string {
 	return all
 }
 
-// String shows a line to people.
+// String formats a line for a report.
 func (l Line) String() string {
 	text := fmt.Sprintf("record: %.3fs %s %s", l.Boot.Seconds(), l.Process, l.What)
 	switch l.What {
@@ -64,8 +64,8 @@ func (l Line) String() string {
 	return text
 }
 
-// moment is how long after it wakes a process may take to look at the clock. The
-// promise makes this exception: a frozen owner may act until it wakes and checks.
+// moment is how long a process may take, after it wakes, to look at the clock. The promise has
+// this exception: an owner that was frozen may act until it wakes and checks.
 const moment = 500 * time.Millisecond
 
 type runKey struct {
@@ -76,7 +76,7 @@ type runKey struct {
 	node    string
 }
 
-// readRuns puts the lines together. Lines that belong to no start are violations.
+// readRuns builds the runs from the lines. Lines that belong to no start are violations.
 func (c *checker) readRuns() {
 	open := map[runKey]*run{}
 	lines := slices.Clone(c.h.Lines)
@@ -91,7 +91,7 @@ func (c *checker) readRuns() {
 		case LineFault:
 			c.faults = append(c.faults, l)
 			if l.Kind == plan.Freeze || l.Kind == plan.Sleep {
-				// The process may die before it writes down that it did not run.
+				// The process may be killed before it records the pause.
 				c.pauses[l.Of] = append(c.pauses[l.Of], l)
 			}
 			continue
@@ -145,17 +145,17 @@ func (c *checker) readRuns() {
 	}
 }
 
-// witnesses are the pauses that speak for a process that was killed. It could not
-// write down its last one, so those of the torture itself count beside its own: if
-// the machine starves this process, it may have starved that one.
+// witnesses returns the pauses of a process that was killed. It could not record its last
+// one, so the pauses of the torture count too: if the machine starved the torture, it may
+// have starved that process.
 func (c *checker) witnesses(process string) []Line {
 	all := slices.Concat(c.pauses[process], c.pauses[TortureProcess])
 	slices.SortFunc(all, func(a, b Line) int { return cmp.Compare(a.Boot, b.Boot) })
 	return all
 }
 
-// forgive shortens a run that ended in the moment after its process woke: it could
-// act no more from when it was frozen.
+// forgive shortens a run that ended just after its process woke: it could not act from the
+// freeze on.
 func (r *run) forgive(p Line) {
 	switch {
 	case p.From >= r.stop || p.Boot+moment < r.stop:
@@ -168,8 +168,8 @@ func (r *run) forgive(p Line) {
 	}
 }
 
-// frozenSince reports whether a process had only just woken at a boot time, and
-// since when it had been frozen.
+// frozenSince reports whether a process had just woken at a boot time, and returns when it
+// was frozen.
 func (c *checker) frozenSince(process string, at time.Duration) (time.Duration, bool) {
 	for _, p := range c.pauses[process] {
 		if p.From <= at && at <= p.Boot+moment {
