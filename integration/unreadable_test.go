@@ -59,7 +59,7 @@ func TestRemovingWhatCannotBeReadLetsAJobGoOn(t *testing.T) {
 	if code := doctor.exit(60 * time.Second); code != 3 {
 		t.Errorf("doctor: %d: %s", code, doctor.stderr())
 	}
-	for _, says := range []string{"job report: its lock cannot be read: key lock.report of bucket cronce_state", "job free: 2 records of it cannot be read", "cronce doctor --remove-unreadable"} {
+	for _, says := range []string{"job report: its lock cannot be read: key lock.report of bucket cronce_state", "job free: 2 of its records cannot be read", "cronce doctor --remove-unreadable"} {
 		if !strings.Contains(doctor.stdout(), says) {
 			t.Errorf("doctor does not say %q:\n%s", says, doctor.stdout())
 		}

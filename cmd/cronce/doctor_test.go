@@ -228,7 +228,7 @@ func TestDoctorFindsAlertsAndMessagesThatNobodyTakes(t *testing.T) {
 	js := natstest.JetStream(t, natstest.Connect(t, f.url))
 	charge := job.Job{Name: "charge", On: job.On{Stream: "ORDERS", Subject: "orders.paid"}, OnFailure: &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}}
 	f.define(t, core.Definition{Job: charge, Owner: "file", Node: "web1"})
-	if r := f.run(t, "doctor"); r.code != base.ExitFound || !strings.Contains(r.stdout, "there is no stream ORDERS") {
+	if r := f.run(t, "doctor"); r.code != base.ExitFound || !strings.Contains(r.stdout, "stream ORDERS, whose messages should start it, does not exist") {
 		t.Errorf("status %d:\n%s", r.code, r.stdout)
 	}
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {

@@ -142,7 +142,7 @@ func TestEachFinding(t *testing.T) {
 	}{
 		"a stream is missing":             {func(f *Facts) { f.Survey.Missing = []string{"stream cronce_events"} }, "missing error stream cronce_events", "cronce setup"},
 		"no settings are stored":          {func(f *Facts) { f.Survey.SettingsErr = job.ErrNotFound }, "settings error ", "cronce setup"},
-		"settings of a newer version":     {func(f *Facts) { f.Survey.SettingsErr = job.ErrVersion }, "settings error ", "newer cronce"},
+		"settings of a newer version":     {func(f *Facts) { f.Survey.SettingsErr = job.ErrVersion }, "settings error ", "newer version of cronce"},
 		"settings that break the rules":   {func(f *Facts) { f.Survey.SettingsErr = job.ErrInvalid }, "settings error ", "nats kv del cronce_state settings"},
 		"no timers where there could be":  {func(f *Facts) { f.Survey.NoTimers = true }, "timers warning stream cronce_timers", "cronce setup"},
 		"no timers where there cannot be": {func(f *Facts) { f.Survey.NoTimers, f.Survey.Schedules = true, false }, "timers note ", "2.12"},
@@ -165,7 +165,7 @@ func TestEachFinding(t *testing.T) {
 		}, "sweep warning sweep", "record of report:@k"},
 		"a ledger that went back": {func(f *Facts) {
 			f.Sweep.Rewound = core.Rewound{Time: now.Add(-time.Hour), Lost: core.LedgerMark{Slot: "report:@k", Revision: 70}, Found: 3}
-		}, "rewound warning bucket cronce_ledger", "revision 70, stood at revision 3"},
+		}, "rewound warning bucket cronce_ledger", "revision 70, was at revision 3"},
 		"a ledger that went back long ago":   {func(f *Facts) { f.Sweep.Rewound = core.Rewound{Time: now.Add(-25 * time.Hour)} }, "", ""},
 		"a message that no program can read": {func(f *Facts) { f.Unread = Unread{1, []string{"message 7 on cronce.slot.q.j: invalid"}} }, "unread warning stream cronce_slots", "message 7"},
 		"a bucket that allows roll-up": {func(f *Facts) {
@@ -173,7 +173,7 @@ func TestEachFinding(t *testing.T) {
 		}, "rollup warning ", "Nats-Rollup"},
 		"storage in memory": {func(f *Facts) {
 			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
-		}, "storage error bucket cronce_ledger", "gone when it restarts"},
+		}, "storage error bucket cronce_ledger", "lost when it restarts"},
 		"writes that are persisted later": {func(f *Facts) {
 			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "persist mode", Found: "async", Want: "default", Remove: "nats kv del cronce_ledger"}}
 		}, "storage error bucket cronce_ledger", "persist mode"},
@@ -251,7 +251,7 @@ func TestEachFinding(t *testing.T) {
 			for _, key := range []string{"report.20261121T070000Z", "report.t.k"} {
 				f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_ledger", Key: key, Revision: 17, Err: job.ErrInvalid})
 			}
-		}, "unreadable error job report", "2 records of it cannot be read, the first: key report.20261121T070000Z of bucket cronce_ledger"},
+		}, "unreadable error job report", "2 of its records cannot be read, the first: key report.20261121T070000Z of bucket cronce_ledger"},
 		"a record of no slot": {func(f *Facts) {
 			f.Unreadable = append(f.Unreadable, &kv.UnreadableError{Bucket: "cronce_ledger", Key: "no=slot", Revision: 17, Err: job.ErrInvalid})
 		}, "unreadable error bucket cronce_ledger", "no=slot"},
@@ -276,7 +276,7 @@ func TestEachFinding(t *testing.T) {
 		"a queue with fired triggers and without workers": {func(f *Facts) {
 			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "mail", Fired: 4})
 		}, "fired warning queue mail", "4 triggered runs"},
-		"a queue that nobody needs": {func(f *Facts) {
+		"a queue that no job uses": {func(f *Facts) {
 			f.Survey.Queues = append(f.Survey.Queues, kv.Queue{Name: "old", Slots: &jetstream.ConsumerInfo{}})
 		}, "unused note queue old", "nats consumer rm cronce_slots old"},
 		"workers that ask for nothing":          {func(f *Facts) { f.Unasked = []string{"default"} }, "unasked warning queue default", "w1, w2"},
@@ -337,11 +337,11 @@ func TestEachFinding(t *testing.T) {
 		"a lock of such a slot for which others wait": {func(f *Facts) {
 			lock(f, 2)
 			f.Ended[f.Locks[0].Holders[0].Slot] = now.Add(-time.Hour)
-		}, "lock warning job report", "2 slots wait for a place that is held by slots which have ended"},
+		}, "lock warning job report", "2 slots wait for a lock that is held by slots which have ended"},
 		"a lock of a slot that was lost before it began": {func(f *Facts) {
 			lock(f, 2)
 			f.Ended[f.Locks[0].Holders[0].Slot] = time.Time{}
-		}, "lock warning job report", "2 slots wait for a place that is held by slots which nobody has started"},
+		}, "lock warning job report", "2 slots wait for a lock that is held by slots which no worker has started"},
 		"a lock of a slot that has just ended": {func(f *Facts) {
 			lock(f, 2)
 			f.Ended[f.Locks[0].Holders[0].Slot] = now.Add(-time.Minute)
@@ -350,23 +350,23 @@ func TestEachFinding(t *testing.T) {
 			lock(f, 0)
 			f.Locks[0].Newest = now.AddDate(10, 0, 0)
 		}, "lock error job report", "lock.report"},
-		"alerts that nobody asks for":   {func(f *Facts) { f.taker("", pending); f.Still = []int{0} }, "alerts warning alerts", "7 wait"},
-		"alerts that somebody asks for": {func(f *Facts) { f.taker("", pending) }, "", ""},
+		"alerts without a request":      {func(f *Facts) { f.taker("", pending); f.Still = []int{0} }, "alerts warning alerts", "7 wait"},
+		"alerts that a worker asks for": {func(f *Facts) { f.taker("", pending) }, "", ""},
 		"alerts that no job wants": {func(f *Facts) {
 			f.taker("", pending)
 			f.Still, f.Jobs[0].Job.OnFailure = []int{0}, nil
 		}, "", ""},
-		"alerts without a consumer":       {func(f *Facts) { f.taker("", nil) }, "alerts warning alerts", "no consumer"},
-		"alerts that are not delivered":   {func(f *Facts) { f.taker("", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "alerts warning alerts", "3 could not be delivered"},
-		"alerts of which nothing is said": {func(f *Facts) { f.taker("", nil); f.Takers[0].Err = job.ErrDenied }, "alerts note alerts", "login"},
-		"messages that nobody takes":      {func(f *Facts) { f.taker("report", pending); f.Still = []int{0} }, "intake warning job report", "7 messages of stream ORDERS"},
-		"messages that somebody takes":    {func(f *Facts) { f.taker("report", pending) }, "", ""},
+		"alerts without a consumer":         {func(f *Facts) { f.taker("", nil) }, "alerts warning alerts", "no consumer"},
+		"alerts that are not delivered":     {func(f *Facts) { f.taker("", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "alerts warning alerts", "3 could not be delivered"},
+		"alerts of which nothing is said":   {func(f *Facts) { f.taker("", nil); f.Takers[0].Err = job.ErrDenied }, "alerts note alerts", "login"},
+		"messages without a request":        {func(f *Facts) { f.taker("report", pending); f.Still = []int{0} }, "intake warning job report", "7 messages of stream ORDERS"},
+		"messages that a producer asks for": {func(f *Facts) { f.taker("report", pending) }, "", ""},
 		"messages for a paused job": {func(f *Facts) {
 			f.taker("report", pending)
 			f.Still, f.Jobs[0].Paused = []int{0}, true
 		}, "", ""},
 		"messages that come again":               {func(f *Facts) { f.taker("report", &jetstream.ConsumerInfo{NumRedelivered: 3}) }, "intake warning job report", "again and again"},
-		"messages without a consumer":            {func(f *Facts) { f.taker("report", nil) }, "intake warning job report", "no producer has begun"},
+		"messages without a consumer":            {func(f *Facts) { f.taker("report", nil) }, "intake warning job report", "no producer takes the messages"},
 		"messages of a stream that is not there": {func(f *Facts) { f.taker("report", nil); f.Takers[0].Err = job.ErrNotFound }, "intake error job report", "ORDERS"},
 
 		"a lock of a slot that runs": {func(f *Facts) { lock(f, 2) }, "", ""},
@@ -450,7 +450,7 @@ func TestBrokerClockThatNoNodeBelievesIsAnError(t *testing.T) {
 	f.eachNode(func(_ int, n *core.NodeEvent) { n.Node.ClockOffset = 48 * time.Hour })
 	for _, found := range Check(f) {
 		if found.Check == "clock" && found.About == "broker" {
-			if found.Level != Error || !strings.Contains(found.Why, "no slot ends by its age") || !strings.Contains(found.What, "2 of 2 nodes") {
+			if found.Level != Error || !strings.Contains(found.Why, "too old wait there") || !strings.Contains(found.What, "2 of 2 nodes") {
 				t.Errorf("it says %+v", found)
 			}
 			return

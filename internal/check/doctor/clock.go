@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// odd is an offset that a clock which is kept right does not have.
+	// odd is an offset that a synchronized clock does not have.
 	odd = time.Second
 
-	// wrong is the offset beyond which a node does not believe the broker's clock,
-	// unless --max-clock-offset says otherwise.
+	// wrong is the offset beyond which a node does not trust the broker's clock, unless
+	// --max-clock-offset allows more.
 	wrong = time.Hour
 )
 
-// clocks is about the broker's clock, and those of the nodes.
+// clocks checks the broker's clock and those of the nodes.
 func (c *check) clocks() {
 	nodes := c.live()
 	var doubts []string
@@ -27,20 +27,20 @@ func (c *check) clocks() {
 	}
 	if len(doubts) > 1 && 2*len(doubts) > len(nodes) {
 		c.add(Error, "clock", "broker", fmt.Sprintf("its clock is at %s, and more than an hour from those of %d of %d nodes: %s", stamp(c.Now), len(doubts), len(nodes), few(doubts)),
-			"these nodes publish nothing, and no slot ends by its age on them: it waits", "set the broker's clock right, or those of the nodes")
+			"these nodes publish nothing, and slots that are too old wait there, without an outcome", "correct the broker's clock, or those of the nodes")
 	} else if by := c.Now.Sub(c.Local); !c.Local.IsZero() && by.Abs() > wrong {
 		c.add(Warning, "clock", "broker", fmt.Sprintf("its clock is at %s, this machine's at %s", stamp(c.Now), stamp(c.Local)),
-			"slots go by the broker's clock; if that is the wrong one, what is done by it cannot be taken back", "set the clock that is wrong, before anything produces")
+			"slots start by the broker's clock; if it is wrong, slots that started by it cannot be undone", "correct the wrong clock before a producer starts")
 	}
 	for _, n := range nodes {
 		c.clock(n)
 	}
 }
 
-// clock is about one node's.
+// clock checks the clock of one node.
 func (c *check) clock(n core.Node) {
 	offset, about := n.ClockOffset.Abs().Round(time.Millisecond), "node "+n.Name
-	mend := "set the clock that is wrong: of the two, look at the broker's too"
+	mend := "correct the wrong clock: check the node's and the broker's"
 	switch {
 	case offset > wrong && n.Producer:
 		c.add(Error, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
@@ -50,6 +50,6 @@ func (c *check) clock(n core.Node) {
 			"beyond an hour (or --max-clock-offset) slots that are too old wait there, without an outcome", mend)
 	case offset > odd:
 		c.add(Warning, "clock", about, fmt.Sprintf("its clock and the broker's are %v apart", offset),
-			"it goes by the broker's, as far as it knows it, but its logs and its handlers do not", "keep the clocks right: chronyd, systemd-timesyncd")
+			"the node follows the broker's clock, but its logs and its handlers do not", "synchronize the clocks: chronyd, systemd-timesyncd")
 	}
 }

@@ -11,35 +11,35 @@ import (
 
 const defaultNamespace = job.DefaultNamespace
 
-// Facts are what Gather found. Those after Monitors are known only if the Survey is
-// Complete.
+// Facts are what Gather found. Those after Full are known only if the Survey is Complete.
 type Facts struct {
 	Namespace string
 	Survey    kv.Survey
 
-	// Monitors are the servers whose monitoring port was asked.
+	// Monitors are the answers of the monitoring ports.
 	Monitors []Monitor
 
-	// Now is the broker's time, Local what this machine had for it. Zero: not known.
+	// Now is the broker's time, Local the time of this machine at that instant. Zero: not
+	// known.
 	Now, Local time.Time
 
-	// Full is why the server can store nothing, as it says itself. Empty: it can, or it
-	// cannot be known.
+	// Full is why the server can store nothing, by its own answer. Empty: it can, or that is
+	// not known.
 	Full string
 
 	Nodes  []core.NodeEvent
 	Jobs   []core.Entry
 	Broken []*core.EntryError
 
-	// Watermark, or why there is none: WatermarkErr wraps job.ErrNotFound,
-	// job.ErrInvalid or job.ErrVersion. WatermarkRevision is that of its key,
-	// RegistryRevision the registry's last one.
+	// Watermark is the stored watermark. WatermarkErr says why there is none: it wraps
+	// job.ErrNotFound, job.ErrInvalid or job.ErrVersion. WatermarkRevision is the revision of
+	// its key, RegistryRevision the last one of the registry.
 	Watermark                           core.Watermark
 	WatermarkErr                        error
 	WatermarkRevision, RegistryRevision uint64
 
-	// Refused are the completions that came too late in the last day, Latest the
-	// newest of them.
+	// Refused is how many completions were refused in the last day, Latest the newest of
+	// them.
 	Refused int
 	Latest  job.Event
 
@@ -49,32 +49,31 @@ type Facts struct {
 	// Unreadable are the records, locks and nodes that cannot be read.
 	Unreadable []*kv.UnreadableError
 
-	// Locks are those in which somebody waits, or that have seen the future.
+	// Locks are those in which slots wait, or whose newest slot is in the future.
 	Locks []core.Lock
 
-	// Ended says of slots in locks since when they have an outcome; zero: they have
-	// no record.
+	// Ended is when slots in locks got their outcome. Zero: they have no record.
 	Ended map[job.Slot]time.Time
 
-	// Sweep is the end of the last sweep for lost slots, or why it is not known:
-	// SweepErr wraps job.ErrNotFound, job.ErrInvalid or job.ErrVersion.
+	// Sweep is the end of the last sweep for lost slots. SweepErr says why it is not known: it
+	// wraps job.ErrNotFound, job.ErrInvalid or job.ErrVersion.
 	Sweep    kv.SweepEnd
 	SweepErr error
 
-	// Unread are messages in the stream of slots that are no slots.
+	// Unread are messages in the stream of slots that cannot be read.
 	Unread Unread
 
-	// Takers are the consumers beside the queues. Still are the places, among them, of
-	// those that had something to give in two looks, and that nobody asked.
+	// Takers are the consumers beside those of the queues. Still are the indexes of those that
+	// had messages, and no request for them, in two looks.
 	Takers []kv.Taker
 	Still  []int
 
-	// Unasked names the queues that nobody asked for their messages in two looks,
-	// while their workers were idle.
+	// Unasked are the queues with messages and no request for them in two looks, while their
+	// workers were idle.
 	Unasked []string
 }
 
-// live are the nodes that were heard of within their lease.
+// live returns the nodes whose last heartbeat is younger than their lease.
 func (f Facts) live() []core.Node {
 	var live []core.Node
 	for _, e := range f.Nodes {
@@ -85,13 +84,13 @@ func (f Facts) live() []core.Node {
 	return live
 }
 
-// workers are the live nodes that work on a queue.
+// workers returns the live nodes that work on a queue.
 func (f Facts) workers(queue string) []core.Node {
 	return slices.DeleteFunc(f.live(), func(n core.Node) bool { return !n.Worker || !slices.Contains(n.Queues, queue) })
 }
 
-// idle reports whether the queue has messages to give and workers that run nothing,
-// and nobody asks.
+// idle reports whether the queue has messages and no request for them, and workers that run
+// nothing.
 func (f Facts) idle(q kv.Queue) bool {
 	if !unattended(q.Slots) && !unattended(q.Timers) {
 		return false
@@ -100,12 +99,12 @@ func (f Facts) idle(q kv.Queue) bool {
 	return len(workers) > 0 && !slices.ContainsFunc(workers, func(n core.Node) bool { return n.Running > 0 })
 }
 
-// unattended reports whether the consumer has messages to give, and nobody asks.
+// unattended reports whether the consumer has messages, and no request for them.
 func unattended(info *consumerInfo) bool {
 	return info != nil && info.NumPending > 0 && info.NumWaiting == 0
 }
 
-// delivered counts what the queue's consumers have given.
+// delivered counts what the consumers of the queue have delivered.
 func delivered(q kv.Queue) (n uint64) {
 	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
 		if info != nil {
@@ -115,13 +114,13 @@ func delivered(q kv.Queue) (n uint64) {
 	return n
 }
 
-// active reports whether slots of the job are still to come.
+// active reports whether more slots of the job may come.
 func (f Facts) active(e core.Entry) bool {
 	if e.Paused {
 		return false
 	}
 	if len(e.Job.After) > 0 || !e.Job.On.IsZero() {
-		return true // who knows
+		return true // its slots cannot be computed
 	}
 	s, err := job.ParseSchedule(e.Job.Name, e.Job.Plan())
 	return err == nil && !s.Next(f.Now).IsZero()

@@ -12,23 +12,23 @@ type Level string
 
 const (
 	Error   Level = "error"   // something does not work, or is lost, now
-	Warning Level = "warning" // it will, when the next thing goes wrong
+	Warning Level = "warning" // it will, when the next thing fails
 	Note    Level = "note"    // worth knowing; it does not count
 )
 
 // Finding is one thing that is wrong.
 type Finding struct {
-	// Check names what was looked at, in one word that scripts may rely on.
+	// Check names the check in one word that scripts may rely on.
 	Check string
 	Level Level
 
-	// About is whom it is about: "queue mail", "job report". What says what was
-	// seen, Why why it matters, Mend the command, or the deed, that mends it; empty
-	// when nothing has to be done.
+	// About is the subject: "queue mail", "job report". What says what was seen, Why why it
+	// matters, and Mend which command or action mends it. Mend is empty if there is nothing to
+	// do.
 	About, What, Why, Mend string
 }
 
-// Check holds the facts against what they should be. The worst comes first.
+// Check returns the findings for the facts, the worst first.
 func Check(f Facts) []Finding {
 	c := &check{Facts: f}
 	c.layout()
@@ -38,7 +38,7 @@ func Check(f Facts) []Finding {
 	c.servers()
 	c.limits()
 	if !f.Survey.Complete() {
-		c.add(Note, "incomplete", "", "the rest was not looked at: what is there is not complete", "", "")
+		c.add(Note, "incomplete", "", "the rest was not checked: the namespace is not complete", "", "")
 	} else {
 		c.settings()
 		c.nodes()
@@ -74,7 +74,7 @@ func (c *check) add(l Level, check, about, what, why, mend string) {
 	c.found = append(c.found, Finding{Check: check, Level: l, About: about, What: what, Why: why, Mend: mend})
 }
 
-// cronce is a command line on this namespace.
+// cronce returns a command line for this namespace.
 func (c *check) cronce(command string) string {
 	if c.Namespace != "" && c.Namespace != defaultNamespace {
 		command += " --namespace " + c.Namespace
@@ -82,7 +82,7 @@ func (c *check) cronce(command string) string {
 	return "cronce " + command
 }
 
-// few lists the first of them, and how many more there are.
+// few lists the first names, and how many more there are.
 func few(names []string) string {
 	const most = 5
 	if len(names) <= most {

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// leastLease outlasts a broker's failover: 2 s between heartbeats, 9 s of
-	// election and 1 s for the answer fit into three quarters of it.
+	// leastLease outlasts a failover of the broker: three quarters of it are enough for 2 s
+	// between heartbeats, 9 s of election and 1 s for the answer.
 	leastLease = 16 * time.Second
 
-	// copyWithin is how long after a slot's due time its last copy may come: what
-	// is later is judged anew, and by the stored watermark.
+	// copyWithin is how long after a slot's due time its last copy may come. A later copy
+	// depends on the stored watermark.
 	copyWithin = time.Minute
 )
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// settings is about what the namespace agreed on.
+// settings checks the stored settings.
 func (c *check) settings() {
 	set := c.Survey.Settings
 	if set.Retention < set.Horizon+time.Hour {
-		c.add(Error, "retention", "", fmt.Sprintf("outcomes are forgotten after %v, and slots run until they are %v old", set.Retention, set.Horizon),
+		c.add(Error, "retention", "", fmt.Sprintf("outcomes are kept for %v, and slots run until they are %v old", set.Retention, set.Horizon),
 			"a slot whose record is gone runs again", c.cronce("setup --retention "+(set.Horizon+24*time.Hour).String()))
 	}
 	replicated := slices.ContainsFunc(slices.Collect(maps.Values(c.Survey.Streams)), func(i *streamInfo) bool { return i.Config.Replicas > 1 })
@@ -37,22 +37,22 @@ func (c *check) settings() {
 			"every server that dies costs each running slot an attempt", c.cronce("setup --lease 20s"))
 	}
 	if c.Refused > 0 {
-		c.add(Warning, "lease", "", fmt.Sprintf("%d completions came too late in the last 24h, the last one of %s on node %s: its worker stood still, or was cut off, for longer than the lease of %v",
+		c.add(Warning, "lease", "", fmt.Sprintf("%d completions were refused in the last 24h, the last one of %s on node %s: its worker was stopped, or cut off, for longer than the lease of %v",
 			c.Refused, c.Latest.ID, c.Latest.Node, set.Lease),
-			"each of these slots ran twice", "find what stops the worker (swapping, throttling, a suspended machine), or "+c.cronce("setup --lease "+(2*set.Lease).String()))
+			"each of these slots ran twice", "find out what stops the worker (swapping, throttling, a suspended machine), or "+c.cronce("setup --lease "+(2*set.Lease).String()))
 	}
 	var worst time.Duration
 	for _, n := range c.live() {
 		worst = max(worst, n.ClockError)
 	}
 	if need := copyWithin + 2*worst; set.Duplicates < need {
-		c.add(Warning, "duplicates", "", fmt.Sprintf("the duplicate window of %v is shorter than %v, within which copies of a slot come: nodes know the broker's clock to %v only",
+		c.add(Warning, "duplicates", "", fmt.Sprintf("the duplicate window of %v is shorter than %v, within which copies of a slot come: nodes know the broker's time to within %v",
 			set.Duplicates, need.Round(time.Second), worst),
-			"copies are stored and delivered, for the ledger to refuse", c.cronce("setup --duplicates "+(2*need).Round(time.Minute).String()))
+			"copies are stored and delivered, and the ledger refuses them", c.cronce("setup --duplicates "+(2*need).Round(time.Minute).String()))
 	}
 }
 
-// nodes is about the processes of the fleet.
+// nodes checks the processes of the fleet.
 func (c *check) nodes() {
 	zones := map[string][]string{}
 	producers := 0
@@ -75,15 +75,15 @@ func (c *check) nodes() {
 	}
 	for _, e := range c.Nodes {
 		if e.Err != nil {
-			c.add(Warning, "node", "node "+e.Name, "its record cannot be read: "+e.Err.Error(), "what it claims cannot be taken over", c.nodeRemoval(e))
+			c.add(Warning, "node", "node "+e.Name, "its record cannot be read: "+e.Err.Error(), "its claims cannot be taken over", c.nodeRemoval(e))
 		}
 	}
 	if producers == 0 && c.Full == "" && slices.ContainsFunc(c.Jobs, c.active) {
-		c.add(Error, "producer", "", "no live node produces", "no slot is published", "start one: "+c.cronce("run"))
+		c.add(Error, "producer", "", "no live node produces", "no slot is published", "start a producer: "+c.cronce("run"))
 	}
 }
 
-// queues is about who takes what waits.
+// queues checks that the slots of each queue are taken.
 func (c *check) queues() {
 	wanted := map[string][]string{}
 	for _, e := range c.Jobs {
@@ -105,46 +105,46 @@ func (c *check) queues() {
 	}
 }
 
-// queue is about one, which the jobs of these names use.
+// queue checks one queue, which the named jobs use.
 func (c *check) queue(q kv.Queue, jobs []string) {
 	about, workers := "queue "+q.Name, c.workers(q.Name)
-	run := "start a worker that handles them: " + c.cronce("run --queue "+q.Name+" -f jobs.yaml")
+	run := "start a worker that has handlers for them: " + c.cronce("run --queue "+q.Name+" -f jobs.yaml")
 	switch {
-	case c.Full != "": // heartbeats are not stored either: the workers may well be there
+	case c.Full != "": // heartbeats are not stored either, so the workers may live
 	case len(workers) > 0:
 		if slices.Contains(c.Unasked, q.Name) {
-			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers run nothing and do not ask for them: %s", q.Waiting+q.Fired, few(names(workers))),
-				"the slots wait, and expire", "look at the workers' logs: what they run the slots on may not be ready (ready: in jobs.yaml)")
+			c.add(Warning, "unasked", about, fmt.Sprintf("%d slots wait, and its workers are idle and do not ask for them: %s", q.Waiting+q.Fired, few(names(workers))),
+				"the slots wait, and expire", "look at the workers' logs: the service that they run the slots on may not be ready (ready: in jobs.yaml)")
 		}
 	case q.Waiting > 0:
 		c.add(Warning, "worker", about, fmt.Sprintf("%d slots wait, and no live node works on it", q.Waiting), "they wait, and expire", run)
 	case len(jobs) > 0:
 		c.add(Warning, "worker", about, "no live node works on it; its jobs: "+few(jobs), "their slots will wait, and expire", run)
 	case q.Fired == 0 && q.Slots != nil:
-		c.add(Note, "unused", about, "nobody works on it, nothing waits in it, and no job uses it", "",
-			fmt.Sprintf("if it is not needed any more: nats consumer rm %s_slots %s", c.Namespace, q.Name))
+		c.add(Note, "unused", about, "no node works on it, nothing waits in it, and no job uses it", "",
+			fmt.Sprintf("if you do not need it any more: nats consumer rm %s_slots %s", c.Namespace, q.Name))
 	}
 	if len(workers) > 0 && q.Fired > 0 && q.Timers == nil {
-		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs whose time has come wait, and no worker of the queue takes them", q.Fired),
-			"they wait, and expire", "restart its workers, whose logins may have to be given more: cronce auth worker; or "+c.cronce("setup --queue "+q.Name))
+		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs are due and wait, and no worker of the queue takes them", q.Fired),
+			"they wait, and expire", "restart its workers, and check that their logins have what cronce auth worker prints; or "+c.cronce("setup --queue "+q.Name))
 	}
 	if len(workers) == 0 && q.Fired > 0 {
-		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs whose time has come wait, and no live node works on it", q.Fired),
-			"they wait, and expire", run+"; or trigger them again with the same key, which moves them to their jobs' queues of today")
+		c.add(Warning, "fired", about, fmt.Sprintf("%d triggered runs are due and wait, and no live node works on it", q.Fired),
+			"they wait, and expire", run+"; or trigger them again with the same key, which moves them to the current queues of their jobs")
 	}
 }
 
-// pressure is about messages that hold the places of others.
+// pressure checks how many messages are unsettled.
 func (c *check) pressure(q kv.Queue) {
 	for _, info := range []*consumerInfo{q.Slots, q.Timers} {
 		if info != nil && info.Config.MaxAckPending > 0 && info.NumAckPending*10 >= info.Config.MaxAckPending*8 {
-			c.add(Warning, "ack_pending", "queue "+q.Name, fmt.Sprintf("%d of at most %d messages are unsettled: in hand, or given back with a delay", info.NumAckPending, info.Config.MaxAckPending),
-				"beyond that nothing more is delivered", "look at what is retried, or has no handler: "+c.cronce("slot ls --state retrying"))
+			c.add(Warning, "ack_pending", "queue "+q.Name, fmt.Sprintf("%d of at most %d messages are unsettled: in flight, or released with a delay", info.NumAckPending, info.Config.MaxAckPending),
+				"beyond that limit nothing is delivered", "look at what is retried, or has no handler: "+c.cronce("slot ls --state retrying"))
 		}
 	}
 }
 
-// jobs is about the definitions, and who would run them.
+// jobs checks the definitions, and that workers have handlers for them.
 func (c *check) jobs() {
 	for _, b := range c.Broken {
 		c.add(Error, "broken", "job "+b.Name, "its stored definition cannot be used: "+b.Err.Error(), "none of its slots is published",
@@ -169,9 +169,9 @@ func (c *check) jobs() {
 		}
 	}
 	if len(lonely) > 0 {
-		c.add(Warning, "handler", "job "+few(lonely), "workers serve its queue, and none has a handler for it",
-			"its slots are given back again and again until they expire",
-			"start a worker that handles it, or "+c.cronce("job pause "+lonely[0])+", or "+c.cronce("job rm "+lonely[0]))
+		c.add(Warning, "handler", "job "+few(lonely), "workers serve its queue, but none has a handler for it",
+			"its slots are released again and again until they expire",
+			"start a worker that has a handler for it, or "+c.cronce("job pause "+lonely[0])+", or "+c.cronce("job rm "+lonely[0]))
 	}
 }
 
@@ -184,7 +184,7 @@ func names(nodes []core.Node) (all []string) {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// leases is about nodes that go by other settings than those that are stored.
+// leases checks that nodes use the stored settings.
 func (c *check) leases() {
 	var other []string
 	for _, n := range c.live() {
@@ -193,7 +193,7 @@ func (c *check) leases() {
 		}
 	}
 	if len(other) > 0 {
-		c.add(Warning, "settings", "node "+few(other), fmt.Sprintf("the stored lease is %v: they started with other settings, and keep those until they are restarted", c.Survey.Settings.Lease),
+		c.add(Warning, "settings", "node "+few(other), fmt.Sprintf("the stored lease is %v: they started with other settings, and keep them until they are restarted", c.Survey.Settings.Lease),
 			"parts of the fleet wait for different times before they take a silent node's slots", "restart them; if the settings were lost: "+c.cronce("setup --lease D")+", with what was stored before")
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Sources are where the facts come from.
+// Sources is where the facts come from.
 type Sources struct {
 	JetStream jetstream.JetStream
 	Namespace string
 
-	// Monitors are URLs of monitoring ports of the servers: "http://host:8222".
+	// Monitors are the URLs of monitoring ports: "http://host:8222".
 	Monitors []string
 
-	// Full asks the server why it can store nothing; empty: it can, or cannot say. Nil:
-	// it is not asked.
+	// Full asks the server why it can store nothing. It returns "" if the server can, or
+	// does not say. Nil: the server is not asked.
 	Full func(context.Context) string
 
 	// Alive is called whenever the broker has answered.
@@ -30,15 +30,15 @@ type Sources struct {
 }
 
 const (
-	// recently is how far back completions that were refused are looked for.
+	// recently is how far back to look for refused completions.
 	recently = 24 * time.Hour
 
-	// lookAgain is between two looks at a queue that nobody asks.
+	// lookAgain is the time between two looks at a queue without requests.
 	lookAgain = 3 * time.Second
 )
 
-// Gather asks the broker for everything that Check looks at. A namespace of which
-// nothing is there is job.ErrNotFound; what is there and wrong is a fact.
+// Gather asks the broker for everything that Check needs. If nothing of the namespace exists
+// the error is job.ErrNotFound. What exists and is wrong is a fact.
 func Gather(ctx context.Context, from Sources) (*kv.Store, Facts, error) {
 	f := Facts{Namespace: from.Namespace}
 	if f.Namespace == "" {
@@ -79,7 +79,7 @@ type gatherer struct {
 	f    *Facts
 }
 
-// watermark comes first: the registry is then at least as new.
+// watermark is read first: the registry is then at least as new.
 func (g gatherer) watermark(ctx context.Context) error {
 	g.f.Watermark, g.f.WatermarkRevision, g.f.WatermarkErr = g.Watermark().Read(ctx)
 	if err := g.f.WatermarkErr; err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
@@ -92,7 +92,7 @@ func unreadable(err error) bool {
 	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
 }
 
-// unreadable takes in why a value cannot be read, and reports whether err says so.
+// unreadable reports whether err says that a value cannot be read, and records the value.
 func (g gatherer) unreadable(err error) bool {
 	var e *kv.UnreadableError
 	if errors.As(err, &e) {
@@ -110,7 +110,7 @@ func (g gatherer) registry(ctx context.Context) (err error) {
 	return err
 }
 
-// nodes are read before the time, so that no heartbeat lies ahead of it.
+// nodes are read before the time, so that no heartbeat is later than it.
 func (g gatherer) nodes(ctx context.Context) (err error) {
 	if g.f.Nodes, err = g.Nodes().List(ctx); err == nil {
 		for _, n := range g.f.Nodes {
@@ -158,7 +158,7 @@ func (g gatherer) locks(ctx context.Context) error {
 		case g.unreadable(err):
 		case err != nil:
 			return err
-		case len(l.Waiting) > 0 || l.Newest.After(g.f.Now): // who has ended may stand there, if nobody waits
+		case len(l.Waiting) > 0 || l.Newest.After(g.f.Now): // a slot that has ended may stay in a lock if none waits
 			g.f.Locks = append(g.f.Locks, l)
 		}
 	}
@@ -184,7 +184,8 @@ func (g gatherer) takers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// unasked looks again at what may be a moment between two messages.
+// unasked looks at queues without requests once more: there is such a moment between two
+// messages.
 func (g gatherer) unasked(ctx context.Context) error {
 	waits := slices.ContainsFunc(g.f.Takers, still)
 	before := map[string]uint64{}

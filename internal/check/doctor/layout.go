@@ -11,27 +11,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// layout is about what is there and how it is made.
+// layout checks that everything exists and is configured as it must be.
 func (c *check) layout() {
 	v := c.Survey
 	for _, title := range v.Missing {
-		c.add(Error, "missing", title, "it is not there",
-			"a namespace cannot do without it: nodes do not start", c.cronce("setup"))
+		c.add(Error, "missing", title, "it does not exist",
+			"a namespace needs it: nodes do not start", c.cronce("setup"))
 	}
 	switch err := v.SettingsErr; {
 	case errors.Is(err, job.ErrNotFound):
-		c.add(Error, "settings", "", "no settings are stored", "nodes would not agree on lease, horizon and retention", c.cronce("setup"))
+		c.add(Error, "settings", "", "no settings are stored", "nodes cannot agree on lease, horizon and retention", c.cronce("setup"))
 	case errors.Is(err, job.ErrVersion):
-		c.add(Error, "settings", "", err.Error(), "this program cannot read them, nor start", "install a newer cronce")
+		c.add(Error, "settings", "", err.Error(), "this program cannot read them, and nodes of this version do not start", "install a newer version of cronce")
 	case err != nil:
 		c.add(Error, "settings", "", err.Error(), "nodes refuse to start", "nats kv del "+c.Namespace+"_state settings, then "+c.cronce("setup"))
 	}
 	if v.NoTimers {
 		if v.Schedules {
-			c.add(Warning, "timers", "stream "+c.Namespace+"_timers", "it is missing, though this server could have it",
+			c.add(Warning, "timers", "stream "+c.Namespace+"_timers", "it is missing, although this server supports it",
 				"jobs cannot be triggered for a later time", c.cronce("setup"))
 		} else {
-			c.add(Note, "timers", "", "nats-server "+v.Version+" knows no message schedules: jobs cannot be triggered for a later time", "",
+			c.add(Note, "timers", "", "nats-server "+v.Version+" has no message schedules: jobs cannot be triggered for a later time", "",
 				"upgrade to nats-server 2.12 or newer, then "+c.cronce("setup"))
 		}
 	}
@@ -41,17 +41,17 @@ func (c *check) layout() {
 		}
 		mend := c.cronce("setup")
 		if !d.Setup {
-			mend = "it cannot be changed in place: save what is in it, and remove it: " + d.Remove + "; then " + c.cronce("setup")
+			mend = "it cannot be changed in place: save its contents, and remove it: " + d.Remove + "; then " + c.cronce("setup")
 		}
 		name, why := "layout", "nodes refuse to start on it"
 		if d.Field == "storage" || d.Field == "persist mode" {
-			name, why = "storage", "what the broker acknowledged is gone when it restarts: slots are lost, or run again"
+			name, why = "storage", "what the broker acknowledged is lost when it restarts: slots are lost, or run again"
 		}
 		c.add(Error, name, d.Where, fmt.Sprintf("it has %s %s, not %s", d.Field, d.Found, d.Want), why, mend)
 	}
 }
 
-// storage is about how many copies there are.
+// storage checks the replicas.
 func (c *check) storage() {
 	single, behind := []string{}, map[string][]string{}
 	even := 0
@@ -77,20 +77,20 @@ func (c *check) storage() {
 	}
 	if even > 0 {
 		c.add(Warning, "replicas", "", fmt.Sprintf("what is stored has %d replicas", even),
-			"an even number survives no more failures than one less", c.cronce("setup --replicas 3"))
+			"an even number survives no more failures than one replica less", c.cronce("setup --replicas 3"))
 	}
 	switch {
 	case len(single) == 0:
 	case c.Survey.Cluster == "":
 		c.add(Note, "replicas", "", "everything is stored once, on a single server",
-			"while it is away nothing runs, and what its disk loses is lost", "a cluster of three servers, then "+c.cronce("setup --replicas 3"))
+			"while it is down nothing runs, and what its disk loses is lost", "a cluster of three servers, then "+c.cronce("setup --replicas 3"))
 	default:
-		c.add(Warning, "replicas", "", "stored once, though the server is one of a cluster: "+few(single),
-			"when that one server is away nothing runs, and what its disk loses is lost", c.cronce("setup --replicas 3"))
+		c.add(Warning, "replicas", "", "stored once, although the server is part of a cluster: "+few(single),
+			"while that server is down nothing runs, and what its disk loses is lost", c.cronce("setup --replicas 3"))
 	}
 }
 
-// limits is about room that runs out.
+// limits checks how much room is left.
 func (c *check) limits() {
 	full := func(about string, used, most int64, unit string) {
 		if most <= 0 || used*10 < most*8 {
@@ -116,7 +116,7 @@ func (c *check) limits() {
 	}
 }
 
-// holders are the servers that keep the streams, as far as they are known.
+// holders returns the servers that are known to store the streams.
 func (c *check) holders() []string {
 	names := map[string]bool{}
 	for _, info := range c.Survey.Streams {
@@ -143,18 +143,17 @@ func serversOf(info *jetstream.StreamInfo) (names []string) {
 	return slices.DeleteFunc(names, func(n string) bool { return strings.TrimSpace(n) == "" })
 }
 
-// full is about a server that can store nothing. Then heartbeats are not stored either,
-// so that nodes which live look dead.
+// full reports a server that can store nothing. Heartbeats are not stored either, so live
+// nodes look dead.
 func (c *check) full() {
 	if c.Full == "" {
 		return
 	}
 	c.add(Error, "full", "server "+c.Survey.Server, "its storage is full: "+c.Full,
-		"no slot is published, started or recorded, and every node looks dead", "free space on that disk: the server goes on by itself, and what was refused is published")
+		"no slot is published, started or recorded, and every node looks dead", "free space on that disk: then the server goes on by itself, and producers publish what was refused")
 }
 
-// rollup is about what is made otherwise than Setup makes it now, and works all the
-// same.
+// rollup checks for buckets that an older version of Setup made, and that still work.
 func (c *check) rollup() {
 	var where []string
 	for _, d := range c.Survey.Differences {
@@ -164,6 +163,6 @@ func (c *check) rollup() {
 	}
 	if len(where) > 0 {
 		c.add(Warning, "rollup", "", fmt.Sprintf("roll-up and purge are allowed in %s, which an older version made", few(where)),
-			"one message with the header Nats-Rollup, from any login that may write one key there, removes all others", c.cronce("setup"))
+			"any login that may write one key there can remove all other keys by a message with the header Nats-Rollup", c.cronce("setup"))
 	}
 }

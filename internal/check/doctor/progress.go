@@ -19,31 +19,30 @@ type (
 )
 
 const (
-	// ahead is how far the watermark may be ahead of the broker's clock, behind how
-	// far behind it: it moves every second, and a producer that takes over needs
-	// some seconds.
+	// ahead is how far the watermark may be ahead of the broker's clock, and behind how far
+	// it may be behind. It moves every second. A producer that starts needs some seconds.
 	ahead  = 5 * time.Second
 	behind = time.Minute
 
-	// patience is for how long a slot may stand still that should have moved:
-	// within it the fleet's own sweep finds what was lost.
+	// patience is how long a slot may stay as it is although it should have moved: the sweep
+	// of the fleet finds lost slots within that time.
 	patience = 2 * time.Minute
 )
 
-// wrongWatermark says what is wrong with the watermark that only a reset mends;
-// empty: nothing.
+// wrongWatermark says what is wrong with the watermark that only a reset mends. Empty:
+// nothing.
 func (f Facts) wrongWatermark() (what, why string) {
 	switch by := f.Watermark.Time.Sub(f.Now); {
 	case errors.Is(f.WatermarkErr, job.ErrInvalid):
-		return "it cannot be read: " + f.WatermarkErr.Error(), "a producer that runs writes it anew within seconds; one that starts offers the slots since the horizon again"
+		return "it cannot be read: " + f.WatermarkErr.Error(), "a running producer writes it again within seconds; a producer that starts offers the slots since the horizon again"
 	case f.WatermarkErr != nil:
 		return "", ""
 	case by > ahead:
 		return fmt.Sprintf("it is at %s, %v ahead of the broker's clock", stamp(f.Watermark.Time), by.Round(time.Second)),
-			"slots up to it count as published: nothing falls due until then"
+			"slots up to it count as published: none is published until then"
 	case f.Watermark.Revision > f.RegistryRevision:
-		return fmt.Sprintf("it knows revision %d of the registry, whose last one is %d: that was made anew, or restored", f.Watermark.Revision, f.RegistryRevision),
-			"it cannot move: whoever starts offers all slots since again"
+		return fmt.Sprintf("it names revision %d of the registry, whose last revision is %d: the registry was created again, or restored", f.Watermark.Revision, f.RegistryRevision),
+			"it cannot move: a producer that starts offers all slots since then again"
 	}
 	return "", ""
 }
@@ -54,7 +53,7 @@ func (c *check) watermark() {
 		return
 	}
 	if errors.Is(c.WatermarkErr, job.ErrVersion) {
-		c.add(Error, "watermark", "watermark", c.WatermarkErr.Error(), "producers of this version leave it alone, and offer the slots since the horizon again whenever one starts",
+		c.add(Error, "watermark", "watermark", c.WatermarkErr.Error(), "producers of this version do not move it, and offer the slots since the horizon again each time that one starts",
 			"run one version of cronce everywhere; if no newer one runs: "+c.cronce("doctor --reset-watermark --force"))
 		return
 	}
@@ -65,18 +64,18 @@ func (c *check) watermark() {
 		}
 	}
 	if oldest.IsZero() || !slices.ContainsFunc(c.Jobs, c.active) || c.Now.Sub(oldest) < behind {
-		return // nobody moves it, or it has just begun to move
+		return // no producer moves it, or one has just started
 	}
-	why := "slots that are due are not published, or nobody can vouch that they are"
-	mend := "look at the producers' logs: a definition that only a newer version can read holds it, a full stream, a clock that is far off"
+	why := "slots that are due are not published, or no producer can confirm that they are"
+	mend := "look at the producers' logs: the cause may be a definition that only a newer version can read, a full stream, or a wrong clock"
 	if c.WatermarkErr != nil {
-		c.add(Error, "watermark", "watermark", "there is none, though nodes have been producing since "+stamp(oldest), why, mend)
+		c.add(Error, "watermark", "watermark", "there is none, although producers have run since "+stamp(oldest), why, mend)
 	} else if by := c.Now.Sub(c.Watermark.Time); by > behind {
-		c.add(Error, "watermark", "watermark", fmt.Sprintf("it is at %s, %v behind, and does not keep up", stamp(c.Watermark.Time), by.Round(time.Second)), why, mend)
+		c.add(Error, "watermark", "watermark", fmt.Sprintf("it is at %s, %v behind", stamp(c.Watermark.Time), by.Round(time.Second)), why, mend)
 	}
 }
 
-// slots is about records that should have an outcome, or another attempt, by now.
+// slots checks for records that should have an outcome, or another attempt, by now.
 func (c *check) slots() {
 	nodes := map[string]core.NodeEvent{}
 	for _, e := range c.Nodes {
@@ -86,7 +85,7 @@ func (c *check) slots() {
 	for _, e := range c.Jobs {
 		timeouts[e.Job.Name] = e.Job.Timeout
 	}
-	shards := map[job.Slot]bool{} // slots that have parts without an outcome
+	shards := map[job.Slot]bool{} // slots with parts that have no outcome
 	for _, o := range c.Open {
 		if o.Slot.Shards > 0 {
 			shards[o.Slot.Whole()] = true
@@ -99,12 +98,12 @@ func (c *check) slots() {
 		}
 	}
 	for _, what := range sortedKeys(stuck) {
-		c.add(Warning, "stuck", "slot "+few(stuck[what]), what, "they have no outcome, and may keep others of their jobs waiting",
+		c.add(Warning, "stuck", "slot "+few(stuck[what]), what, "they have no outcome, and may keep other slots of their jobs waiting",
 			c.cronce("slot explain '"+stuck[what][0]+"'")+"; "+c.cronce("verify --repair"))
 	}
 }
 
-// stuck says why a slot is; empty: it is not.
+// stuck says why a slot is stuck. Empty: it is not.
 func (c *check) stuck(o kv.LedgerEntry, nodes map[string]core.NodeEvent, timeout time.Duration) string {
 	switch o.State {
 	case job.Retrying:
@@ -122,7 +121,7 @@ func (c *check) stuck(o kv.LedgerEntry, nodes map[string]core.NodeEvent, timeout
 		}
 		switch ran := c.Now.Sub(o.Time); {
 		case dead && c.Now.Sub(since) > 2*lease+patience:
-			return "running on a node that is dead, and nobody has taken it over"
+			return "running on a dead node, and no worker has taken it over"
 		case !dead && timeout > 0 && ran > timeout+patience:
 			return "running for longer than its job's timeout: its handler does not return"
 		}
@@ -130,14 +129,14 @@ func (c *check) stuck(o kv.LedgerEntry, nodes map[string]core.NodeEvent, timeout
 	return ""
 }
 
-// locks is about places that are held by slots which have long ended, or were lost
-// before they began.
+// locks checks for locks that are held by slots which have ended, or were lost before they
+// started.
 func (c *check) locks() {
 	for _, l := range c.Locks {
 		if by := l.Newest.Sub(c.Now); by > time.Minute {
-			c.add(Error, "lock", "job "+l.Job, fmt.Sprintf("its lock has seen a slot of %s, %v ahead of the broker's clock", stamp(l.Newest), by.Round(time.Second)),
+			c.add(Error, "lock", "job "+l.Job, fmt.Sprintf("its lock names a slot of %s, %v ahead of the broker's clock", stamp(l.Newest), by.Round(time.Second)),
 				"its overlap policy lets only newer slots run: all until then are skipped",
-				c.cronce("job pause "+l.Job)+", wait until nothing of it runs, nats kv del "+c.Namespace+"_state lock."+l.Job+", "+c.cronce("job resume "+l.Job))
+				c.cronce("job pause "+l.Job)+", wait until no slot of it runs, nats kv del "+c.Namespace+"_state lock."+l.Job+", "+c.cronce("job resume "+l.Job))
 		}
 		var over, unborn []string
 		for _, h := range l.Holders {
@@ -150,12 +149,12 @@ func (c *check) locks() {
 			}
 		}
 		if len(unborn) > 0 {
-			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a place that is held by slots which nobody has started: %s", len(l.Waiting), few(unborn)),
-				"no worker takes them, or their messages were lost: then the producers offer them again, within two minutes", c.cronce("slot explain '"+unborn[0]+"'")+"; "+c.cronce("verify --repair"))
+			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which no worker has started: %s", len(l.Waiting), few(unborn)),
+				"no worker takes them, or their messages were lost: then a producer offers them again within two minutes", c.cronce("slot explain '"+unborn[0]+"'")+"; "+c.cronce("verify --repair"))
 		}
 		if len(over) > 0 && len(l.Waiting) > 0 {
-			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a place that is held by slots which have ended: %s", len(l.Waiting), few(over)),
-				"whoever waits looks for itself, if there is a worker for it; none does", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
+			c.add(Warning, "lock", "job "+l.Job, fmt.Sprintf("%d slots wait for a lock that is held by slots which have ended: %s", len(l.Waiting), few(over)),
+				"a worker that takes a waiting slot removes them; no worker does", c.cronce("slot explain '"+l.Waiting[0].Slot.ID()+"'"))
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Reset is what ResetWatermark did.
+// Reset is the watermark before and after a reset.
 type Reset struct{ From, To core.Watermark }
 
 // ErrRight says that the watermark needs no reset.
@@ -19,11 +19,12 @@ var ErrRight = errors.New("the watermark is neither ahead of the broker's clock 
 // ErrNewer says that the watermark is of a newer format.
 var ErrNewer = errors.New("the watermark was written by a newer version of cronce: it is not reset")
 
-// ResetWatermark puts back a watermark that Check finds wrong: see the package's
-// comment for what it writes, and why. One that is right is ErrRight, one of a newer
-// format ErrNewer; with force either is put back by the horizon. One that was moved since
-// the facts were gathered is job.ErrConflict; job.ErrUnknown: look again.
-func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, who, nonce string, force bool) (Reset, error) {
+// ResetWatermark moves back a watermark that Check finds wrong. The package comment says what
+// it writes, and why. The error is ErrRight if the watermark is right, and ErrNewer if it is
+// of a newer format; with force either is moved back by the horizon. The error is
+// job.ErrConflict if the watermark was moved since the facts were gathered, and
+// job.ErrUnknown if the broker did not answer.
+func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, by, nonce string, force bool) (Reset, error) {
 	what, _ := f.wrongWatermark()
 	switch {
 	case what != "" || force:
@@ -36,7 +37,7 @@ func ResetWatermark(ctx context.Context, store *kv.Store, f Facts, who, nonce st
 	if what == "" || f.WatermarkErr != nil || to.Sub(f.Now) > ahead {
 		to = f.Now.Add(-f.Survey.Settings.Horizon)
 	}
-	next := core.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: who, Nonce: nonce, Extra: f.Watermark.Extra}
+	next := core.Watermark{Time: to.UTC(), RegistryTime: to.UTC(), Node: by, Nonce: nonce, Extra: f.Watermark.Extra}
 	if _, err := store.Watermark().Write(ctx, next, f.WatermarkRevision); err != nil {
 		return Reset{}, fmt.Errorf("reset the watermark: %w", err)
 	}

@@ -13,24 +13,23 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// embedded begins the name of every server that cronce embeds: those sync every
-// write.
+// embedded is the prefix of the names of servers that cronce embeds. They sync every write.
 const embedded = "cronce-"
 
-// Monitor is what the monitoring port of a server says.
+// Monitor is the answer of a monitoring port.
 type Monitor struct {
 	Name, Version string
 
-	// JetStream says that the server has it.
+	// JetStream says that the server has JetStream enabled.
 	JetStream bool
 
-	// SyncAlways says that it syncs each write, SyncInterval how often it does
-	// otherwise. Zero: the server's default, 2 min.
+	// SyncAlways says that it syncs each write, SyncInterval how often it syncs otherwise.
+	// Zero: the default of the server, 2 min.
 	SyncAlways   bool
 	SyncInterval time.Duration
 }
 
-// servers is about the programs that store.
+// servers checks the servers that store the streams.
 func (c *check) servers() {
 	versions := map[string]string{c.Survey.Server: c.Survey.Version}
 	var synced []string
@@ -38,14 +37,14 @@ func (c *check) servers() {
 		versions[m.Name] = m.Version
 		synced = append(synced, m.Name)
 		if m.JetStream && !m.SyncAlways {
-			c.add(Warning, "sync", "server "+m.Name, fmt.Sprintf("it syncs its writes to the disk every %v only", interval(m.SyncInterval)),
-				"a power failure, or a crash of its system, loses what it had acknowledged: claims and outcomes too, so that slots run again",
+			c.add(Warning, "sync", "server "+m.Name, fmt.Sprintf("it syncs its writes to the disk only every %v", interval(m.SyncInterval)),
+				"a power failure, or a crash of its operating system, loses acknowledged writes: claims and outcomes too, so slots run again",
 				"jetstream { sync_interval: always } in its configuration, and restart it")
 		}
 	}
 	if most := c.Survey.MaxPayload; most > 0 && most < kv.EnoughPayload {
-		c.add(Warning, "max_payload", "server "+c.Survey.Server, fmt.Sprintf("it takes messages of %d bytes, %d are enough for every slot", most, kv.EnoughPayload),
-			"larger payloads are refused, and outputs and errors are cut to what it takes", "max_payload in its configuration, and reload it")
+		c.add(Warning, "max_payload", "server "+c.Survey.Server, fmt.Sprintf("it accepts messages of up to %d bytes; %d are enough for every slot", most, kv.EnoughPayload),
+			"larger payloads are refused, and outputs and errors are cut to fit", "raise max_payload in its configuration, and reload it")
 	}
 	var unknown []string
 	for _, name := range c.holders() {
@@ -55,12 +54,12 @@ func (c *check) servers() {
 	}
 	if len(unknown) > 0 {
 		c.add(Note, "sync", "server "+few(unknown), "whether it syncs its writes cannot be known with these permissions",
-			"by default it does not, and loses with the power what it had acknowledged", "ask its monitoring port: "+c.cronce("doctor --monitor http://HOST:8222"))
+			"by default it does not, and a power failure loses acknowledged writes", "ask its monitoring port: "+c.cronce("doctor --monitor http://HOST:8222"))
 	}
 	for _, name := range sortedKeys(versions) {
 		if known := badVersion(versions[name]); known != "" {
 			c.add(Warning, "version", "server "+name, "nats-server "+versions[name]+": "+known,
-				"acknowledged writes are what every promise stands on", "upgrade it: the newest release of nats-server")
+				"every promise depends on acknowledged writes", "upgrade it to the newest release of nats-server")
 		}
 	}
 }
@@ -72,8 +71,8 @@ func interval(d time.Duration) time.Duration {
 	return d
 }
 
-// badVersion says what is known against a version of nats-server, none older than
-// 2.11: those are refused.
+// badVersion returns the known problem of a version of nats-server. Versions before 2.11 are
+// refused elsewhere.
 func badVersion(version string) string {
 	var major, minor, patch int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); err != nil {
@@ -90,8 +89,8 @@ const (
 	maxVarz        = 1 << 20
 )
 
-// askMonitor asks the monitoring port of a nats-server, "http://host:8222", how it
-// stores.
+// askMonitor asks the monitoring port of a nats-server, such as "http://host:8222", how the
+// server stores.
 func askMonitor(ctx context.Context, url string) (Monitor, error) {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
@@ -110,7 +109,7 @@ func askMonitor(ctx context.Context, url string) (Monitor, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fail(fmt.Errorf("it answers %s: is it the monitoring port of a nats-server?", answer.Status))
+		return fail(fmt.Errorf("answered %s: is it the monitoring port of a nats-server?", answer.Status))
 	}
 	var varz struct {
 		Name      string `json:"server_name"`
@@ -123,7 +122,7 @@ func askMonitor(ctx context.Context, url string) (Monitor, error) {
 		} `json:"jetstream"`
 	}
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxVarz)).Decode(&varz); err != nil || varz.Name == "" {
-		return fail(fmt.Errorf("its answer is not that of a nats-server"))
+		return fail(fmt.Errorf("the answer is not that of a nats-server"))
 	}
 	m := Monitor{Name: varz.Name, Version: varz.Version}
 	if c := varz.JetStream.Config; c != nil {

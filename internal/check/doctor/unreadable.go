@@ -10,14 +10,15 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// unreadable is about records and locks: of a node's record, the check of nodes tells.
+// unreadable reports records and locks that cannot be read. The check of nodes reports the
+// records of nodes.
 func (c *check) unreadable() {
 	records := map[string][]*kv.UnreadableError{} // by job, "" for none
 	for _, e := range c.Unreadable {
 		switch {
 		case strings.HasSuffix(e.Bucket, "_state"):
 			c.add(Error, "unreadable", "job "+e.Job(), "its lock cannot be read: "+describe(e),
-				"no slot of the job starts, until each is older than the horizon", c.removal(e))
+				"no slot of the job starts until it is older than the horizon", c.removal(e))
 		case strings.HasSuffix(e.Bucket, "_ledger"):
 			records[e.Job()] = append(records[e.Job()], e)
 		}
@@ -27,31 +28,31 @@ func (c *check) unreadable() {
 		if name == "" {
 			about = "bucket " + of[0].Bucket
 		}
-		what := "a record of it cannot be read: "
+		what := "one of its records cannot be read: "
 		if len(of) > 1 {
-			what = fmt.Sprintf("%d records of it cannot be read, the first: ", len(of))
+			what = fmt.Sprintf("%d of its records cannot be read, the first: ", len(of))
 		}
 		c.add(Error, "unreadable", about, what+describe(of[0]),
-			"its slot gets no outcome, and keeps its place in the job's lock", c.removal(of...))
+			"its slot gets no outcome, and keeps the lock of its job", c.removal(of...))
 	}
 }
 
-// describe says which value it is, and why it cannot be read.
+// describe says which value cannot be read, and why.
 func describe(e *kv.UnreadableError) string {
 	return fmt.Sprintf("key %s of bucket %s, revision %d, %d bytes: %v", e.Key, e.Bucket, e.Revision, e.Size, e.Err)
 }
 
-// removal is how to be rid of them.
+// removal returns the command that removes unreadable values.
 func (c *check) removal(all ...*kv.UnreadableError) string {
 	for _, e := range all {
 		if errors.Is(e, job.ErrVersion) {
-			return "run one version of cronce everywhere; if none wrote it: " + c.cronce("doctor --remove-unreadable --force")
+			return "run one version of cronce everywhere; if no version wrote it: " + c.cronce("doctor --remove-unreadable --force")
 		}
 	}
 	return c.cronce("doctor --remove-unreadable")
 }
 
-// nodeRemoval is how to be rid of a node's record.
+// nodeRemoval returns the command that removes the record of a node.
 func (c *check) nodeRemoval(n core.NodeEvent) string {
 	var e *kv.UnreadableError
 	if errors.As(n.Err, &e) {
