@@ -8,37 +8,38 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// chain is the slots of a job that comes after others: one should exist for each
-// instant, and each token, of which all of these have succeeded.
+// chain is the slots of a job that comes after others. A slot should exist for each instant,
+// and each token, at which all of these succeeded.
 type chain struct {
-	since time.Time // what succeeded before counts for nothing
+	since time.Time // earlier successes do not count
 
-	// succeeded has the instants of each job that it comes after, tokens the bits of
-	// those jobs. late are those of which one succeeded since, fresh a moment ago.
+	// succeeded has the instants at which each of the jobs before it succeeded, tokens one bit
+	// for each of these jobs. late are instants with a success since, fresh with one a moment
+	// ago.
 	succeeded   []instants
 	late, fresh instants
 	tokens      map[string]*chained
 
-	// recorded have a record; judged are counted among those that should exist.
+	// recorded have a record. judged are counted among the slots that should exist.
 	recorded, judged instants
 
-	told bool // how many are left out, since it is too early
+	told bool // the slots that are too young to judge were counted
 }
 
-// chained is a run of the chain that somebody triggered.
+// chained is a triggered run of the chain.
 type chained struct {
 	succeeded        uint32
 	late, fresh      bool
 	recorded, judged bool
 }
 
-// followed is a job that another one comes after, as the i-th.
+// followed says that a job comes after another one, which is its i-th.
 type followed struct {
 	by *line
 	i  int
 }
 
-// chain makes the line one of a job that comes after others.
+// chain sets up the line of a job that comes after others.
 func (c *Check) chain(l *line) {
 	after := l.entry.Job.After
 	if len(after) == 0 {
@@ -54,10 +55,10 @@ func (c *Check) chain(l *line) {
 	}
 }
 
-// Alone reports whether it takes no other job's records to judge the named one.
+// Alone reports whether the named job can be judged by its own records.
 func (c *Check) Alone(name string) bool { return c.lines[name] == nil || c.lines[name].chain == nil }
 
-// follow takes in what a record says of the jobs that come after its own.
+// follow uses a record to judge the jobs that come after its own.
 func (c *Check) follow(r job.Record) {
 	if r.State != job.Succeeded || r.Slot.Shards > 0 || r.Slot.Range || !c.inRange(r.Slot, r.Published) {
 		return
@@ -89,8 +90,8 @@ func (ch *chain) token(token string) *chained {
 	return ch.tokens[token]
 }
 
-// seen takes in that a slot of the job has a record, and reports whether it is counted
-// already among those that should exist.
+// seen records that a slot of the job has a record. It reports whether the slot was already
+// counted among those that should exist.
 func (ch *chain) seen(s job.Slot) (judged bool) {
 	switch {
 	case ch == nil || s.Range:
@@ -104,9 +105,9 @@ func (ch *chain) seen(s job.Slot) (judged bool) {
 	return ch.judged.has(s.At.Unix())
 }
 
-// turns finds the slots of the chain that should exist: those without a record are
-// open from then on. beside is how many have one that was counted as no plan's, young
-// of how many it is too early to say anything, the first time.
+// turns finds the slots of the chain that should exist. Those without a record are open from
+// then on. beside is how many have a record that was counted as a slot that no plan has. young
+// is how many are too young to judge; it is returned by the first call only.
 func (l *line) turns() (beside, young int) {
 	ch := l.chain
 	if ch == nil {
@@ -156,7 +157,7 @@ func (ch *chain) complete(u int64) bool {
 	return true
 }
 
-// lostRuns are the triggered runs of the chain that should exist, and do not.
+// lostRuns returns the triggered runs of the chain that should exist and do not.
 func (c *Check) lostRuns(l *line) (lost []Problem) {
 	if l.chain == nil {
 		return nil
@@ -173,7 +174,7 @@ func (c *Check) lostRuns(l *line) (lost []Problem) {
 func (c *Check) unfollowed(l *line, s job.Slot) Problem {
 	p := Problem{
 		Kind: Missing, Slot: s,
-		Detail: fmt.Sprintf("neither a record nor a message, though %s had succeeded more than %v ago", strings.Join(l.entry.Job.After, ", "), Patience),
+		Detail: fmt.Sprintf("neither a record nor a message, although %s succeeded more than %v ago", strings.Join(l.entry.Job.After, ", "), Patience),
 	}
 	if s.Token == "" && c.old(s.At) {
 		p.Beyond = c.beyondHorizon()

@@ -47,7 +47,7 @@ func (f *facts) edit(name string, hour int, change func(*job.Record)) {
 
 func TestASlotIsMissingThatShouldHaveFollowedFromOthers(t *testing.T) {
 	t.Parallel()
-	const lost = "offer missing load:2026-11-21T12:00:00Z neither a record nor a message, though extract, check had succeeded"
+	const lost = "offer missing load:2026-11-21T12:00:00Z neither a record nor a message, although extract, check succeeded"
 	run := job.Slot{Job: "extract", Token: "k"}
 	for name, c := range map[string]struct {
 		edit func(*facts)

@@ -1,57 +1,55 @@
-// Package verify holds the slots that should exist against the ledger. It is
-// pure: the caller brings the definitions, the messages that wait, the records
-// and the broker's time, and gets the slots with which something is wrong.
+// Package verify compares the slots that should exist with the ledger. It is pure: the caller
+// passes definitions, waiting messages, records and the broker's time, and gets the slots
+// that have a problem.
 //
 // # What should exist
 //
-// The slots of every plan while it was in force ([job.Entry.Plans]): after its
-// beginning, up to and including its end; of a job that is paused only those due
-// before the pause, the others when it has ended. What cannot be known is not judged, and
-// the report says so and why: slots whose records the ledger may have forgotten,
-// the time before the oldest plan that is known, slots that fell due a moment ago, and jobs that are not in
-// the registry (any more).
+// Every slot of every plan while the plan was in force ([job.Entry.Plans]): after its
+// beginning, up to and including its end. For a paused job only the slots due before the
+// pause count; the others count when the pause ends.
 //
-// And of a job that comes after others, a slot for each instant, and each token of a
-// triggered run, of which all these have succeeded since it does: known from their
-// records, so that the walk is one of what they say. The fleet's own sweep has
-// [Patience] to mend what is lost between two of them.
+// For a job that comes after others, a slot for each instant, and each token of a triggered
+// run, at which all of these succeeded since the job came after them. This follows from their
+// records. The sweep of the fleet has [Patience] to mend what is lost between two slots.
 //
-// # What is wrong
+// What cannot be known is not judged, and the report says so and why: slots whose records the
+// ledger may have removed, the time before the oldest known plan, slots that were due a
+// moment ago, and jobs that are not in the registry.
 //
-//   - Missing: no record, no message, and no record of a range of missed slots
-//     that covers the slot.
-//   - NoOutcome: there is a record or a message, but nothing that will move it, or
-//     it should have moved more than [Patience] ago. A slot that a live worker
-//     runs is in progress, however long it takes, unless its job has a timeout.
-//   - Doubled: more than one end. The ledger has one key for a slot and keeps one
-//     value of it, so two outcomes never stand side by side; what can be seen is
-//     an attempt that began before the one before it had ended, or after one that
-//     had succeeded, and an outcome in the stream of events beside another one in
-//     the ledger. Events are told, not promised: they convict, their absence
-//     acquits nobody.
-//   - Early: its handler started before it was due. The start that its worker wrote down
-//     may be by the very clock that was wrong, so the broker's timestamps count too: a
-//     record that was stored before the slot was due, or so soon after that its run
-//     cannot have begun later. A slot whose message was stored when it was due was not
-//     early.
+// # Problems
 //
-// None of these: a message that waits although its slot has its outcome (the ack
-// was lost; it will be acked without a run), a record of its own for a slot inside
-// a range of missed ones (two producers judged it differently, and the slot has
-// the outcome that was recorded), a second message for a slot (a repair, a sweep).
+//   - Missing: there is no record, no message, and no record of a range of missed slots that
+//     covers the slot.
+//   - NoOutcome: there is a record or a message, but nothing will move it, or it should have
+//     moved more than [Patience] ago. A slot that a live worker runs is in progress, however
+//     long it takes, unless its job has a timeout.
+//   - Doubled: the slot ended more than once. The ledger keeps one value for a slot, so it
+//     never has two outcomes. What shows is an attempt that began before the previous one
+//     ended, or after one that succeeded, or an outcome in the event stream beside another
+//     one in the ledger. Events may be lost: an event proves a second end, but the absence of
+//     events proves nothing.
+//   - Early: the handler started before the slot was due. The start in the record may come
+//     from a wrong clock, so the broker's timestamps count too: the record was stored before
+//     the slot was due, or so soon after that the run must have begun earlier. A slot whose
+//     message was stored when it was due was not early.
+//
+// These are not problems: a waiting message of a slot that has its outcome (the ack was lost,
+// and the message will be acked without a run); a record for a slot inside a range of missed
+// slots (two producers judged it differently, and the record decides); a second message for a
+// slot (a repair, or a sweep).
 //
 // # One pass, little memory
 //
-// The ledger lists records in the order of their last writes, which is nearly the
-// order of the slots. So each job's plan is walked along with its records: a
-// record takes the walk up to its slot, and what was passed without a record is
-// kept, as one bit, until its record comes or the pass ends. A week of a job that
-// runs every second is 600,000 slots, and takes 0.4 MB if all of them are missing.
+// The ledger lists records in the order of their last writes, which is nearly the order of
+// the slots. So each job's plan is walked along with its records. A record moves the walk to
+// its slot. A slot that was passed without a record is kept as one bit until its record comes
+// or the pass ends. A week of a job that runs every second is 600,000 slots, and takes 0.4 MB
+// if all are missing.
 //
-// Rejected: to sort the records of each job first (a week of a hundred such jobs
-// would not fit), and to ask the ledger for each slot (one request each).
+// Rejected: to sort the records of each job first (a week of a hundred such jobs does not fit
+// into memory), and to ask the ledger for each slot (one request each).
 //
-// Lists are hints: a replica may lag, and a slot may be published after the
-// messages were listed. So before anything is reported the caller looks at each
-// problem once more, at the ledger's leader, and tells this package what it found.
+// Lists are hints: a replica may lag, and a slot may be published after the messages were
+// listed. So before it reports a problem, the caller reads the slot once more at the ledger's
+// leader, and passes the result to the check.
 package verify

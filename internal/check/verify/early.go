@@ -6,12 +6,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// serversApart is how far the clocks of a cluster's servers may be apart, which stamp
-// the messages and the records.
+// serversApart bounds how far the clocks of a cluster's servers may be apart. The servers
+// stamp messages and records.
 const serversApart = 10 * time.Millisecond
 
-// earlyBy is by how much the slot of a record, which the broker stored at written, was
-// started before it was due. Zero: it was not, as far as can be seen.
+// earlyBy returns how long before it was due the slot of a record was started. The broker
+// stored the record at written. Zero: it was not early, or that is not known.
 func (l *line) earlyBy(r job.Record, written time.Time) time.Duration {
 	due := r.Due
 	if l.entry == nil || l.chain != nil || due.IsZero() {
@@ -29,8 +29,8 @@ func (l *line) earlyBy(r job.Record, written time.Time) time.Duration {
 	return 0
 }
 
-// startedBy is an instant at which the first attempt had been started: what its worker
-// wrote down, or, if that is earlier, what follows from the broker's timestamp.
+// startedBy returns an instant at which the first attempt had been started: the start that its
+// worker recorded, or an earlier one that follows from the broker's timestamp.
 func startedBy(r job.Record, written time.Time) time.Time {
 	first := r.Attempts[0]
 	if written.IsZero() {

@@ -44,7 +44,7 @@ func TestSlotThatStartedBeforeItsInstantIsFound(t *testing.T) {
 		}
 		var want []string
 		if tt.early != "" {
-			want = []string{"leave early report:2026-11-21T09:00:00Z it was started " + tt.early + " before it was due: a start cannot be taken back"}
+			want = []string{"leave early report:2026-11-21T09:00:00Z it was started " + tt.early + " before it was due: a start cannot be undone"}
 		}
 		c := f.check()
 		got := found(c)

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// instants is a set of instants, in seconds since 1970: one word for each 64
-// seconds in which there is one. The zero value is empty and cannot be added to.
+// instants is a set of instants in seconds since 1970. It has one word for each 64 seconds in
+// which there is an instant. The zero value is empty and read-only.
 type instants map[int64]uint64
 
 func word(u int64) (key int64, bit uint64) { return u >> 6, 1 << (u & 63) }
@@ -23,7 +23,7 @@ func (s instants) has(u int64) bool {
 	return s[key]&bit != 0
 }
 
-// take removes u, and reports whether it was there.
+// take removes u, and reports whether it was in the set.
 func (s instants) take(u int64) bool {
 	key, bit := word(u)
 	old := s[key]
@@ -38,8 +38,8 @@ func (s instants) take(u int64) bool {
 	return true
 }
 
-// all yields the instants, ascending. Those that are taken while it runs may or
-// may not be among them.
+// all yields the instants in ascending order. It may or may not yield instants that are taken
+// while it runs.
 func (s instants) all() iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for _, key := range slices.Sorted(maps.Keys(s)) {

@@ -8,7 +8,7 @@ import (
 
 // Lateness says how long after their due time handlers started.
 type Lateness struct {
-	// Slots is how many were started.
+	// Slots is how many slots were started.
 	Slots int
 
 	// P50 and P99 are at most a sixteenth too large. Max is exact.
@@ -29,8 +29,7 @@ var bounds = [...]time.Duration{
 	5 * time.Second, time.Minute, 10 * time.Minute, time.Hour,
 }
 
-// histogram counts durations in microseconds, in cells of which sixteen double
-// the value.
+// histogram counts durations in microseconds. Sixteen cells double the value.
 type histogram struct {
 	slots   int
 	max     time.Duration
@@ -39,7 +38,7 @@ type histogram struct {
 }
 
 func (h *histogram) add(d time.Duration) {
-	d = max(d, 0) // started early is what clocks that are a little off show
+	d = max(d, 0) // clocks are not exact, so a start may seem early
 	h.slots++
 	h.max = max(h.max, d)
 	h.cells[cell(uint64(d.Microseconds()))]++
@@ -50,8 +49,8 @@ func (h *histogram) add(d time.Duration) {
 	h.buckets[i]++
 }
 
-// cell is the index of v: itself below 32, then its five leading bits and how
-// often it was halved for them.
+// cell returns the index of v: v itself below 32, otherwise its five leading bits and how often
+// v was halved to get them.
 func cell(v uint64) int {
 	shift := max(bits.Len64(v)-5, 0)
 	return shift*16 + int(v>>shift)

@@ -9,39 +9,39 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// line is one job: its plans, and what was seen of its slots.
+// line is one job: its plans, and what is known of its slots.
 type line struct {
 	name  string
 	entry *core.Entry // nil: not in the registry
 
-	// stretches are the parts of its plans that are judged, oldest first. The
-	// walk stands at the current one, at the slot next.
+	// stretches are the parts of its plans that are judged, oldest first. The walk is at the
+	// slot next of the current one.
 	stretches []stretch
 	current   int
 	next      int64
 
-	// slots is how many should exist, as far as the walk has come; open are
-	// those of them that have no record.
+	// slots is how many slots should exist, as far as the walk has come. open are those that
+	// have no record.
 	slots int
 	open  instants
 
-	// waiting have a message, fresh a young one. overdue have one that should
-	// have been taken long ago, and no record.
+	// waiting have a message, and fresh a young one. overdue have no record, and a message
+	// that a worker should have taken long ago.
 	waiting, fresh, overdue instants
 	tokens                  map[string]bool // triggered runs that wait, overdue or not
 
-	// missed and coming are ranges of missed slots, recorded and still waiting.
+	// missed are recorded ranges of missed slots, coming those that still wait.
 	missed, coming []span
 
-	// told had an outcome by the word of an event, and so had parts of slots that are
-	// split: a part's is its own, whatever became of the others and of the whole.
+	// told are the slots for which an event reported an outcome, parts the parts of split
+	// slots for which one did.
 	told  instants
 	parts map[job.Slot]bool
 
-	// reopened were given a new start: what came before does not count.
+	// reopened were reopened: earlier events do not count.
 	reopened map[job.Slot]bool
 
-	chain *chain // nil: it comes after no others
+	chain *chain // nil: the job comes after no others
 
 	unsettled map[job.Slot]unsettled
 	doubled   map[job.Slot]string
@@ -52,7 +52,7 @@ type line struct {
 type stretch struct {
 	schedule    *job.Schedule
 	first, last int64
-	young       int64 // from here on it is too early to judge
+	young       int64 // slots from here on are too young to judge
 }
 
 type span struct{ first, last int64 }
@@ -74,7 +74,7 @@ type unsettled struct {
 	due              time.Time
 	queue            string
 	revision         uint64
-	shards           int // of a whole that is split
+	shards           int // of a slot that is split
 }
 
 const never = math.MaxInt64
@@ -107,7 +107,7 @@ func (l *line) seek(u int64) {
 	l.next = never
 }
 
-// pass walks up to u, u included: what should exist up to there is open now.
+// pass walks up to and including u: the slots up to there are open now.
 func (l *line) pass(u int64) {
 	for l.next <= u {
 		l.open.add(l.next)
@@ -116,8 +116,8 @@ func (l *line) pass(u int64) {
 	}
 }
 
-// end walks to the end, and takes out of what is open the slots that ranges of
-// missed ones cover, and those of which it is too early to say anything.
+// end walks to the end. It removes from the open slots those that a range of missed slots
+// covers, and those that are too young to judge.
 func (l *line) end() (missed, young int) {
 	l.pass(never - 1)
 	for u := range l.open.all() {
@@ -134,7 +134,7 @@ func (l *line) end() (missed, young int) {
 	return missed, young
 }
 
-// young reports whether it is too early to judge the planned slot u.
+// young reports whether the planned slot u is too young to judge.
 func (l *line) young(u int64) bool {
 	for _, s := range l.stretches {
 		if s.first <= u && u <= s.last {
@@ -153,8 +153,8 @@ func (l *line) waits(s job.Slot) bool {
 	return l.waiting.has(s.At.Unix())
 }
 
-// ended reports whether an outcome of the planned slot, or of this part of it, was
-// told.
+// ended reports whether an event reported an outcome of the planned slot, or of this part of
+// it.
 func (l *line) ended(s job.Slot) bool {
 	if s.Shards > 0 {
 		return l.parts[s]
@@ -162,11 +162,11 @@ func (l *line) ended(s job.Slot) bool {
 	return l.told.has(s.At.Unix())
 }
 
-// overlapping is by how much the clocks of two nodes may make two attempts seem
-// to overlap that did not.
+// overlapping is how far two attempts may seem to overlap because of the clocks of two
+// nodes.
 const overlapping = time.Second
 
-// ends says why a slot has more than one end; empty: it has not.
+// ends says why a slot ended more than once. Empty: it did not.
 func (l *line) ends(r job.Record) string {
 	for i := 1; i < len(r.Attempts); i++ {
 		a, b := r.Attempts[i-1], r.Attempts[i]
@@ -179,7 +179,7 @@ func (l *line) ends(r job.Record) string {
 		}
 	}
 	if r.State == job.Succeeded && r.Slot.Token == "" && l.ended(r.Slot) {
-		return "it succeeded, and another outcome was told before"
+		return "it succeeded, and an event reported another outcome before"
 	}
 	return ""
 }

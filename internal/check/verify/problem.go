@@ -11,41 +11,40 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Kind is what is wrong with a slot.
+// Kind is a kind of problem.
 type Kind string
 
 const (
-	Missing   Kind = "missing"    // it should exist, and there is no trace of it
-	NoOutcome Kind = "no_outcome" // nothing will move it, or should have long ago
-	Doubled   Kind = "doubled"    // it has more than one end
+	Missing   Kind = "missing"    // it should exist, and has neither a record nor a message
+	NoOutcome Kind = "no_outcome" // nothing will move it, or it should have moved long ago
+	Doubled   Kind = "doubled"    // it ended more than once
 	Early     Kind = "early"      // it was started before its instant
 )
 
-// Problem is a slot with which something is wrong.
+// Problem is a slot that has a problem.
 type Problem struct {
 	Kind Kind
 	Slot job.Slot
 	Due  time.Time // zero: not known
 
-	// State is the record's, or pending for a message without one. Empty: there
-	// is neither, or (Doubled) it does not matter.
+	// State is the state of the record, or pending for a message without one. Empty: there is
+	// neither, or it does not matter (Doubled).
 	State job.State
 	Node  string
 
-	// Detail says in words what was seen.
+	// Detail says what was seen.
 	Detail string
 
-	// Told says that an event told of an outcome of a missing slot: whoever offers
-	// it again has to tell that it is reopened, or it will count as doubled.
+	// Told says that an event reported an outcome of a missing slot. A repair must publish an
+	// event that reopens the slot, or the slot will count as doubled.
 	Told bool
 
-	// Beyond says why offering the slot again is not the remedy. Empty: it is.
+	// Beyond says why the slot cannot be repaired by offering it again. Empty: it can.
 	Beyond string
 }
 
-// Problems walks to the end, and yields the slots with which something is wrong,
-// job by job, missing ones first. What is fed to the check meanwhile counts from
-// the next time on.
+// Problems walks to the end and yields the problems, job by job, missing slots first. What is
+// passed to the check meanwhile counts from the next call on.
 func (c *Check) Problems() iter.Seq[Problem] {
 	lines := c.finish()
 	return func(yield func(Problem) bool) {
@@ -69,7 +68,7 @@ func (c *Check) Problems() iter.Seq[Problem] {
 	}
 }
 
-// missing yields the slots of a job that have neither record nor message.
+// missing yields the slots of a job that have neither a record nor a message.
 func (c *Check) missing(l *line) iter.Seq[Problem] {
 	return func(yield func(Problem) bool) {
 		for u := range l.open.all() {
@@ -103,11 +102,11 @@ func (c *Check) lost(l *line, u int64) Problem {
 		}
 	}
 	if p.Told = l.told.has(u); p.Told {
-		p.Detail += ", though an outcome of it was told"
+		p.Detail += ", although an event reported its outcome"
 	}
 	switch {
 	case !c.published(l.entry.Revision, from, p.Due):
-		p.Detail = "not published: the producers' watermark has not passed it"
+		p.Detail = "not published: the watermark has not passed it"
 		p.Beyond = "the next producer publishes it, or records it as missed, by the job's catch-up policy"
 	case c.old(p.Slot.At):
 		p.Beyond = c.beyondHorizon()
@@ -115,8 +114,8 @@ func (c *Check) lost(l *line, u int64) Problem {
 	return p
 }
 
-// published reports whether the watermark vouches for a slot due at due, of a
-// plan that came into force at from.
+// published reports whether the watermark says that a slot was published, which is due at due
+// and of a plan that came into force at from.
 func (c *Check) published(revision uint64, from, due time.Time) bool {
 	w := c.cfg.Watermark
 	return !due.After(w.Time) && (revision <= w.Revision || !from.After(w.RegistryTime))
@@ -128,7 +127,7 @@ func (c *Check) beyondHorizon() string {
 	return fmt.Sprintf("older than the horizon of %v: it must not run any more", c.cfg.Settings.Horizon)
 }
 
-// standing are the slots of a job that have a trace, and a problem.
+// standing returns the problems of slots of a job that have a record or a message.
 func (c *Check) standing(l *line) []Problem {
 	var found []Problem
 	busy := false
@@ -153,10 +152,10 @@ func (c *Check) standing(l *line) []Problem {
 		}
 	}
 	for s, why := range l.doubled {
-		found = append(found, Problem{Kind: Doubled, Slot: s, Detail: why, Beyond: "what was done twice cannot be undone"})
+		found = append(found, Problem{Kind: Doubled, Slot: s, Detail: why, Beyond: "a second run cannot be undone"})
 	}
 	for s, why := range l.early {
-		found = append(found, Problem{Kind: Early, Slot: s, Detail: why, Beyond: "a start cannot be taken back"})
+		found = append(found, Problem{Kind: Early, Slot: s, Detail: why, Beyond: "a start cannot be undone"})
 	}
 	slices.SortFunc(found, func(x, y Problem) int {
 		return cmp.Or(x.Slot.At.Compare(y.Slot.At), cmp.Compare(x.Slot.Token, y.Slot.Token), cmp.Compare(x.Kind, y.Kind))
@@ -164,17 +163,17 @@ func (c *Check) standing(l *line) []Problem {
 	return found
 }
 
-const takeIt = "its message waits: a worker that handles the job has to take it"
+const takeIt = "its message waits: a worker with a handler for the job must take it"
 
 func pending(s job.Slot) Problem {
 	return Problem{
 		Kind: NoOutcome, Slot: s, State: job.Pending,
-		Detail: fmt.Sprintf("it has been waiting for more than %v, and nobody takes it", Patience), Beyond: takeIt,
+		Detail: fmt.Sprintf("it has been waiting for more than %v, and no worker takes it", Patience), Beyond: takeIt,
 	}
 }
 
-// stuck says why a slot without an outcome will not get one, or should have;
-// empty: it is in progress.
+// stuck says why a slot without an outcome will not get one, or should have one. Empty: it is
+// in progress.
 func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
 	waits, fresh := l.waits(s), s.Token == "" && l.fresh.has(s.At.Unix())
 	if overdue, ok := l.tokens[s.Token]; ok {
@@ -191,13 +190,13 @@ func (c *Check) stuck(l *line, s job.Slot, r unsettled) string {
 	case !waits:
 		return fmt.Sprintf("it is %s, and its message is gone", r.state)
 	case c.cfg.Now.Sub(r.retryAt) > Patience:
-		return fmt.Sprintf("its next attempt was due at %s, and nobody makes it", r.retryAt.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("its next attempt was due at %s, and no worker makes it", r.retryAt.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
 
-// stuckWhole is stuck for a slot that is split: its shards do the work, and are
-// judged each for itself.
+// stuckWhole is stuck for a slot that is split. Its shards do the work, and each of them is
+// judged by itself.
 func (c *Check) stuckWhole(l *line, s job.Slot, r unsettled, waits bool) string {
 	for i := range r.shards {
 		if _, ok := l.unsettled[s.Part(i+1, r.shards)]; ok {
@@ -207,7 +206,7 @@ func (c *Check) stuckWhole(l *line, s job.Slot, r unsettled, waits bool) string 
 	if waits {
 		return ""
 	}
-	return "its shards have ended, or their messages are gone, and nobody says what became of it"
+	return "its shards have ended, or their messages are gone, and no worker records its outcome"
 }
 
 func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
@@ -216,7 +215,7 @@ func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
 	case dead && !waits:
 		return fmt.Sprintf("its worker %s is dead, and its message is gone", r.node)
 	case dead && !fresh && c.cfg.Now.Sub(latest(since, r.started)) > c.cfg.Settings.Lease+Patience:
-		return fmt.Sprintf("its worker %s is dead, and nobody has taken it over", r.node)
+		return fmt.Sprintf("its worker %s is dead, and no worker has taken it over", r.node)
 	case dead || l.entry == nil || l.entry.Job.Timeout == 0:
 		return ""
 	}
@@ -226,16 +225,16 @@ func (c *Check) stuckRunning(l *line, r unsettled, waits, fresh bool) string {
 	return ""
 }
 
-// dead reports whether a node is taken for dead, and since when; zero: nobody
-// remembers. It is an observer's view: silence for two leases, by the broker's
-// timestamps, or a word of the node itself or of another.
+// dead reports whether a node counts as dead, and since when; zero: not known. A node is dead
+// if it was silent for two leases, by the broker's timestamps, if its record says so, or if it
+// has no record.
 func (c *Check) dead(node string) (dead bool, since time.Time) {
 	n, ok := c.nodes[node]
 	silent := c.cfg.Now.Sub(n.Time) > 2*max(n.Node.Lease, c.cfg.Settings.Lease)
 	return !ok || n.Err == nil && n.Node.State != core.NodeAlive || silent, n.Time
 }
 
-// beyond says why a slot that has a record cannot be offered again.
+// beyond says why a slot that has a record cannot be offered again. Empty: it can.
 func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 	if r.shards > 0 && l.entry != nil {
 		return ""
@@ -243,7 +242,7 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 	dead, _ := c.dead(r.node)
 	switch {
 	case r.state == job.Running && !dead:
-		return "its worker " + r.node + " lives, and only that one can end it"
+		return "its worker " + r.node + " lives, and only that worker can end it"
 	case l.waits(s):
 		return takeIt
 	case l.entry == nil:
@@ -252,17 +251,16 @@ func (c *Check) beyond(l *line, s job.Slot, r unsettled) string {
 	return ""
 }
 
-// Offer is the messages that offer a slot again which is not beyond it, one for
-// each of its shards, and the payload beside them, but for a triggered run, whose
-// record has its own. Several who repair at once offer the same one, and the
-// stream folds them. A slot without a record that its job's catch-up policy would
-// not run so late is offered to be recorded as missed.
+// Offer returns the messages that offer a slot again, one for each of its shards, and their
+// payload. The record of a triggered run has its payload. If several repairs run at once they
+// offer the same messages, and the stream drops the copies. A slot without a record, which
+// the catch-up policy of its job would not run so late, is offered as missed.
 func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Message, payload []byte) {
 	l := c.lines[p.Slot.Job]
 	j := l.entry.Job.WithDefaults()
 	m := core.Message{
 		Slot: p.Slot, JobRevision: l.entry.Revision, Node: node, Due: p.Due.UTC(),
-		CaughtUp: true, // its start deadline counts from now on
+		CaughtUp: true, // its start deadline counts from now
 		Offer:    1,
 	}
 	queue = j.Queue
@@ -291,5 +289,5 @@ func (c *Check) Offer(p Problem, node string) (queue string, messages []core.Mes
 	return queue, messages, j.Payload
 }
 
-// lateAfter is how long after its due time a slot is still simply published.
+// lateAfter is how long after its due time a slot is published without its catch-up policy.
 const lateAfter = time.Minute

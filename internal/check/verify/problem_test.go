@@ -22,7 +22,7 @@ func TestProblems(t *testing.T) {
 		},
 		"a record is gone that was told of": {
 			func(f *facts) { f.lose(9); f.events = []job.Event{{Kind: job.EventMissed, ID: slot(9).ID()}} },
-			[]string{"offer missing report:2026-11-21T09:00:00Z neither a record nor a message, though an outcome of it was told"},
+			[]string{"offer missing report:2026-11-21T09:00:00Z neither a record nor a message, although an event reported its outcome"},
 		},
 		"it waits": {
 			func(f *facts) { f.lose(12); f.wait(slot(12), noon) }, nil,
@@ -32,7 +32,7 @@ func TestProblems(t *testing.T) {
 		},
 		"it waits for too long": {
 			func(f *facts) { f.lose(9); f.wait(slot(9), slot(9).At) },
-			[]string{"leave no_outcome report:2026-11-21T09:00:00Z it has been waiting for more than 2m0s, and nobody takes it: its message waits"},
+			[]string{"leave no_outcome report:2026-11-21T09:00:00Z it has been waiting for more than 2m0s, and no worker takes it: its message waits"},
 		},
 		"its ack was lost": {
 			func(f *facts) { f.wait(slot(9), slot(9).At) }, nil,
@@ -46,7 +46,7 @@ func TestProblems(t *testing.T) {
 		},
 		"no producer": {
 			func(f *facts) { f.cfg.Watermark.Time = ago(time.Minute); f.lose(12) },
-			[]string{"leave missing report:2026-11-21T12:00:00Z not published: the producers' watermark has not passed it: the next producer"},
+			[]string{"leave missing report:2026-11-21T12:00:00Z not published: the watermark has not passed it: the next producer"},
 		},
 		"no producer that knows the plan": {
 			func(f *facts) { f.cfg.Watermark.Revision = 4; f.lose(12) },
@@ -99,7 +99,7 @@ func TestProblems(t *testing.T) {
 					f.wait(slot(hour), slot(hour).At)
 				}
 			},
-			[]string{"leave no_outcome report:2026-11-21T09:00:00Z its worker silent is dead, and nobody has taken it over: its message waits"},
+			[]string{"leave no_outcome report:2026-11-21T09:00:00Z its worker silent is dead, and no worker has taken it over: its message waits"},
 		},
 		"it is to be retried": {
 			func(f *facts) {
@@ -112,7 +112,7 @@ func TestProblems(t *testing.T) {
 				f.replace(unsettled(slot(9), job.Retrying, ""))
 				f.wait(slot(9), slot(9).At)
 			},
-			[]string{"leave no_outcome report:2026-11-21T09:00:00Z its next attempt was due at 2026-11-21T09:01:00Z, and nobody makes it: its message waits"},
+			[]string{"leave no_outcome report:2026-11-21T09:00:00Z its next attempt was due at 2026-11-21T09:01:00Z, and no worker makes it: its message waits"},
 		},
 		"it is to be retried, its message is gone": {
 			func(f *facts) { f.replace(unsettled(slot(12), job.Retrying, "")) },
@@ -142,7 +142,7 @@ func TestProblems(t *testing.T) {
 				r.Attempts = append(r.Attempts, job.Attempt{Number: 2, Started: r.Attempts[0].Started.Add(-time.Minute)})
 				f.replace(r)
 			},
-			[]string{"leave doubled report:2026-11-21T09:00:00Z attempt 2 was started 1m1s before attempt 1 had ended: what was done"},
+			[]string{"leave doubled report:2026-11-21T09:00:00Z attempt 2 was started 1m1s before attempt 1 had ended: a second run"},
 		},
 		"an attempt after a success": {
 			func(f *facts) {
@@ -162,7 +162,7 @@ func TestProblems(t *testing.T) {
 		},
 		"an outcome was told beside the recorded one": {
 			func(f *facts) { f.events = []job.Event{{Kind: job.EventFailed, ID: slot(9).ID()}} },
-			[]string{"leave doubled report:2026-11-21T09:00:00Z it succeeded, and another outcome was told before"},
+			[]string{"leave doubled report:2026-11-21T09:00:00Z it succeeded, and an event reported another outcome before"},
 		},
 		"two outcomes were told": {
 			func(f *facts) {
@@ -171,7 +171,7 @@ func TestProblems(t *testing.T) {
 				r.State = job.Expired
 				f.replace(r)
 			},
-			[]string{"leave doubled report:2026-11-21T09:00:00Z two outcomes of it were told, the later one: expired"},
+			[]string{"leave doubled report:2026-11-21T09:00:00Z events reported two outcomes, the later one: expired"},
 		},
 		"an outcome was told, and it is the recorded one": {
 			func(f *facts) {
@@ -201,7 +201,7 @@ func TestProblems(t *testing.T) {
 			},
 			[]string{"offer no_outcome report:@x it is retrying, and its message is gone"},
 		},
-		"a triggered run that nobody takes": {
+		"a triggered run that no worker takes": {
 			func(f *facts) { f.wait(job.Slot{Job: "report", Token: "x"}, slot(9).At) },
 			[]string{"leave no_outcome report:@x it has been waiting"},
 		},

@@ -9,23 +9,23 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Report sums up.
+// Report is the summary of a check.
 type Report struct {
 	From, To, Now time.Time
 
-	// Jobs is how many are in the registry and were asked for.
+	// Jobs is how many jobs in the registry were checked.
 	Jobs int
 
-	// Slots is how many should exist, by the plans, and were judged.
+	// Slots is how many slots should exist, by the plans, and were judged.
 	Slots int
 
-	// Outcomes counts the slots that have one, InProgress those that wait, run
-	// or are to be retried, as they should.
+	// Outcomes counts the slots that have an outcome, InProgress those that wait, run or will
+	// be retried, without a problem.
 	Outcomes   map[job.State]int
 	InProgress int
 
-	// Beside counts the records, among these, that no plan asks for: triggered
-	// and backfilled runs, and those of jobs whose plans are not judged.
+	// Beside counts the records, among these, of slots that no plan has: triggered and
+	// backfilled runs, and slots of jobs whose plans are not judged.
 	Beside int
 
 	Missing, NoOutcome, Doubled, Early int
@@ -34,31 +34,31 @@ type Report struct {
 	NotJudged []NotJudged
 }
 
-// Problems is how many slots there are with which something is wrong.
+// Problems is how many problems there are.
 func (r Report) Problems() int { return r.Missing + r.NoOutcome + r.Doubled + r.Early }
 
-// OK reports whether nothing is wrong.
+// OK reports whether there is no problem.
 func (r Report) OK() bool { return r.Problems() == 0 }
 
 // NotJudged says what was left out, and why.
 type NotJudged struct {
 	Reason string
 
-	// Expected says that there is nothing to judge, and not that it could not be.
+	// Expected says that there was nothing to judge, and not that it was impossible.
 	Expected bool
 
-	// Jobs is how many jobs it is about, Names the first of them.
+	// Jobs is how many jobs it affects, Names the first of them.
 	Jobs  int
 	Names []string
 
-	// Slots is how many slots; 0: that is not known.
+	// Slots is how many slots it affects. 0: not known.
 	Slots int
 }
 
-// maxNames is how many jobs are named with a reason.
+// maxNames bounds how many jobs are named with a reason.
 const maxNames = 20
 
-// leftOut is a NotJudged that still grows; last is the job it was last told of.
+// leftOut is a NotJudged that is still counted. last is the job that was counted last.
 type leftOut struct {
 	NotJudged
 	last string
@@ -73,7 +73,7 @@ func (c *Check) leaveOut(name, reason string, slots int) {
 	n.count(name, slots)
 }
 
-// nothingDue is leaveOut where no slot was to be expected.
+// nothingDue is leaveOut for a job without slots to judge.
 func (c *Check) nothingDue(name, reason string) {
 	c.leaveOut(name, reason, 0)
 	c.notJudged[reason].Expected = true
@@ -91,7 +91,7 @@ func (n *leftOut) count(name string, slots int) {
 	}
 }
 
-// Report sums up what was found.
+// Report returns the summary.
 func (c *Check) Report() Report {
 	r := Report{
 		From: c.cfg.From, To: c.cfg.To, Now: c.cfg.Now,
@@ -107,7 +107,7 @@ func (c *Check) Report() Report {
 			r.Early++
 		case NoOutcome:
 			r.NoOutcome++
-			// A message that waits for a slot of no plan was never counted below.
+			// A waiting message of a slot that no plan has is not counted below.
 			if p.State != job.Pending || p.Slot.Token == "" && c.lines[p.Slot.Job].open.has(p.Slot.At.Unix()) {
 				r.InProgress--
 			}

@@ -12,44 +12,43 @@ import (
 )
 
 const (
-	// Settle is how long after its due time a slot is not judged yet.
+	// Settle is how old a slot must be, since its due time, to be judged.
 	Settle = 5 * time.Second
 
-	// Patience is for how long a slot may stand still that should have moved:
-	// within it the fleet's own sweep finds what was lost.
+	// Patience is how long a slot may stay as it is although it should have moved: the sweep
+	// of the fleet finds lost slots within that time.
 	Patience = 2 * time.Minute
 
-	// forgetting is the margin around the ledger's retention, for clocks that
-	// are a little off.
+	// forgetting is the margin around the ledger's retention, for inexact clocks.
 	forgetting = time.Minute
 )
 
-// Config is what is judged, and by what.
+// Config says what to check.
 type Config struct {
 	// From and To bound the slots' instants: From inclusive, To exclusive.
 	From, To time.Time
 
-	// Now is the broker's clock, read before anything else was.
+	// Now is the broker's time, read before everything else.
 	Now time.Time
 
 	Settings job.Settings
 
-	// Watermark is the producers' word on what was published. Zero: none.
+	// Watermark is the stored watermark. Zero: there is none.
 	Watermark core.Watermark
 
-	// Nodes are those that have a record.
+	// Nodes are the records of the nodes.
 	Nodes []core.NodeEvent
 
-	// Jobs are the ones to judge. Empty: all.
+	// Jobs are the jobs to check. Empty: all.
 	Jobs []string
 
 	// Progress, if set, is called for each job that is walked to its end.
 	Progress func()
 }
 
-// Check is one verification. Feed it in this order: Told, Waiting, Record; then
-// Problems, and again Waiting, Record and Unreadable about them; then Report.
-// It is not safe for concurrent use.
+// Check is one verification. Call its methods in this order: Told, Waiting, Record; then
+// Problems, and again Waiting, Record and Unreadable for these problems; then Report. It is
+// not safe for concurrent use.
 type Check struct {
 	cfg       Config
 	lines     map[string]*line
@@ -71,7 +70,7 @@ func New(cfg Config, entries []core.Entry) *Check {
 	for _, n := range cfg.Nodes {
 		c.nodes[n.Name] = n
 	}
-	schedules := map[string]*job.Schedule{} // a million jobs have a few hundred
+	schedules := map[string]*job.Schedule{} // a million jobs have a few hundred schedules
 	for i := range entries {
 		if e := &entries[i]; c.wanted(e.Job.Name) {
 			c.lines[e.Job.Name] = c.plan(e, schedules)
@@ -84,7 +83,7 @@ func (c *Check) wanted(name string) bool {
 	return len(c.cfg.Jobs) == 0 || slices.Contains(c.cfg.Jobs, name)
 }
 
-// plan lays out what should exist of one job.
+// plan sets up the slots of one job that should exist.
 func (c *Check) plan(e *core.Entry, schedules map[string]*job.Schedule) *line {
 	l := newLine(e.Job.Name, e)
 	if e.Paused {
@@ -124,7 +123,7 @@ func (c *Check) plan(e *core.Entry, schedules map[string]*job.Schedule) *line {
 	return l
 }
 
-// stretch is what is to be judged of the part, from first to last.
+// stretch returns the part, from first to last, that is judged.
 func (c *Check) stretch(part core.Stretch, first, last int64) stretch {
 	due := func(t time.Time) int64 { return t.Add(-part.Schedule.Delay()).Unix() }
 	s := stretch{part.Schedule, max(first, part.After.Unix()+1), min(last, due(c.cfg.Now)), due(c.cfg.Now.Add(-Settle)) + 1}
@@ -132,12 +131,12 @@ func (c *Check) stretch(part core.Stretch, first, last int64) stretch {
 		s.last = min(s.last, part.Until.Unix())
 	}
 	if part.Paused && c.cfg.Now.Sub(part.Since) < Settle {
-		s.young = s.first // the pause has just ended: all of it is published now
+		s.young = s.first // the pause has just ended: its slots are published now
 	}
 	return s
 }
 
-// line is the job's; nil when it is not to be judged.
+// line returns the line of a job, nil if the job is not checked.
 func (c *Check) line(name string) *line {
 	l := c.lines[name]
 	if l == nil && c.wanted(name) {
@@ -158,7 +157,7 @@ func (c *Check) inRange(s job.Slot, published time.Time) bool {
 	return !at.Before(c.cfg.From) && at.Before(c.cfg.To)
 }
 
-// Told takes in an event.
+// Told adds an event.
 func (c *Check) Told(e job.Event) {
 	s, err := job.ParseSlotID(e.ID)
 	if err != nil || !c.wanted(s.Job) || s.Token == "" && !c.inRange(s, time.Time{}) {
@@ -172,7 +171,7 @@ func (c *Check) Told(e job.Event) {
 		l.reopened[s] = true
 	case s.Token != "" || s.Range || !job.State(e.Kind).Final():
 	case l.ended(s):
-		l.doubled[s] = "two outcomes of it were told, the later one: " + string(e.Kind)
+		l.doubled[s] = "events reported two outcomes, the later one: " + string(e.Kind)
 	case s.Shards > 0:
 		l.parts[s] = true
 	default:
@@ -180,7 +179,7 @@ func (c *Check) Told(e job.Event) {
 	}
 }
 
-// Waiting takes in a message of the stream of slots.
+// Waiting adds a message of the stream of slots.
 func (c *Check) Waiting(m core.Message, published time.Time) {
 	s := m.Slot
 	overdue := c.cfg.Now.Sub(latest(m.Due, published)) > Patience
@@ -189,7 +188,7 @@ func (c *Check) Waiting(m core.Message, published time.Time) {
 	case s.Range:
 		l := c.line(s.Job)
 		l.coming = append(l.coming, span{s.At.Unix(), m.MissedLast.Unix()})
-	case s.Token != "": // of two messages the younger one counts: it comes later
+	case s.Token != "": // the later of two messages counts
 		c.line(s.Job).tokens[s.Token] = overdue && c.inRange(s, published)
 	case !c.inRange(s, published):
 	default:
@@ -197,16 +196,16 @@ func (c *Check) Waiting(m core.Message, published time.Time) {
 		switch {
 		case !overdue:
 			l.fresh.add(u)
-			l.overdue.take(u) // of two messages the younger one counts
-		case !l.waiting.has(u): // not the second look at a slot with a record
+			l.overdue.take(u) // the later of two messages counts
+		case !l.waiting.has(u): // otherwise it is the second look at a slot with a record
 			l.overdue.add(u)
 		}
 		l.waiting.add(u)
 	}
 }
 
-// Record takes in a record of the ledger, which the broker stored at written (zero: not
-// known). Of two that are seen of one slot the later one counts.
+// Record adds a record of the ledger, which the broker stored at written (zero: not known).
+// The later of two records of a slot counts.
 func (c *Check) Record(r job.Record, written time.Time) {
 	s := r.Slot
 	c.follow(r)
@@ -225,7 +224,7 @@ func (c *Check) Record(r job.Record, written time.Time) {
 	_, again := l.unsettled[s]
 	delete(l.unsettled, s)
 	switch {
-	case s.Shards > 0: // what exists is the whole
+	case s.Shards > 0: // the whole slot is counted
 	case s.Token != "":
 		if l.tokens[s.Token] {
 			l.tokens[s.Token] = false
@@ -259,7 +258,7 @@ func (c *Check) Record(r job.Record, written time.Time) {
 	}
 }
 
-// Unreadable takes in that the slot has a record which cannot be read.
+// Unreadable says that the record of a slot cannot be read.
 func (c *Check) Unreadable(s job.Slot) {
 	l := c.line(s.Job)
 	if l == nil {

@@ -143,7 +143,7 @@ func (f *facts) wait(s job.Slot, published time.Time) {
 	f.late[s] = published
 }
 
-// A queue that waits in order has a reason to wait; nobody else has.
+// A queue that waits in order has a reason to wait. Other queues have none.
 func TestWaitingBehindASlotThatRuns(t *testing.T) {
 	t.Parallel()
 	f := perfect()
@@ -151,7 +151,7 @@ func TestWaitingBehindASlotThatRuns(t *testing.T) {
 	f.lose(9)
 	f.wait(slot(9), slot(9).At)
 	if got := found(f.check()); len(got) != 1 {
-		t.Errorf("overlap allow: %q, want one that nobody takes", got)
+		t.Errorf("overlap allow: %q, want one that no worker takes", got)
 	}
 	f.entries[0].Job.Overlap = "queue"
 	if got := found(f.check()); len(got) != 0 {
@@ -425,7 +425,7 @@ func TestSlotsOfShards(t *testing.T) {
 			f.replace(whole(job.Running))
 			f.records = append(f.records, part(1, job.Running, "fenced"))
 		}), 1},
-		"nobody concludes": {shards(func(f *facts) { f.replace(whole(job.Running)) }), 1},
+		"no worker concludes it": {shards(func(f *facts) { f.replace(whole(job.Running)) }), 1},
 	} {
 		check := c.facts.check()
 		got := found(check)

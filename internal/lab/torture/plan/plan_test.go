@@ -75,7 +75,7 @@ func TestAPlanCanBeCarriedOut(t *testing.T) {
 			}
 		}
 		if sleeps == 0 {
-			t.Fatalf("nobody sleeps through a lease of %v in %v", s.Lease, s.Duration)
+			t.Fatalf("no worker sleeps through a lease of %v in %v", s.Lease, s.Duration)
 		}
 	})
 }

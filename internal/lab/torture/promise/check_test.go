@@ -239,7 +239,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			w.Record.State = job.Failed
 			s.h.Records[part] = w
 		}},
-		"a slot that nobody planned": {"unexpected", func(s *story) { s.runs(slotOf("a", 5), 5) }},
+		"a slot that no plan has": {"unexpected", func(s *story) { s.runs(slotOf("a", 5), 5) }},
 		"an outcome is overwritten": {"ledger", func(s *story) {
 			s.runs(a0, 0)
 			s.end(a0, job.Succeeded, "", 3)
@@ -277,7 +277,7 @@ func TestEveryBrokenPromiseIsNoticed(t *testing.T) {
 			s.runs(a0, 0)
 			s.h.Lines[0].Fence, s.h.Lines[1].Fence = 0, 0
 		}},
-		"a start at somebody else's claim": {"start without a claim", func(s *story) {
+		"a start at another node's claim": {"start without a claim", func(s *story) {
 			s.taken(a0, 20)
 			s.h.Lines = append(s.h.Lines, Line{What: LineStart, Process: "z.1", Slot: a0.ID(), Attempt: 1, Fence: s.h.Ledger[0].Seq, Node: "z", Boot: storyBoot + seconds(0.3)})
 		}},
