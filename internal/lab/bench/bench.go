@@ -17,47 +17,47 @@ import (
 // Config of a Run. Connect, Namespace, Seconds, Jobs, Producers, Progress and
 // Result are required.
 type Config struct {
-	// Connect makes a new connection, which is closed when its work is over.
+	// Connect opens a connection. Run closes it.
 	Connect Connect
 
-	// Namespace begins the names of everything that is created, and removed again.
-	// Nothing of such a name may exist.
+	// Namespace is the prefix of the names of everything that Run creates, and removes again.
+	// Nothing with that prefix may exist.
 	Namespace string
 
-	// Replicas of every stream. Zero: three where the cluster has them, as always.
+	// Replicas of every stream. Zero: the default, three on a cluster.
 	Replicas int
 
-	// Slots is how many are published, and drained. Zero: what the server publishes
-	// by hand in about a second, DefaultSlots at most.
+	// Slots is how many slots are published, and drained. Zero: what the server stores in about
+	// a second, DefaultSlots at most.
 	Slots int
 
-	// Seconds is how long lateness and cost are measured, with so many Jobs that
-	// are due every second.
+	// Seconds is how long lateness and cost are measured. Jobs is how many jobs are due every
+	// second meanwhile.
 	Seconds, Jobs int
 
-	// Producers is how many publish, each on a connection of its own.
+	// Producers is how many producers publish, each on its own connection.
 	Producers int
 
-	// Only names the measures that are wanted. None: all.
+	// Only names the measures to take. Empty: all.
 	Only []string
 
-	// ServerMessages is what the server says it was sent, by anybody. Nil: it
-	// cannot be asked.
+	// ServerMessages returns how many messages the server has received from all clients. Nil:
+	// the server cannot be asked.
 	ServerMessages func(ctx context.Context) (int64, error)
 
-	// Progress is told what is being done, Result what came of it.
+	// Progress is called with the current step, Result with each result.
 	Progress func(doing string)
 	Result   func(Result) error
 }
 
-// DefaultSlots is how many are enough on a fast server; slowest is how many are
-// needed to measure anything.
+// DefaultSlots is enough slots for a fast server. slowest is the least number that can be
+// measured.
 const (
 	DefaultSlots = 20_000
 	slowest      = 1000
 )
 
-// What can be measured.
+// Names of measures.
 const (
 	Publish   = "publish"
 	Drain     = "drain"
@@ -67,11 +67,11 @@ const (
 	Cost      = "cost"
 )
 
-// Measures are the names of all that can be measured, in the order in which it is.
+// Measures are the names of all measures, in the order in which they are taken.
 func Measures() []string { return []string{Publish, Drain, DrainSkip, Due, Late, Cost} }
 
-// Result is one number of ours beside what the same broker does by hand. Ratio is
-// 1 where they are equal, and less where ours is worse.
+// Result compares a figure of the fleet with the same operations by hand. Ratio is 1 if they
+// are equal, and less if the fleet is worse.
 type Result struct {
 	Measure   string  `json:"measure"`
 	Ratio     float64 `json:"ratio"`
@@ -82,17 +82,17 @@ type Result struct {
 	Producers int     `json:"producers,omitempty"`
 	Replicas  int     `json:"replicas"`
 
-	// Of publish: how many messages the producers sent for each slot, announcements
-	// included; 1 is the least.
+	// For publish: how many messages the producers sent for each slot, announcements included.
+	// 1 is the least.
 	Sent float64 `json:"sent_per_slot,omitempty"`
 
-	// Of burst: how long after the instant the last of its slots was stored, and how long it
-	// takes by hand to publish and drain as many at once, where the ceiling is a drain alone.
+	// For burst: how long after the instant the last slot was stored, and how long it takes by
+	// hand to publish and drain as many at once. The ceiling is a drain alone.
 	Published float64 `json:"published_ms,omitempty"`
 	AtOnce    float64 `json:"at_once_ms,omitempty"`
 
-	// Of cost: what the server itself counted, where it could be asked, and what the
-	// fleet sends in a second in which nothing is due.
+	// For cost: what the server counted, if it could be asked, and what the fleet sends in a
+	// second in which nothing is due.
 	Server float64 `json:"server_per_slot,omitempty"`
 	Idle   float64 `json:"idle_per_second,omitempty"`
 }
@@ -105,8 +105,8 @@ func less(measure, unit string, ours, ceiling float64, slots int) Result {
 	return Result{Measure: measure, Ratio: ceiling / ours, Ours: ours, Ceiling: ceiling, Unit: unit, Slots: slots}
 }
 
-// Run measures one thing after the other, ours and the ceiling by turns. Whatever
-// it ends with, it has removed what it created, or says what it could not.
+// Run takes one measure after the other, the fleet and the ceiling in turn. It removes what it
+// created, also if it fails, and reports what it could not remove.
 func Run(ctx context.Context, cfg Config) error {
 	r := run{Config: cfg}
 	if err := r.begin(ctx); err != nil {
@@ -140,8 +140,8 @@ type run struct {
 
 func (r *run) wants(measure string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, measure) }
 
-// begin makes sure that the namespace is nobody's, and learns how a namespace is
-// set up here.
+// begin checks that the namespace does not exist, and finds out how a namespace is set up on
+// this server.
 func (r *run) begin(ctx context.Context) (err error) {
 	r.Progress("looking at the server")
 	js, err := r.Connect(ctx)
@@ -152,7 +152,7 @@ func (r *run) begin(ctx context.Context) (err error) {
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
 		if strings.HasPrefix(strings.TrimPrefix(name, "KV_"), r.Namespace+"_") {
-			err = fmt.Errorf("stream %s is there: the namespace %q is somebody's, or was left by a bench that was killed (nats stream rm %s)", name, r.Namespace, name)
+			err = fmt.Errorf("stream %s exists: the namespace %q is in use, or a killed bench left it (nats stream rm %s)", name, r.Namespace, name)
 		}
 	}
 	if err = errors.Join(err, names.Err()); err != nil {
@@ -175,8 +175,8 @@ func (r *run) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// name is a namespace for one measurement, another one each time: a stream that is created
-// while the server still removes the last one of its name may fail, or find that one's messages.
+// name returns another namespace for each measurement. A stream that is created while the
+// server removes an older one of the same name may fail, or have the older one's messages.
 func (r *run) name(of string) string {
 	r.named++
 	return fmt.Sprintf("%s_%s%d", r.Namespace, of, r.named)
@@ -187,8 +187,8 @@ func (r *run) result(res Result) error {
 	return r.Result(res)
 }
 
-// turns is how often ours and the ceiling of a publication are measured; the best of each counts,
-// since what disturbs them only ever makes them slower.
+// turns is how often the fleet and the ceiling are measured for publish. The best of each
+// counts, since disturbances only make them slower.
 const turns = 2
 
 func (r *run) publish(ctx context.Context) error {
@@ -232,10 +232,9 @@ func (r *run) drainSkip(ctx context.Context) error {
 	return r.drainWith(ctx, DrainSkip, job.OverlapSkip, max(1, r.Slots/slotsEach))
 }
 
-// Slots of a drain are those of a few jobs, or of many with some slots each, far
-// apart enough that none meets its predecessor. In between, with some hundred to two
-// thousand jobs, it is the server that is measured: for each message it looks through
-// all of them, by hand as well (docs/scale.md).
+// The slots of a drain are of a few jobs, or of many jobs with some slots each, so far apart
+// that none waits for its predecessor. With some hundred to two thousand jobs the server is
+// measured: for each message it looks through all of them, by hand too (docs/scale.md).
 const (
 	fewJobs   = 10
 	slotsEach = 4
@@ -260,9 +259,8 @@ func (r *run) drainWith(ctx context.Context, measure string, overlap job.Overlap
 	return r.result(faster(measure, ours, r.ceiling))
 }
 
-// besideDrains has ours take turns with all shapes of a drain by hand, of which the best is the
-// ceiling: each has a turn and is measured once for all that is held against it, and ours has
-// as many.
+// besideDrains measures the fleet in turn with all shapes of a drain by hand. The best shape is
+// the ceiling. Each shape is measured once, and the fleet as often as there are shapes.
 func (r *run) besideDrains(ctx context.Context, what string, ours func(Shape) error) error {
 	ceiling, known := r.ceiling, r.ceiling.Took > 0
 	for turn, shape := range Shapes() {
@@ -322,7 +320,7 @@ func (r *run) steady(ctx context.Context) error {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// alone does f with a connection of its own.
+// alone calls f with a new connection.
 func (r *run) alone(ctx context.Context, f func(jetstream.JetStream) (Rate, error)) (Rate, error) {
 	js, err := r.Connect(ctx)
 	if err != nil {
@@ -332,8 +330,7 @@ func (r *run) alone(ctx context.Context, f func(jetstream.JetStream) (Rate, erro
 	return f(js)
 }
 
-// removeTimeout bounds how long a server that is gone is asked to remove what was
-// created.
+// removeTimeout bounds how long a server that does not answer is asked to remove streams.
 const removeTimeout = 15 * time.Second
 
 // remove removes a namespace, also when ctx has ended.

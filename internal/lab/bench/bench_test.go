@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// BenchmarkDrain holds a worker with default settings against the same broker
-// operations written by hand, turn by turn. The ratio is what counts.
+// BenchmarkDrain compares a worker with default settings with the same operations of the
+// broker by hand, in turn. The ratio counts.
 func BenchmarkDrain(b *testing.B) {
 	for name, url := range map[string]func(*testing.B) (string, int){
 		"replicas=1": func(b *testing.B) (string, int) { return natstest.Run(b).ClientURL(), 1 },
@@ -58,7 +58,7 @@ func BenchmarkDrain(b *testing.B) {
 	}
 }
 
-// connectTo gives everybody a connection of his own.
+// connectTo returns a function that opens a new connection.
 func connectTo(srv *natstest.Server) bench.Connect {
 	return func(context.Context) (jetstream.JetStream, error) {
 		nc, err := nats.Connect(srv.ClientURL())
@@ -92,8 +92,8 @@ func BenchmarkLateness(b *testing.B) {
 	}
 }
 
-// A short slot is published, claimed, completed, acked and told of: five messages
-// into the server, and a share of the requests for several.
+// A short slot is published, claimed, completed and acked, and its event is published: five
+// messages to the server, and a share of the requests for several slots.
 func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -107,8 +107,8 @@ func TestAShortSlotCostsTheServerLittleMoreThanFiveMessages(t *testing.T) {
 	}
 }
 
-// A server that is told to keep few messages at a time for a stream refuses the others: a
-// producer has all of its slots stored in the end, and repeats few.
+// A server that may buffer few messages for a stream refuses the others. A producer has all of
+// its slots stored in the end, and repeats few.
 func TestAServerThatTakesFewAtATimeHasAllSlots(t *testing.T) {
 	t.Parallel()
 	const slots, few = 4000, 100

@@ -12,17 +12,17 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Burst is what became of slots that were all due in one second: how long after that
-// the last was in the stream, and how long after it the last was acked.
+// Burst is the result for slots that are all due in one second: how long after it the last slot
+// was stored, and how long after it the last was acked.
 type Burst struct {
 	Slots            int
 	Published, Acked time.Duration
 }
 
-// MeasureBurst has a fleet publish and work on slots that are all due in one second,
-// in a namespace that it creates and deletes: producers, each on a connection of its
-// own, of which the first is the only worker, with default settings and a handler that
-// does nothing. It is timed from the slots' instant.
+// MeasureBurst measures a fleet that publishes and runs slots that are all due in one second,
+// in a namespace that it creates and deletes. Each producer has its own connection. The first
+// is the only worker, with default settings and a handler that does nothing. The time counts
+// from the instant of the slots.
 func MeasureBurst(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int) (b Burst, err error) {
 	err = inTime(slots, func(lead time.Duration) error {
 		b, err = burst(ctx, connect, namespace, replicas, slots, producers, lead)
@@ -57,7 +57,7 @@ func burst(ctx context.Context, connect Connect, namespace string, replicas, slo
 		return b, err
 	}
 	select {
-	case <-ran: // a broker that is at work is not asked before
+	case <-ran: // do not disturb the broker before
 	case <-f.ctx.Done():
 		return b, context.Cause(f.ctx)
 	}

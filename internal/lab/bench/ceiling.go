@@ -14,33 +14,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Rate is how many slots were worked on in which time.
+// Rate is how many slots were run in a time.
 type Rate struct {
 	Slots int
 	Took  time.Duration
 }
 
-// PerSecond is the rate in slots a second.
+// PerSecond returns the rate in slots a second.
 func (r Rate) PerSecond() float64 { return float64(r.Slots) / r.Took.Seconds() }
 
 func (r Rate) String() string { return fmt.Sprintf("%.0f slots/s", r.PerSecond()) }
 
-// claimSize and endSize are those of the two records of a short slot.
+// claimSize and endSize are the sizes of the two records of a short slot.
 const (
 	claimSize = 430
 	endSize   = 540
 )
 
-// Shape is how the hand-written drain keeps the broker busy: loops that each take
-// batches of slots.
+// Shape is how the drain by hand uses the broker: so many loops, each of which takes batches of
+// slots.
 type Shape struct{ Loops, Batch int }
 
-// Shapes are those that are worth a try; which is best depends on the machine.
+// Shapes are the shapes to try. Which is best depends on the machine.
 func Shapes() []Shape { return []Shape{{2, 128}, {4, 256}, {8, 128}, {4, 1024}} }
 
-// DrainCeiling drains slots messages by hand, in streams of the given name and
-// number of replicas that it creates and deletes. It is timed from the first pull
-// to the last ack, as the broker counts them.
+// DrainCeiling drains messages by hand. It creates streams of the given name and number of
+// replicas, and deletes them. The time is from the first pull to the last ack that the broker
+// counts.
 func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (Rate, error) {
 	return drainByHand(ctx, js, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
 		if err := h.fill(ctx, slots, min(slots, fewJobs)); err != nil {
@@ -50,11 +50,11 @@ func DrainCeiling(ctx context.Context, js jetstream.JetStream, name string, repl
 	})
 }
 
-// BurstCeiling is DrainCeiling of messages that are published meanwhile, of as many jobs. It is
-// timed from when the first is sent.
+// BurstCeiling is DrainCeiling with messages that are published meanwhile. The time counts from
+// the first one that is sent.
 func BurstCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape) (Rate, error) {
 	return drainByHand(ctx, js, name, replicas, slots, shape, func(h *hand, drain func(context.Context) error) (time.Time, error) {
-		source, err := newHand(js, name, shape) // what it has in flight keeps no claim from being sent
+		source, err := newHand(js, name, shape) // its publications do not hold up claims
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -66,8 +66,8 @@ func BurstCeiling(ctx context.Context, js jetstream.JetStream, name string, repl
 	})
 }
 
-// drainByHand has work see to it that there are slots messages and that they are drained. It is
-// timed from the time that work returns.
+// drainByHand calls work, which stores the messages and drains them. The time counts from the
+// time that work returns.
 func drainByHand(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int, shape Shape, work func(h *hand, drain func(context.Context) error) (time.Time, error)) (_ Rate, err error) {
 	h, err := newHand(js, name, shape)
 	if err != nil {
@@ -95,17 +95,17 @@ func drainByHand(ctx context.Context, js jetstream.JetStream, name string, repli
 	return Rate{slots, time.Since(began)}, nil
 }
 
-// hand works on slots without a scheduler.
+// hand runs slots without a scheduler.
 type hand struct {
 	js     jetstream.JetStream
 	name   string
-	prefix string // of raw subjects of buckets, in another domain or account
+	prefix string // of the subjects of buckets, in another domain or account
 	shape  Shape
 	slots  jetstream.Stream
-	left   atomic.Int64 // slots that a drain has not taken yet
+	left   atomic.Int64 // slots that a drain has not taken
 }
 
-// newHand makes a client of its own, with as much in flight as kv has.
+// newHand creates a JetStream client with as much in flight as kv has.
 func newHand(js jetstream.JetStream, name string, shape Shape) (h *hand, err error) {
 	h = &hand{name: name, shape: shape}
 	many := jetstream.WithPublishAsyncMaxPending(1 << 14)
@@ -157,8 +157,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// fill publishes slots of so many jobs, each of which has a subject of its own: a
-// subject that the server has not seen costs it more than one that it has.
+// fill publishes slots of so many jobs, each with its own subject: a new subject costs the
+// server more than a known one.
 func (h *hand) fill(ctx context.Context, slots, jobs int) error {
 	for i := range slots {
 		if err := h.publish("report-"+strconv.Itoa(i%jobs), strconv.Itoa(i)); err != nil {
@@ -190,8 +190,8 @@ func published(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
-// loop takes batches until there is nothing left, which an empty batch does not say: the
-// server tells a consumer of what has been stored a little later.
+// loop takes batches until no slots are left. An empty batch does not say so: messages reach a
+// consumer some time after they were stored.
 func (h *hand) loop(ctx context.Context, queue jetstream.Consumer) error {
 	claim, end := make([]byte, claimSize), make([]byte, endSize)
 	for h.left.Load() > 0 {

@@ -14,10 +14,10 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// DrainOurs has one worker, with default settings and a handler that does nothing,
-// drain slots of so many jobs, in a namespace that it creates and deletes. work is on the
-// worker's connection, aside on another one. It is timed from the first handler's start to
-// the last ack, as the broker counts them.
+// DrainOurs measures one worker, with default settings and a handler that does nothing, that
+// drains slots of so many jobs. It creates a namespace and deletes it. work is on the worker's
+// connection, aside on another one. The time is from the start of the first handler to the
+// last ack that the broker counts.
 func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace string, replicas, slots, jobs int, overlap job.Overlap) (_ Rate, err error) {
 	defer func() { err = errors.Join(err, remove(ctx, aside, namespace)) }()
 	store, err := open(ctx, work, namespace, replicas)
@@ -31,7 +31,7 @@ func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace s
 			first.CompareAndSwap(0, time.Now().UnixNano())
 		}
 		if runs.Add(1) == int64(slots) {
-			close(ran) // the rest is to be waited for, and not to be disturbed before
+			close(ran) // only then poll for the rest: polling disturbs the worker
 		}
 		return nil
 	}
@@ -40,7 +40,7 @@ func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace s
 		Handler:  func(string) job.Handler { return handler },
 		Handlers: func() []string { return nil },
 	})
-	// The queue first: the slots are there before the worker is.
+	// Create the queue first: the slots are stored before the worker starts.
 	if err := fill(ctx, store, makeJobs(jobs, job.Job{Schedule: "@every 1s", Overlap: overlap}), slots); err != nil {
 		return Rate{}, err
 	}
@@ -58,10 +58,10 @@ func DrainOurs(ctx context.Context, work, aside jetstream.JetStream, namespace s
 	return Rate{slots, time.Since(time.Unix(0, first.Load()))}, nil
 }
 
-// awaitAll waits until all slots have run, or are gone without: one that meets its
-// predecessor is skipped.
+// awaitAll waits until all slots have run or were skipped: a slot is skipped if its
+// predecessor still runs.
 func awaitAll(ctx context.Context, ran <-chan struct{}, ended chan error, stream jetstream.Stream) error {
-	const seldom = 250 * time.Millisecond // the broker is at work
+	const seldom = 250 * time.Millisecond // polling disturbs the broker
 	for {
 		select {
 		case <-ran:
@@ -81,7 +81,7 @@ func awaitAll(ctx context.Context, ran <-chan struct{}, ended chan error, stream
 	}
 }
 
-// fill enters the jobs and publishes the newest slots before now, spread over them.
+// fill writes the definitions of jobs, and publishes their newest slots before now.
 func fill(ctx context.Context, store *kv.Store, jobs []job.Job, slots int) error {
 	revisions, err := enter(ctx, store, jobs)
 	if err != nil {

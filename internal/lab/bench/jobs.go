@@ -11,10 +11,10 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// writers is how many definitions are written at once.
+// writers is how many goroutines write definitions.
 const writers = 64
 
-// makeJobs are n jobs that differ in their names only.
+// makeJobs returns n jobs that differ only in their names.
 func makeJobs(n int, like job.Job) []job.Job {
 	jobs := make([]job.Job, n)
 	for i := range jobs {

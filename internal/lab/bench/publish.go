@@ -15,9 +15,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// PublishCeiling publishes slots messages by hand, into streams of the given name
-// that it creates and deletes. It is timed by the broker's timestamps of the first
-// and the last.
+// PublishCeiling publishes messages by hand, to streams of the given name that it creates and
+// deletes. The time is between the broker's timestamps of the first and the last message.
 func PublishCeiling(ctx context.Context, js jetstream.JetStream, name string, replicas, slots int) (_ Rate, err error) {
 	h, err := newHand(js, name, Shape{})
 	if err != nil {
@@ -33,27 +32,26 @@ func PublishCeiling(ctx context.Context, js jetstream.JetStream, name string, re
 	return stored(ctx, h.slots, slots)
 }
 
-// Published is how fast producers published, and what they sent for each slot.
+// Published is how fast producers published, and how many messages they sent for each slot.
 type Published struct {
 	Rate
 	Sent float64
 }
 
-// Leads are how long before its time the second is planned that all slots are due
-// in: enough to write the definitions, which is not what is measured.
+// The lead is the time from now to the second in which all slots are due. It is long enough to
+// write the definitions, which are not measured.
 const (
-	leadEach  = 150 * time.Microsecond // a definition
+	leadEach  = 150 * time.Microsecond // for each definition
 	leadLeast = 2 * time.Second
-	leadTries = 4 // each with twice the lead
+	leadTries = 4 // each doubles the lead
 )
 
-// errLate says that the definitions were not there in time.
+// errLate says that the definitions were not written in time.
 var errLate = errors.New("the registry was not written in time")
 
-// PublishDue has producers, each on a connection of its own, publish slots that are
-// all due in one second, in a namespace that it creates and deletes. Their
-// membership is steady by then. It is timed by the broker's timestamps of the first
-// and the last.
+// PublishDue measures producers, each on its own connection, that publish slots which are all
+// due in one second. It creates a namespace and deletes it. The members do not change in that
+// second. The time is between the broker's timestamps of the first and the last message.
 func PublishDue(ctx context.Context, connect Connect, namespace string, replicas, slots, producers int) (p Published, err error) {
 	err = inTime(slots, func(lead time.Duration) error {
 		p, err = publishDue(ctx, connect, namespace, replicas, slots, producers, lead)
@@ -62,8 +60,8 @@ func PublishDue(ctx context.Context, connect Connect, namespace string, replicas
 	return p, err
 }
 
-// inTime does what needs so many definitions to be written in the lead time, with a longer one if
-// that was too short.
+// inTime calls a function that must write so many definitions within the lead. If the lead was
+// too short it tries again with a longer one.
 func inTime(definitions int, do func(lead time.Duration) error) (err error) {
 	lead := leadLeast + time.Duration(definitions)*leadEach
 	for range leadTries {
@@ -105,22 +103,22 @@ func publishDue(ctx context.Context, connect Connect, namespace string, replicas
 	return Published{rate, float64(f.sent()-before) / float64(slots)}, err
 }
 
-// plan enters jobs, each of which has one slot, all at the returned instant, and returns a moment
-// before it.
+// plan writes the definitions of jobs that have one slot each, all at the returned instant. It
+// returns just before that instant.
 func (f *fleet) plan(ctx context.Context, slots int, like job.Job, lead time.Duration) (at time.Time, err error) {
 	at = time.Now().Add(lead).Truncate(time.Second)
 	like.Schedule = "@at " + at.UTC().Format(time.RFC3339)
 	if _, err := enter(ctx, f.store, makeJobs(slots, like)); err != nil {
 		return at, err
 	}
-	const settled = time.Second // the producers have heard of all, and of each other's having done so
+	const settled = time.Second // all producers know all jobs, and that the others know them
 	if time.Until(at) < settled {
 		return at, fmt.Errorf("%w: %d definitions in %v", errLate, slots, lead)
 	}
 	return at, f.sleep(time.Until(at) - settled/4)
 }
 
-// stored is the rate at which a stream's messages were.
+// stored returns the rate at which the messages of a stream were stored.
 func stored(ctx context.Context, stream jetstream.Stream, slots int) (Rate, error) {
 	info, err := stream.Info(ctx)
 	if err != nil {
@@ -129,13 +127,13 @@ func stored(ctx context.Context, stream jetstream.Stream, slots int) (Rate, erro
 	return Rate{slots, info.State.LastTime.Sub(info.State.FirstTime)}, nil
 }
 
-// Connect makes a connection, and the client of its JetStream.
+// Connect opens a connection and creates its JetStream client.
 type Connect = func(ctx context.Context) (jetstream.JetStream, error)
 
-// fleet is some replicas of one namespace, each on a connection of its own.
+// fleet is replicas of one namespace, each on its own connection.
 type fleet struct {
-	js     jetstream.JetStream // on a connection that is none of the fleet's
-	store  *kv.Store           // on the same
+	js     jetstream.JetStream // on a connection that no replica uses
+	store  *kv.Store           // on the same connection
 	conns  []*nats.Conn
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -143,8 +141,8 @@ type fleet struct {
 	name   string
 }
 
-// startFleet starts producers, of which the first is the worker too if handle is
-// there, and returns when all are up. The fleet is to be stopped even if it fails.
+// startFleet starts producers and returns when all are up. The first is also the worker, unless
+// handle is nil. The caller must stop the fleet, also after an error.
 func startFleet(ctx context.Context, connect Connect, namespace string, replicas, producers int, handle job.Handler) (f *fleet, err error) {
 	f = &fleet{name: namespace}
 	running, cancel := context.WithCancel(ctx)
@@ -175,7 +173,7 @@ func startFleet(ctx context.Context, connect Connect, namespace string, replicas
 	return f, f.up()
 }
 
-// up waits until all nodes are, and have had time to hear of each other.
+// up waits until all nodes are up and have had time to hear each other.
 func (f *fleet) up() error {
 	for {
 		nodes, err := f.store.Nodes().List(f.ctx)
@@ -191,7 +189,7 @@ func (f *fleet) up() error {
 	}
 }
 
-// sent is how many messages the fleet has sent.
+// sent returns how many messages the fleet has sent.
 func (f *fleet) sent() (n uint64) {
 	for _, nc := range f.conns {
 		n += nc.Stats().OutMsgs
@@ -199,7 +197,7 @@ func (f *fleet) sent() (n uint64) {
 	return n
 }
 
-// sleep ends before its time if the fleet does.
+// sleep waits, and ends early if the fleet ends.
 func (f *fleet) sleep(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

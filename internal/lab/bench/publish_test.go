@@ -8,7 +8,7 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// BenchmarkPublish8 holds eight producers in one process against one, turn by turn.
+// BenchmarkPublish8 compares eight producers in one process with one, in turn.
 // The target is 0.8, and fewer than 1.02 messages for each slot.
 func BenchmarkPublish8(b *testing.B) {
 	for _, slots := range []int{20_000, 60_000} {

@@ -15,10 +15,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Lateness is from the instants of slots to the starts of their handlers, sorted.
+// Lateness is the times from the instants of slots to the starts of their handlers, sorted.
 type Lateness []time.Duration
 
-// At is the quantile q of it, from 0 to 1; zero when there is none.
+// At returns the quantile q, from 0 to 1. It is zero if there are no times.
 func (l Lateness) At(q float64) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -30,10 +30,10 @@ func (l Lateness) String() string {
 	return fmt.Sprintf("%d slots, p50 %v, p99 %v, at most %v", len(l), l.At(0.5), l.At(0.99), l.At(1))
 }
 
-// Steady is what a fleet with a steady load was like: how late its slots were, how
-// many messages it sent for each (what it sends without any left out), how many the
-// server counted for each (the same left out; zero: it was not asked), and how many
-// a second it sends when nothing is due.
+// Steady is the result for a fleet with a steady load: how late its slots were, how many
+// messages it sent for each slot, how many messages the server counted for each slot (zero: it
+// was not asked), and how many messages a second it sends when nothing is due, which are
+// subtracted from both.
 type Steady struct {
 	Late         Lateness
 	Sent, Server float64
@@ -41,16 +41,16 @@ type Steady struct {
 }
 
 const (
-	// warmUp is how many seconds are left out at the start.
+	// warmUp is how many seconds at the start do not count.
 	warmUp = 2
 
-	// idleFor is how long a fleet without jobs is looked at.
+	// idleFor is how long a fleet without jobs is measured.
 	idleFor = 3 * time.Second
 )
 
-// MeasureSteady runs jobs that are due every second, in a namespace that it
-// creates and deletes, with one worker and the given number of producers, each on a
-// connection of its own, until it has seen so many seconds of them.
+// MeasureSteady runs jobs that are due every second, for so many seconds, with one worker and
+// the given number of producers, each on its own connection. It creates a namespace and deletes
+// it.
 func MeasureSteady(ctx context.Context, connect Connect, server func(context.Context) (int64, error), namespace string, replicas, jobs, producers, seconds int) (s Steady, err error) {
 	w := newWatch(jobs, seconds)
 	f, err := startFleet(ctx, connect, namespace, replicas, producers, w.handle)
@@ -93,8 +93,9 @@ func MeasureSteady(ctx context.Context, connect Connect, server func(context.Con
 	return s, errors.Join(before.err, w.from.err, w.to.err)
 }
 
-// offset is what the fleet has found the broker's clock to be ahead of ours, if it
-// is more than its error: slots go by the broker's.
+// offset returns how far the broker's clock is ahead of this machine's, by the estimate of the
+// fleet. It is zero if that is less than the error of the estimate. Slots are due by the
+// broker's clock.
 func (f *fleet) offset() (time.Duration, error) {
 	nodes, err := f.store.Nodes().List(f.ctx)
 	if err != nil {
@@ -108,7 +109,7 @@ func (f *fleet) offset() (time.Duration, error) {
 	return 0, nil
 }
 
-// counts are messages so far.
+// counts are numbers of messages.
 type counts struct {
 	at     time.Time
 	took   time.Duration
@@ -121,16 +122,16 @@ func (c counts) since(before counts) counts {
 	return counts{took: c.at.Sub(before.at), sent: c.sent - before.sent, server: c.server - before.server}
 }
 
-// watch notes when handlers start.
+// watch records when handlers start.
 type watch struct {
 	jobs, seconds int
 	done          chan struct{}
 
 	mu       sync.Mutex
 	count    func() counts
-	clock    time.Duration          // is added to this machine's
+	clock    time.Duration          // added to this machine's clock
 	late     map[time.Time]Lateness // by instant
-	full     int                    // instants of which all jobs have been seen
+	full     int                    // instants at which all jobs were started
 	from, to counts                 // at the end of the warm-up, and at the end
 }
 
@@ -166,7 +167,7 @@ func (w *watch) note(slot, started time.Time) {
 	}
 }
 
-// result is of the full instants, without the first ones.
+// result returns the result for the full instants after the warm-up.
 func (w *watch) result() (all Lateness) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,9 +185,9 @@ func (w *watch) result() (all Lateness) {
 	return all
 }
 
-// SteadyCeiling does by hand what MeasureSteady has a fleet do: one loop publishes
-// at each full second, another claims, completes and acks. A handler would start
-// when its claim is answered. There is no idle fleet.
+// SteadyCeiling is MeasureSteady by hand: one loop publishes at each full second, another one
+// claims, completes and acks. The answer to a claim counts as the start of its handler. There
+// is no idle fleet.
 func SteadyCeiling(ctx context.Context, connect Connect, name string, replicas, jobs, seconds int) (s Steady, err error) {
 	js, err := connect(ctx)
 	if err != nil {
@@ -245,7 +246,7 @@ func (h *hand) tick(ctx context.Context, jobs int) error {
 	}
 }
 
-// serve works on each message as it comes, all at once.
+// serve handles each message as it arrives, all at once.
 func (h *hand) serve(ctx context.Context, messages jetstream.MessagesContext, group *errgroup.Group, w *watch) error {
 	claim, end := make([]byte, claimSize), make([]byte, endSize)
 	for {
