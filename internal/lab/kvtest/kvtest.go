@@ -1,6 +1,6 @@
-// Package kvtest says, as tests, what the broker's memory has to be like. The
-// same suite judges the one on JetStream and the one in memory that other
-// packages test against, so that the fake cannot drift.
+// Package kvtest is the tests that every store must pass. The same suite tests the store on
+// JetStream and the one in memory, which other packages use in their tests, so the two cannot
+// differ.
 package kvtest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Ledger is what the suite asks of a ledger.
+// Ledger is what the suite needs of a ledger.
 type Ledger interface {
 	Read(context.Context, job.Slot) (job.Record, uint64, error)
 	Write(context.Context, job.Record, uint64) (uint64, error)
@@ -25,7 +25,7 @@ type Ledger interface {
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
-// Nodes is what the suite asks of the nodes.
+// Nodes is what the suite needs of the nodes.
 type Nodes interface {
 	Read(ctx context.Context, name string) (core.Node, uint64, error)
 	Write(context.Context, core.Node, uint64) (uint64, error)
@@ -33,7 +33,7 @@ type Nodes interface {
 	Watch(context.Context, func(core.NodeEvent)) error
 }
 
-// Jobs is what the suite asks of the registry.
+// Jobs is what the suite needs of the registry.
 type Jobs interface {
 	Read(ctx context.Context, name string) (core.Entry, uint64, error)
 	Write(context.Context, core.Definition, uint64) (uint64, error)
@@ -42,20 +42,20 @@ type Jobs interface {
 	Watch(context.Context, func(core.RegistryEvent)) error
 }
 
-// Watermark is what the suite asks of the watermark.
+// Watermark is what the suite needs of the watermark.
 type Watermark interface {
 	Read(context.Context) (core.Watermark, uint64, error)
 	Write(context.Context, core.Watermark, uint64) (uint64, error)
 }
 
-// Locks is what the suite asks of the locks.
+// Locks is what the suite needs of the locks.
 type Locks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 	Write(context.Context, core.Lock, uint64) (uint64, error)
 	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
-// Memory is one empty namespace.
+// Memory is an empty namespace.
 type Memory struct {
 	Ledger    Ledger
 	Nodes     Nodes
@@ -64,7 +64,7 @@ type Memory struct {
 	Locks     Locks
 }
 
-// Conform runs the suite; open returns an empty namespace each time.
+// Conform runs the suite. open returns another empty namespace each time.
 func Conform(t *testing.T, open func(*testing.T) Memory) {
 	for name, test := range map[string]func(*testing.T, Memory){
 		"WhatIsSentIsCreatedThenUpdated":        sent(createThenUpdate),
@@ -100,7 +100,7 @@ func Conform(t *testing.T, open func(*testing.T) Memory) {
 	}
 }
 
-// sent is test with a ledger that is sent what is to be written.
+// sent is test with a ledger that writes by Send.
 func sent(test func(*testing.T, Memory)) func(*testing.T, Memory) {
 	return func(t *testing.T, m Memory) {
 		m.Ledger = Sent{m.Ledger}
@@ -108,27 +108,27 @@ func sent(test func(*testing.T, Memory)) func(*testing.T, Memory) {
 	}
 }
 
-// Sent is a ledger whose Write waits for what Send tells.
+// Sent is a ledger whose Write calls Send and waits for the answer.
 type Sent struct{ Ledger }
 
-// Write sends the record, and returns when it is answered.
+// Write sends the record, and returns the answer.
 func (s Sent) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	return answer(func(told func(uint64, error)) { s.Send(ctx, r, revision, told) })
 }
 
-// sentLocks are locks whose Write waits for what Send tells.
+// sentLocks are locks whose Write calls Send and waits for the answer.
 type sentLocks struct{ Locks }
 
 func (s sentLocks) Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error) {
 	return answer(func(told func(uint64, error)) { s.Send(ctx, l, revision, told) })
 }
 
-// answer is what send tells.
+// answer returns the answer of send.
 func answer(send func(told func(uint64, error))) (won uint64, err error) {
 	answered := make(chan struct{})
 	send(func(revision uint64, failed error) {
 		won, err = revision, failed
-		close(answered) // which panics when it is told twice
+		close(answered) // it panics if the callback is called twice
 	})
 	<-answered
 	return won, err
@@ -145,7 +145,7 @@ func limited(t *testing.T) context.Context {
 
 var at = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// Record is a running record of a slot of report.
+// Record returns the record of a running slot of the job report.
 func Record(minute int, nonce string) job.Record {
 	return job.Record{
 		Slot: job.NewSlot("report", at.Add(time.Duration(minute)*time.Minute)), Queue: "default", State: job.Running,
@@ -178,7 +178,7 @@ func readOfNothing(t *testing.T, m Memory) {
 	}
 }
 
-// Two who look for each other's record, each after its own write.
+// Two writers each look for the other's record after their own write.
 func beside(t *testing.T, m Memory) {
 	ctx := limited(t)
 	const rounds = 20
@@ -292,7 +292,7 @@ func overwritten(t *testing.T, m Memory) {
 	wantError(t, err, job.ErrConflict)
 }
 
-// outcomeAtItsFence: whoever lost its claim cannot record an outcome, whichever it is.
+// outcomeAtItsFence checks that a worker that lost its claim cannot record any outcome.
 func outcomeAtItsFence(t *testing.T, m Memory) {
 	ctx := limited(t)
 	for i, state := range []job.State{job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
@@ -334,7 +334,7 @@ func revisionOfNothing(t *testing.T, m Memory) {
 	wantError(t, err, job.ErrConflict)
 }
 
-// Node is a living node's record.
+// Node returns the record of a live node.
 func Node(name, nonce string) core.Node {
 	return core.Node{Name: name, State: core.NodeAlive, Started: at, Lease: 20 * time.Second, Worker: true, Nonce: nonce}
 }
@@ -386,7 +386,7 @@ func next[T any](t *testing.T, ctx context.Context, events <-chan T) T {
 	}
 }
 
-// Definition is a job's.
+// Definition returns the definition of a job.
 func Definition(name, nonce string) core.Definition {
 	return core.Definition{Job: job.Job{Name: name, Schedule: "0 7 * * *"}.WithDefaults(), Owner: "file", Node: "n1", Nonce: nonce}
 }
@@ -395,7 +395,7 @@ func jobsDeleted(t *testing.T, m Memory) {
 	ctx := limited(t)
 	must[uint64](t)(m.Jobs.Write(ctx, Definition("a", "1"), 0))
 	rev := must[uint64](t)(m.Jobs.Write(ctx, Definition("b", "2"), 0))
-	for { // a list is a hint, which any replica may have given
+	for { // a list is a hint: any replica may answer
 		all := must[[]core.Entry](t)(m.Jobs.List(ctx))
 		if len(all) == 2 && all[0].Job.Name == "a" && all[1].Revision == rev && !all[1].Time.IsZero() {
 			break
@@ -431,7 +431,7 @@ func jobsWatched(t *testing.T, m Memory) {
 	events, ended := make(chan core.RegistryEvent, 1000), make(chan error, 1)
 	go func() {
 		ended <- m.Jobs.Watch(ctx, func(e core.RegistryEvent) {
-			if !e.Settled { // it says nothing of a job, and comes whenever nothing is pending
+			if !e.Settled { // Settled comes whenever nothing is pending
 				events <- e
 			}
 		})

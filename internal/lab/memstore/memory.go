@@ -1,9 +1,7 @@
-// Package memstore is the broker's memory for tests: what package kv keeps on
-// JetStream, in a map, with the same errors, and with faults on demand. The
-// suite in kvtest judges both.
+// Package memstore is a store for tests: it keeps in a map what package kv keeps on JetStream.
+// It returns the same errors, and has faults on demand. The suite in kvtest tests both.
 //
-// Broker timestamps come from time.Now, so that they are fake inside
-// testing/synctest.
+// The broker's timestamps come from time.Now, so they are fake inside testing/synctest.
 package memstore
 
 import (
@@ -22,7 +20,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Fault is what happens to one write.
+// Fault is what goes wrong with a write.
 type Fault int
 
 const (
@@ -32,14 +30,14 @@ const (
 	LostAnswer
 	// LostRequest: it is not stored, the caller gets job.ErrUnknown.
 	LostRequest
-	// Late: the caller gets job.ErrUnknown; Bucket.Land stores it, if its
-	// revision is still the last one then.
+	// Late: the caller gets job.ErrUnknown. Bucket.Land stores it later, if its revision is
+	// still the last one.
 	Late
 	// Refused: it is not stored, the caller gets ErrRefused.
 	Refused
 )
 
-// ErrRefused is a definite refusal that is no conflict, like a full disk.
+// ErrRefused is a definite refusal that is not a conflict, like a full disk.
 var ErrRefused = errors.New("maximum bytes exceeded")
 
 // Store is one namespace. Its zero value is not usable: see New.
@@ -52,20 +50,19 @@ func New() *Store {
 	return &Store{newBucket("ledger"), newBucket("jobs"), newBucket("nodes"), newBucket("state")}
 }
 
-// Ledger is the ledger; its faults are those of the bucket.
+// Ledger returns the ledger, with the faults of its bucket.
 func (s *Store) Ledger() *Ledger { return &Ledger{s.ledger} }
 
-// Jobs is the registry.
+// Jobs returns the registry.
 func (s *Store) Jobs() *Jobs { return &Jobs{s.jobs} }
 
-// Nodes keeps who is alive.
+// Nodes returns the nodes.
 func (s *Store) Nodes() *Nodes { return &Nodes{s.nodes} }
 
-// Watermark keeps up to when every slot was published.
+// Watermark returns the watermark.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.state} }
 
-// Locks keeps which slots of a job may run. Its faults are those of the watermark
-// too: they share a bucket.
+// Locks returns the locks. They share a bucket, and its faults, with the watermark.
 func (s *Store) Locks() *Locks { return &Locks{s.state} }
 
 // Bucket is a map with revisions.
@@ -98,14 +95,14 @@ func newBucket(name string) *Bucket {
 	return &Bucket{name: name, entries: map[string]entry{}, changed: make(chan struct{})}
 }
 
-// Fail has f decide the fault of every write from now on. Nil: none.
+// Fail calls f for the fault of every write from now on. Nil: there are no faults.
 func (b *Bucket) Fail(f func(key string) Fault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fault = f
 }
 
-// FailNext gives the next writes these faults, in order, and then none.
+// FailNext gives these faults to the next writes, in order. Later writes have none.
 func (b *Bucket) FailNext(faults ...Fault) {
 	b.Fail(func(string) Fault { // called with the bucket locked
 		if len(faults) == 0 {
@@ -117,15 +114,15 @@ func (b *Bucket) FailNext(faults ...Fault) {
 	})
 }
 
-// FailReads has f decide the error of every read from now on. Nil: none.
+// FailReads calls f for the error of every read from now on. Nil: there are no errors.
 func (b *Bucket) FailReads(f func(key string) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unread = f
 }
 
-// Land stores the late writes, in order, as far as their revisions are still
-// the last, and says how many it stored.
+// Land stores the late writes whose revisions are still the last, in order, and returns how
+// many it stored.
 func (b *Bucket) Land() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +136,7 @@ func (b *Bucket) Land() int {
 	return landed
 }
 
-// Forget removes the key without a trace, as age does.
+// Forget removes the key without a marker, as expiry does.
 func (b *Bucket) Forget(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,7 +202,7 @@ func (b *Bucket) write(ctx context.Context, w write) (uint64, error) {
 	return won, err
 }
 
-// store is the broker's part, and the recognition of one's own write.
+// store stores a write as the broker does, and recognizes a repeated write.
 func (b *Bucket) store(w write) (uint64, error) {
 	now := b.entries[w.key]
 	if now.revision != w.revision {
@@ -225,8 +222,8 @@ func (b *Bucket) signal() {
 	b.changed = make(chan struct{})
 }
 
-// snapshot returns what is stored, markers included, oldest write first, the
-// last revision, and a channel that is closed with the next change.
+// snapshot returns what is stored, with markers, oldest write first. It also returns the last
+// revision, and a channel that is closed at the next change.
 func (b *Bucket) snapshot() (all []entry, last uint64, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +234,7 @@ func (b *Bucket) snapshot() (all []entry, last uint64, changed <-chan struct{}) 
 	return all, b.last, b.changed
 }
 
-// watch tells f what is stored, then that it did, then every change.
+// watch calls f with each stored entry, then once to say so, and then with every change.
 func (b *Bucket) watch(ctx context.Context, stored, gone func(entry), ready func(last uint64)) error {
 	told := map[string]entry{}
 	for first := true; ; first = false {

@@ -62,7 +62,7 @@ func TestALateWriteLandsOnlyWhileItsRevisionIsTheLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	if landed := l.Land(); landed != 1 {
-		t.Fatalf("%d late writes landed, want the one that nobody preceded", landed)
+		t.Fatalf("%d late writes landed, want the one that came first", landed)
 	}
 	if r, _, err := l.Read(t.Context(), kvtest.Record(0, "").Slot); err != nil || r.Nonce != "first" {
 		t.Fatalf("%q, %v", r.Nonce, err)

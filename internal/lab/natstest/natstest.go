@@ -1,6 +1,5 @@
-// Package natstest runs real JetStream servers inside a test: one, or a cluster
-// of three, on loopback and on ports of their own choosing. Only tests import
-// it.
+// Package natstest runs real JetStream servers inside a test: one server, or a cluster of
+// three, on free ports of loopback. Only tests import it.
 package natstest
 
 import (
@@ -17,14 +16,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Server is one nats-server with JetStream, ended with its test.
+// Server is a nats-server with JetStream. It ends with its test.
 type Server struct {
 	t    testing.TB
 	opts server.Options
 	*server.Server
 }
 
-// Run starts a server that keeps its files in a folder of the test's.
+// Run starts a server with its files in a folder of the test.
 func Run(t testing.TB, edit ...func(*server.Options)) *Server {
 	t.Helper()
 	o := server.Options{ServerName: "single", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir()}
@@ -32,7 +31,7 @@ func Run(t testing.TB, edit ...func(*server.Options)) *Server {
 		f(&o)
 	}
 	s := start(t, o)
-	// A restart has to be found where the clients look for it.
+	// After a restart clients find it at the same port.
 	s.opts.Port = s.port()
 	return s
 }
@@ -81,20 +80,20 @@ func (s *Server) Start() {
 
 func (s *Server) port() int { return s.Addr().(*net.TCPAddr).Port }
 
-// Conn connects a client that reconnects quickly and for ever.
+// Conn opens a connection that reconnects quickly and without an end.
 func (s *Server) Conn(opts ...nats.Option) *nats.Conn {
 	s.t.Helper()
 	return Connect(s.t, s.ClientURL(), opts...)
 }
 
-// JetStream is a client on a connection of its own.
+// JetStream returns a JetStream client on a new connection.
 func (s *Server) JetStream(opts ...nats.Option) jetstream.JetStream {
 	s.t.Helper()
 	return JetStream(s.t, s.Conn(opts...))
 }
 
-// Connect connects a client that reconnects quickly and for ever, and is closed
-// with the test.
+// Connect opens a connection that reconnects quickly and without an end. It is closed with the
+// test.
 func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	all := append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0)}, opts...)
@@ -106,7 +105,7 @@ func Connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	return nc
 }
 
-// JetStream is a client on nc.
+// JetStream returns a JetStream client on nc.
 func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -116,15 +115,14 @@ func JetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// Cluster is three servers.
+// Cluster is a cluster of three servers.
 type Cluster struct {
 	t       testing.TB
 	Servers []*Server
 }
 
-// RunCluster starts three servers and waits until they have a leader that knows
-// all of them. It takes half a second: tests should share one, in namespaces of
-// their own.
+// RunCluster starts three servers and waits until they have a leader that knows all of them.
+// That takes half a second, so tests should share a cluster and use different namespaces.
 func RunCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
@@ -132,7 +130,7 @@ func RunCluster(t testing.TB) *Cluster {
 	for i, route := range routes {
 		o := server.Options{
 			ServerName: fmt.Sprintf("n%d", i+1),
-			// Not DontListen: the routes wait for the client listener.
+			// Do not set DontListen: the routes wait for the client listener.
 			Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			JetStream: true, StoreDir: filepath.Join(dir, strconv.Itoa(i+1)),
 			Cluster: server.ClusterOpts{Name: "cronce-test", Host: "127.0.0.1", Port: route},
@@ -161,7 +159,7 @@ func (c *Cluster) WaitReady() {
 	})
 }
 
-// Leader is the server that leads stream, in the global account.
+// Leader returns the server that leads stream in the global account.
 func (c *Cluster) Leader(stream string) *Server {
 	c.t.Helper()
 	var leader *Server
@@ -177,7 +175,7 @@ func (c *Cluster) Leader(stream string) *Server {
 	return leader
 }
 
-// URL names all servers.
+// URL lists the addresses of all servers.
 func (c *Cluster) URL() string {
 	var urls string
 	for _, s := range c.Servers {
@@ -186,15 +184,15 @@ func (c *Cluster) URL() string {
 	return urls[1:]
 }
 
-// JetStream is a client on a connection of its own to any of the servers.
+// JetStream returns a JetStream client on a new connection to any of the servers.
 func (c *Cluster) JetStream(opts ...nats.Option) jetstream.JetStream {
 	c.t.Helper()
 	return JetStream(c.t, Connect(c.t, c.URL(), opts...))
 }
 
-// FreePorts finds ports for the routes, which each server must know of the
-// others before any of them runs. They are not of the range that systems hand
-// out: until its server listens, another test's "any free port" would take one.
+// FreePorts finds ports for the routes: each server must know the routes of the others before
+// it starts. The ports are outside the ephemeral range, so that no other test gets one of them
+// before the server listens.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	ports, held := make([]int, n), make([]net.Listener, n)
@@ -212,8 +210,8 @@ func FreePorts(t testing.TB, n int) []int {
 	return ports
 }
 
-// Eventually polls until done reports true, and fails the test, naming what it
-// waited for, when that takes longer than limit.
+// Eventually polls until done reports true. If that takes longer than limit it fails the test
+// and says what it waited for.
 func Eventually(t testing.TB, limit time.Duration, what string, done func() bool) {
 	t.Helper()
 	deadline := time.After(limit)
@@ -228,8 +226,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, done func() bool
 	}
 }
 
-// LeafAddr is where leaf nodes connect, if the server was told to listen for
-// them.
+// LeafAddr is the address for leaf nodes, if the server is configured to listen for them.
 func (s *Server) LeafAddr() string {
 	s.t.Helper()
 	v, err := s.Varz(nil)

@@ -9,8 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestServerKeepsItsFilesOverARestart is what every test that restarts a server
-// stands on.
+// Every test that restarts a server depends on this.
 func TestServerKeepsItsFilesOverARestart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Proxy stands between a client and a server, and can lose what the server
-// says, say it late, take nothing from the client, or keep the two apart.
+// Proxy stands between a client and a server. It can lose what the server sends, delay it,
+// read nothing from the client, or cut the connections.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -25,7 +25,7 @@ type Proxy struct {
 	all   sync.WaitGroup
 }
 
-// NewProxy starts a proxy in front of the server at url, ended with its test.
+// NewProxy starts a proxy in front of the server at url. It ends with its test.
 func NewProxy(t testing.TB, url string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,28 +43,28 @@ func NewProxy(t testing.TB, url string) *Proxy {
 	return p
 }
 
-// URL is where clients find the server through the proxy.
+// URL is the URL of the server through the proxy.
 func (p *Proxy) URL() string { return "nats://" + p.listener.Addr().String() }
 
-// Deafen loses everything that the server says from now on; what the client
-// says arrives.
+// Deafen loses everything that the server sends from now on. What the client sends
+// arrives.
 func (p *Proxy) Deafen() { p.deaf.Store(true) }
 
-// Part cuts all connections, and every new one, until Heal.
+// Part cuts all connections and refuses new ones until Heal.
 func (p *Proxy) Part() {
 	p.apart.Store(true)
 	p.cut()
 }
 
-// Delay has everything that the server says arrive so much later, in its order.
+// Delay delays everything that the server sends, and keeps its order.
 func (p *Proxy) Delay(late time.Duration) { p.late.Store(int64(late)) }
 
-// Stall takes nothing from the client until Heal: its socket fills up and does not
-// drain, while what the server says arrives.
+// Stall reads nothing from the client until Heal, so the client's socket fills up. What the
+// server sends arrives.
 func (p *Proxy) Stall() { p.stalled.set(true) }
 
-// Heal ends Deafen, Delay, Stall and Part. Connections that have lost bytes are cut, so that
-// the client connects anew.
+// Heal ends Deafen, Delay, Stall and Part. It cuts connections that have lost bytes, so that
+// the client reconnects.
 func (p *Proxy) Heal() {
 	p.apart.Store(false)
 	p.late.Store(0)
@@ -96,9 +96,9 @@ func (p *Proxy) accept() {
 	}
 }
 
-// pipe copies until either side ends, and then ends both.
+// pipe copies until either side is closed, and then closes both.
 func (p *Proxy) pipe(dst io.WriteCloser, src io.Reader) {
-	_, _ = io.Copy(struct{ io.Writer }{dst}, struct{ io.Reader }{src}) // not as sockets copy: past the reader
+	_, _ = io.Copy(struct{ io.Writer }{dst}, struct{ io.Reader }{src}) // sockets would copy without calling the reader
 	_ = dst.Close()
 }
 
@@ -110,7 +110,7 @@ func (p *Proxy) cut() {
 	}
 }
 
-// gate holds up those who pass while it is set.
+// gate blocks pass while it is closed.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // closed when it opens; nil: it is open
@@ -137,7 +137,7 @@ func (g *gate) pass() {
 	}
 }
 
-// draining reads from the client, unless it is stalled.
+// draining reads from the client, and waits while the proxy is stalled.
 type draining struct {
 	client  net.Conn
 	stalled *gate
@@ -146,19 +146,19 @@ type draining struct {
 func (d draining) Read(b []byte) (int, error) {
 	d.stalled.pass()
 	n, err := d.client.Read(b)
-	d.stalled.pass() // what came meanwhile waits too
+	d.stalled.pass() // the stall may have begun during Read
 	return n, err
 }
 
-// delaying writes to the client, late. Only one goroutine uses it.
+// delaying writes to the client after the delay. Only one goroutine uses it.
 type delaying struct {
 	to    net.Conn
 	by    *atomic.Int64
-	queue chan chunk // nil: nothing was late yet
+	queue chan chunk // nil: there was no delay so far
 	ended chan struct{}
 }
 
-// chunk is to be written at a time.
+// chunk is data and the time at which to write it.
 type chunk struct {
 	data []byte
 	at   time.Time
@@ -182,7 +182,7 @@ func (d *delaying) run() {
 	for c := range d.queue {
 		time.Sleep(time.Until(c.at))
 		if _, err := d.to.Write(c.data); err != nil {
-			for range d.queue { // so that nobody waits for room
+			for range d.queue { // so that Write does not block
 			}
 			return
 		}
@@ -198,7 +198,7 @@ func (d *delaying) Close() error {
 	return err
 }
 
-// hearing reads from the server, or, while deaf, as if it said nothing.
+// hearing reads from the server. While the proxy is deaf it drops what it reads.
 type hearing struct {
 	server net.Conn
 	deaf   *atomic.Bool

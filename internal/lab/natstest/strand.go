@@ -7,11 +7,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Strand has a worker of the queue "default" take all that waits, and then the
-// messages of one job, nobody's, purged by hand: the server gives what else was in
-// hand to nobody any more. It returns the queue. Two messages of its own have come
-// and gone then. That it comes to its end is a fact about the server: when a newer
-// one does not forget, this is no longer needed.
+// Strand makes the server forget to deliver messages. A client takes all messages of the queue
+// "default". Then the messages of an unused job are purged. After that the server redelivers
+// none of the messages that were in flight. Strand returns the queue. It publishes two messages
+// of its own, which are gone when it returns. That Strand succeeds is a fact about the server:
+// if a newer server does not forget messages, it is no longer needed.
 func Strand(t testing.TB, js jetstream.JetStream, namespace string) jetstream.Consumer {
 	t.Helper()
 	must := func(err error) {
@@ -36,14 +36,14 @@ func Strand(t testing.TB, js jetstream.JetStream, namespace string) jetstream.Co
 	for _, m := range Take(t, queue, 1) {
 		must(m.DoubleAck(ctx))
 	}
-	Eventually(t, 5*time.Second, "the server to forget what was in hand", func() bool {
+	Eventually(t, 5*time.Second, "the server to forget what was in flight", func() bool {
 		info, err := queue.Info(ctx)
 		return err == nil && info.NumAckPending == 0
 	})
 	return queue
 }
 
-// Take takes n messages.
+// Take pulls n messages.
 func Take(t testing.TB, queue jetstream.Consumer, n int) (taken []jetstream.Msg) {
 	t.Helper()
 	batch, err := queue.Fetch(n, jetstream.FetchMaxWait(5*time.Second))

@@ -10,8 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Version has the server tell the client another version than its own, at most
-// as long. The server is no other for it: what it then is not asked for shows.
+// Version makes the server report another version to the client. The text must not be longer
+// than the real one. The server stays the same: a test sees what the client does not ask of
+// the older version.
 func Version(version string) nats.Option {
 	told := fmt.Sprintf("%q:%q", "version", server.VERSION)
 	say := fmt.Sprintf("%q:%q", "version", version)
