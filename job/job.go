@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
@@ -185,6 +186,11 @@ const (
 	MaxConcurrency = 1000
 )
 
+// Overlaps lists the policies.
+func Overlaps() []Overlap {
+	return []Overlap{OverlapSkip, OverlapQueue, OverlapLatest, OverlapReplace, OverlapAllow}
+}
+
 // CatchUpPolicy says which missed slots still run.
 type CatchUpPolicy string
 
@@ -281,11 +287,7 @@ func (j Job) validate(parse func(string, Plan) (*Schedule, error)) error {
 	bad(j.Retry.Backoff < 0, "retry.backoff %v: must not be negative", j.Retry.Backoff)
 	bad(j.Retry.MaxBackoff < j.Retry.Backoff, "retry.max_backoff %v: must not be less than retry.backoff %v", j.Retry.MaxBackoff, j.Retry.Backoff)
 	errs = append(errs, j.OnFailure.validate("on_failure"), j.OnMissed.validate("on_missed"))
-	switch j.Overlap {
-	case OverlapSkip, OverlapQueue, OverlapLatest, OverlapReplace, OverlapAllow:
-	default:
-		bad(true, "overlap %q: want skip, queue, latest, replace or allow", codec.Clip(string(j.Overlap)))
-	}
+	bad(!slices.Contains(Overlaps(), j.Overlap), "overlap %q: want skip, queue, latest, replace or allow", codec.Clip(string(j.Overlap)))
 	bad(j.Shards < 0 || j.Shards > MaxShards, "shards %d: 1 to %d", j.Shards, MaxShards)
 	bad(j.OnLeaseLost != LeaseLostCancel && j.OnLeaseLost != LeaseLostFinish, "on_lease_lost %q: want cancel or finish", codec.Clip(string(j.OnLeaseLost)))
 	bad(j.Concurrency < 0 || j.Concurrency > MaxConcurrency, "concurrency %d: 1 to %d", j.Concurrency, MaxConcurrency)

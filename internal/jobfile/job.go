@@ -257,8 +257,11 @@ func (j *jobDecoder) catchUp(v value) {
 }
 
 func (j *jobDecoder) overlap(v value) {
-	s, ok := j.oneOf(v, string(job.OverlapSkip), string(job.OverlapQueue), string(job.OverlapLatest), string(job.OverlapReplace), string(job.OverlapAllow))
-	if ok {
+	var words []string
+	for _, policy := range job.Overlaps() {
+		words = append(words, string(policy))
+	}
+	if s, ok := j.oneOf(v, words...); ok {
 		j.set(v, func(t *job.Job) { t.Overlap = job.Overlap(s) })
 	}
 }

@@ -137,7 +137,7 @@ func runFields(d job.Job) []Field {
 				{Name: "max", Kind: Count, Max: job.MaxCatchUp, Default: fmt.Sprint(d.CatchUp.Max), Example: "10", About: "Bounds `all`: the newest so many."},
 			}},
 		{Name: "overlap", Kind: Word, Default: string(d.Overlap) + "; with `on` allow", Example: "queue",
-			Words: words(job.OverlapSkip, job.OverlapQueue, job.OverlapLatest, job.OverlapReplace, job.OverlapAllow),
+			Words: words(job.Overlaps()...),
 			About: "A slot that comes on time while an older one of the job has no outcome yet is `skipped` (`skip`), waits in line (`queue`), waits until a newer one takes its place (`latest`), cancels the older one (`replace`) or runs beside it (`allow`). Slots that were caught up, backfilled or triggered are never skipped, nor cancelled by `replace`: they wait."},
 		{Name: "concurrency", Kind: Count, Max: job.MaxConcurrency, Default: "1; with `overlap: allow` no limit", Example: "2",
 			About: "How many slots of the job may run, in the whole fleet, before `overlap` applies."},

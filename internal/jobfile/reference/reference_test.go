@@ -18,6 +18,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
+	"github.com/cronce-io/cronce/job"
 )
 
 // place is a field and a job file around a value for it.
@@ -264,4 +265,20 @@ func TestTheAnnotatedFileHasEveryField(t *testing.T) {
 			t.Errorf("docs/jobs.yaml does not have %s", p.path)
 		}
 	}
+}
+
+func TestOverlapPoliciesAreExplained(t *testing.T) {
+	t.Parallel()
+	for _, p := range places() {
+		if p.path != "overlap" {
+			continue
+		}
+		for _, policy := range job.Overlaps() {
+			if !strings.Contains(p.About, "`"+string(policy)+"`") {
+				t.Errorf("the reference does not explain overlap: %s", policy)
+			}
+		}
+		return
+	}
+	t.Error("the reference has no field overlap")
 }
