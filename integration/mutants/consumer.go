@@ -4,7 +4,7 @@ package main
 var consumerMutants = []mutant{
 	{
 		name:   "start-after-a-read",
-		breaks: "a handler starts when nothing that was read speaks against it, without a won write (invariant 3)",
+		breaks: "a handler starts after a read, without a won write (invariant 3)",
 		file:   "consumer/task.go",
 		old:    "	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {\n",
 		new: `	t.cfg.Ledger.Send(ctx, t.rec, t.view.Revision, func(revision uint64, err error) {
@@ -24,7 +24,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "unknown-claim-forgotten",
-		breaks: "a claim without an answer is given up; it may have been stored, and then nobody runs the slot (invariant 8)",
+		breaks: "a claim without an answer is given up; it may have been stored, and then no worker runs the slot (invariant 8)",
 		file:   "consumer/task.go",
 		old:    "	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // what became of it, the ledger tells\n",
 		new:    "	case errors.Is(err, job.ErrUnknown):\n		return after(time.Second)\n	case errors.Is(err, job.ErrConflict):\n",
@@ -32,7 +32,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "completion-without-revision",
-		breaks: "an outcome is written over whatever stands there, not at the revision of the claim (invariant 5)",
+		breaks: "an outcome is written over any record, not at the revision of the claim (invariant 5)",
 		file:   "consumer/complete.go",
 		old:    "	t.cfg.Ledger.Send(ctx, t.rec, fence, func(revision uint64, err error) {\n",
 		new: `	_, last, _ := t.cfg.Ledger.Read(ctx, t.rec.Slot)
@@ -50,7 +50,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "late-ack",
-		breaks: "a worker that lost its claim acks: the message is gone from under the new owner (invariant 6)",
+		breaks: "a worker that lost its claim acks the message of the new owner (invariant 6)",
 		file:   "consumer/complete.go",
 		old:    "	t.emitKind(job.EventRefused, end, fence, \"\")\n	return silent()\n",
 		new:    "	t.emitKind(job.EventRefused, end, fence, \"\")\n	return done()\n",
@@ -58,7 +58,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "places-of-an-incarnation",
-		breaks: "each incarnation of a process has all places, whatever the one before still runs",
+		breaks: "each incarnation of a process has its own limiter, whatever the previous one still runs",
 		file:   "consumer/consumer.go",
 		old:    "cfg.Table.limiter(cfg.Queue, cfg.Concurrency)",
 		new:    "newLimiter(cfg.Concurrency)",
@@ -66,7 +66,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "deadline-while-it-waits",
-		breaks: "a slot with a deadline is claimed ahead, and starts whenever a place is free",
+		breaks: "a slot with a deadline is claimed ahead, and starts whenever the limiter admits it",
 		file:   "consumer/task.go",
 		old:    " && (e == nil || e.Job.Deadline == 0)",
 		new:    " && (e == nil || true)",
@@ -82,7 +82,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "given-back-behind-newer",
-		breaks: "a worker that is not ready gives slots back for a while, and newer ones pass them",
+		breaks: "a worker that is not ready releases slots, and newer ones start before them",
 		file:   "consumer/task.go",
 		old:    "	return after(0), !isClosed(t.cfg.Ready())\n",
 		new:    "	return after(shortest), !isClosed(t.cfg.Ready())\n",
@@ -90,7 +90,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "context-by-timers-alone",
-		breaks: "a handler's context ends when a goroutine has found the time to end it, not when its lease does (invariant 4)",
+		breaks: "a handler's context ends when a goroutine ends it, not when its lease ends (invariant 4)",
 		file:   "consumer/context.go",
 		old:    "	if !c.trusted() {\n",
 		new:    "	if false {\n",
@@ -122,7 +122,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "lock-freed-by-delete",
-		breaks: "a lock is set free whoever holds it by now, as a delete or a plain put does",
+		breaks: "a lock is released whichever slot holds it now, as a delete or a plain put does",
 		file:   "consumer/locks.go",
 		old:    "	revision, err := l.Write(ctx, next, seen.revision)\n",
 		new: `	if len(next.Holders) == 0 {
@@ -134,7 +134,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "lock-left-without-an-outcome",
-		breaks: "a slot that is to be retried holds its place no longer",
+		breaks: "a slot that waits for its retry leaves its lock",
 		file:   "consumer/task.go",
 		old:    "if t.final && t.entered {",
 		new:    "if t.entered {",
@@ -142,7 +142,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "lock-remembered-for-good",
-		breaks: "who was known to have ended has ended, although the lock was written since",
+		breaks: "a holder that had ended counts as ended, although the lock was written since",
 		file:   "consumer/lock.go",
 		old:    "	clear(ended)\n",
 		new:    "",
@@ -158,7 +158,7 @@ var consumerMutants = []mutant{
 	},
 	{
 		name:   "nothing-follows-again",
-		breaks: "what a crash kept from following from an outcome never does",
+		breaks: "what follows from an outcome never happens if a crash came first",
 		file:   "consumer/task.go",
 		old:    "return t.concluded(*t.view.Record, t.view.Revision), true",
 		new:    "return done(), true",

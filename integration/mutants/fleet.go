@@ -52,7 +52,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "heartbeat-over-a-fence",
-		breaks: "a heartbeat is written over whatever stands there, the node's own fence included (invariant 4)",
+		breaks: "a heartbeat is written over any record, also over the node's own fence (invariant 4)",
 		file:   "internal/fleet/node/node.go",
 		old:    "	revision, err := n.cfg.Store.Write(writing, *n.open, n.at())\n",
 		new:    "	_, last, _ := n.cfg.Store.Read(writing, n.cfg.Name)\n	revision, err := n.cfg.Store.Write(writing, *n.open, last)\n",
@@ -84,7 +84,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "fence-at-a-revision-not-seen",
-		breaks: "a node is fenced at whatever revision its key has now, not at the one that was seen standing still",
+		breaks: "a node is fenced at the current revision of its key, not at the one that did not change for a lease",
 		file:   "internal/fleet/node/peers.go",
 		old:    "	revision, err := p.cfg.Store.Write(ctx, n, s.revision)\n",
 		new:    "	_, at, _ := p.cfg.Store.Read(ctx, name)\n	revision, err := p.cfg.Store.Write(ctx, n, at)\n",
@@ -140,7 +140,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "rewound-in-silence",
-		breaks: "a ledger that went back is taken for what it was",
+		breaks: "a rewound ledger is not noticed",
 		file:   "internal/fleet/sweep/end.go",
 		old:    "case found >= mark.Revision:",
 		new:    "case found >= 0:",
@@ -164,7 +164,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "event-of-a-stream-made-anew",
-		breaks: "what a consumer of the same name delivers is named by the stream before",
+		breaks: "messages of a new consumer get the IDs of an older stream",
 		file:   "internal/fleet/intake/taker.go",
 		old:    "if !state.Created.Equal(t.consumer.Created) {\n\t\treturn fmt",
 		new:    "if state.Created.IsZero() {\n\t\treturn fmt",
@@ -212,7 +212,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "plan-begun-again",
-		breaks: "a plan that was drained is taken once more by each producer that starts",
+		breaks: "each producer that starts drains a drained plan once more",
 		file:   "internal/fleet/intake/arrange.go",
 		old:    "i := a.newest + 1; i < len(plans)",
 		new:    "i := 0; i < len(plans)",
@@ -220,7 +220,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "consumer-of-an-unreadable-definition",
-		breaks: "a definition that cannot be read removes the job's consumer, and its place",
+		breaks: "a definition that cannot be read removes the job's consumer, and its position",
 		file:   "internal/fleet/intake/intake.go",
 		old:    "if err != nil && !deleted || !deleted && takesFrom(e, p.stream) {",
 		new:    "if !deleted && takesFrom(e, p.stream) {",
@@ -236,7 +236,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "older-consumer-renamed",
-		breaks: "messages that an older program may have published get another name",
+		breaks: "messages that an older program may have published get other IDs",
 		file:   "internal/fleet/intake/taker.go",
 		old:    "Bare: !stored.After(t.consumer.Bare)",
 		new:    "Bare: false",
@@ -244,7 +244,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "alerts-wait-for-a-hanging-target",
-		breaks: "deliveries to one target are not bounded, and take the places of all others",
+		breaks: "deliveries to one target are not bounded, and delay those to all others",
 		file:   "internal/fleet/alert/targets.go",
 		old:    "s.running == atOnce || t.running == atTarget",
 		new:    "s.running == atOnce",
@@ -260,7 +260,7 @@ var fleetMutants = []mutant{
 	},
 	{
 		name:   "node-ends-with-its-store",
-		breaks: "a node ends when what it has on the broker is gone",
+		breaks: "a node ends when its streams are gone",
 		file:   "internal/fleet/replica/replica.go",
 		old:    "case isGone(err):",
 		new:    "case false:",

@@ -55,7 +55,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "years-unbounded",
-		breaks: "an instant that UTC has in no year of four digits is read, and what holds it cannot be written again",
+		breaks: "an instant outside the years 0 to 9999 is read, and its record cannot be written again",
 		file:   "internal/codec/bounds.go",
 		old:    "year < 0 || year > 9999",
 		new:    "false",
@@ -81,7 +81,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "own-claim-not-adopted",
-		breaks: "a claim of one's own that nobody remembers is left to whoever proves oneself dead",
+		breaks: "a worker leaves its own forgotten claim until another node declares it dead",
 		file:   "internal/core/claim.go",
 		old:    "		return adopt(d, v)\n",
 		new:    "		return Step{Action: Later, Delay: time.Second}\n",
@@ -142,7 +142,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "event-not-said",
-		breaks: "the slot of a stream's message does not say that it is as old as that",
+		breaks: "the slot of a stream's message does not have the age of the message",
 		file:   "internal/core/on.go",
 		old:    "Due: ev.Stored, Event: true}",
 		new:    "Due: ev.Stored}",
@@ -150,7 +150,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "event-named-by-sequence-alone",
-		breaks: "messages of two streams, or of one that was made anew, have one name",
+		breaks: "messages of two streams, or of a stream that was created again, get the same ID",
 		file:   "internal/core/on.go",
 		old:    "if !e.Bare {",
 		new:    "if false {",

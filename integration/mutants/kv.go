@@ -46,7 +46,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "nonce-ignored",
-		breaks: "a write that was stored although its answer was lost is taken for somebody else's (invariant 8)",
+		breaks: "a write that was stored although its answer was lost counts as another node's (invariant 8)",
 		file:   "kv/writing.go",
 		old:    "case stands.same(w.header, w.data):",
 		new:    "case false:",
@@ -78,7 +78,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "abandoned-is-sent",
-		breaks: "a write whose context has ended is sent when the connection is there again",
+		breaks: "a write whose context has ended is sent after a reconnect",
 		file:   "kv/transport.go",
 		old:    "	if t.open[id] != q {\n		return false, nil\n	}\n	q.queued = false\n	switch {\n	case q.ctx != nil && q.ctx.Err() != nil:\n		lost = q.ctx.Err()\n	case closed",
 		new:    "	q.queued = false\n	switch {\n	case closed",
@@ -86,7 +86,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "write-without-revision",
-		breaks: "no write names the revision that it stands on: the last one wins",
+		breaks: "no write names the revision that it expects: the last one wins",
 		file:   "kv/writing.go",
 		old:    "	w.set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.revision, 10))\n",
 		new:    "	_ = strconv.Itoa\n",
@@ -94,7 +94,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "complete-no-cas",
-		breaks: "an outcome is stored whatever stands there: its write names no revision (invariant 5)",
+		breaks: "an outcome is stored over any record: its write names no revision (invariant 5)",
 		file:   "kv/ledger.go",
 		old:    "	w.sendValue(data, r.Nonce, err)\n",
 		new:    "	if r.State.Final() && w.address() == nil {\n		w.data = data\n		w.transport.ask(&w.question)\n		return\n	}\n	w.sendValue(data, r.Nonce, err)\n",
@@ -102,7 +102,7 @@ var kvMutants = []mutant{
 	},
 	{
 		name:   "registry-settled-by-silence",
-		breaks: "a watch of the registry that is told of one edit after the other never settles",
+		breaks: "a watch of the registry never settles while edits come",
 		file:   "kv/watch.go",
 		old:    "if d.pending == 0 {",
 		new:    "if false {",

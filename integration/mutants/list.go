@@ -6,16 +6,16 @@ import "slices"
 type mutant struct {
 	name string
 
-	// breaks says which rule is gone.
+	// breaks says what goes wrong.
 	breaks string
 
-	file     string // below the module's root
-	old, new string // old is there once
+	file     string // relative to the root of the module
+	old, new string // old occurs once
 
-	// test, in the file's package or in the folder that is named, has to fail.
+	// test must fail. It is in the package of the file, or in the folder in.
 	test string
 	in   string
 }
 
-// mutants are all of them: a file for each part of the code that they break.
+// mutants are all mutants. Each part of the code has a file.
 var mutants = slices.Concat(producerMutants, jobMutants, kvMutants, consumerMutants, fleetMutants, programMutants)

@@ -72,9 +72,9 @@ func run(ctx context.Context, names []string) error {
 	return nil
 }
 
-// killAll runs each mutant, as many at a time as there are processors, and returns the
-// names of those that survived. A mutant that is not killed is run once more, by itself:
-// its test may have met a deadline of its own while others were compiled.
+// killAll runs the mutants, as many at a time as there are processors, and returns the names of
+// those that survived. A mutant that is not killed is run once more by itself: its test may
+// have reached a deadline while others were compiled.
 func killAll(ctx context.Context, root, work string, chosen []mutant) (failed []string, err error) {
 	var mu sync.Mutex
 	var again []mutant
@@ -125,7 +125,7 @@ func choose(names []string, part string) ([]mutant, error) {
 	return chosen, nil
 }
 
-// partOf returns every nth of all, from the kth on, for the part "k/n".
+// partOf returns every nth mutant, from the kth on, for the part "k/n".
 func partOf(all []mutant, part string) (chosen []mutant, err error) {
 	var k, n int
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
@@ -137,7 +137,7 @@ func partOf(all []mutant, part string) (chosen []mutant, err error) {
 	return chosen, nil
 }
 
-// pkg is the folder of the test that has to fail.
+// pkg is the folder of the test that must fail.
 func (m mutant) pkg() string {
 	if m.in != "" {
 		return m.in
@@ -157,8 +157,8 @@ func (m mutant) mutate(root string) (string, error) {
 	return strings.Replace(string(source), m.old, m.new, 1), nil
 }
 
-// checkUnmutated runs the named tests on the code as it is: they must pass, or a
-// failure says nothing of a mutant.
+// checkUnmutated runs the named tests on the unchanged code. They must pass, or a failure
+// proves nothing about a mutant.
 func checkUnmutated(ctx context.Context, root string, chosen []mutant) error {
 	tests := map[string][]string{}
 	for _, m := range chosen {
@@ -169,7 +169,7 @@ func checkUnmutated(ctx context.Context, root string, chosen []mutant) error {
 	for pkg, names := range tests {
 		pattern := "^(" + strings.Join(names, "|") + ")$"
 		output, err := goTest(ctx, root, pkg, pattern, nil)
-		if err != nil { // once more: a loaded machine is not a failure
+		if err != nil { // once more: the machine may be busy
 			fmt.Printf("again unmutated: the tests of %s: %v\n%s\n", pkg, err, output)
 			output, err = goTest(ctx, root, pkg, pattern, nil)
 		}
@@ -192,12 +192,13 @@ func (m mutant) kill(ctx context.Context, root, work string) error {
 	if err != nil {
 		return err
 	}
-	// By the environment, so that programs which the test builds are mutated too.
+	// The overlay is in the environment, so that programs which the test builds are mutated too.
 	output, _ := goTest(ctx, root, m.pkg(), "^"+m.test+"$", []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -overlay=" + overlay})
 	return m.judge(output)
 }
 
-// overlay writes what has go build the mutated source in place of the real one.
+// overlay writes the mutated source, and the file that makes go build it in place of the real
+// one.
 func (m mutant) overlay(root, work string) (path string, err error) {
 	source, err := m.mutate(root)
 	if err != nil {
@@ -214,7 +215,7 @@ func (m mutant) overlay(root, work string) (path string, err error) {
 	return path, os.WriteFile(path, replace, 0o644)
 }
 
-// judge says why the output of the mutant's test is not that of a kill.
+// judge returns an error unless the output of the test shows that it failed.
 func (m mutant) judge(output string) error {
 	switch {
 	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
@@ -224,7 +225,7 @@ func (m mutant) judge(output string) error {
 	case strings.Contains(output, "--- PASS: "+m.test+" ("):
 		return fmt.Errorf("survives %s: %s", m.test, m.breaks)
 	case strings.Contains(output, "panic: ") && strings.Contains(output, m.test):
-		return nil // it took the test binary with it, or hung
+		return nil // the test binary crashed or hung
 	}
 	return fmt.Errorf("%s was not run:\n%s", m.test, output)
 }

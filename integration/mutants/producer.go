@@ -60,7 +60,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "rest-without-audit",
-		breaks: "a resting producer believes that the producers which are alive publish",
+		breaks: "a resting producer trusts that live producers publish",
 		file:   "producer/session.go",
 		old:    "	s.audit(now)\n",
 		new:    "",
@@ -76,7 +76,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "found-out-and-the-forged-watermark",
-		breaks: "a producer that has found out the others goes on from the watermark that they have forged",
+		breaks: "a producer that noticed false announcements goes on from a forged watermark",
 		file:   "producer/session.go",
 		old:    "s.outbox.foundFalse, s.asleep = false, false",
 		new:    "s.outbox.foundFalse = false",
@@ -164,7 +164,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "copies-kept-over-a-change",
-		breaks: "copies stay with a producer whose share they are not any more",
+		breaks: "copies stay with a producer although they are no longer of its share",
 		file:   "producer/announce.go",
 		old:    "		s.outbox.reshare()\n",
 		new:    "",
@@ -172,7 +172,7 @@ var producerMutants = []mutant{
 	},
 	{
 		name:   "copy-dropped-for-another-plan",
-		breaks: "a copy is dropped on a word about a newer definition than the one it was computed from",
+		breaks: "a copy is dropped by an announcement about a newer definition",
 		file:   "producer/standby.go",
 		old:    "current := kept.registry == b.digest",
 		new:    "current := true",

@@ -29,7 +29,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "full-storage-taken-for-dead-nodes",
-		breaks: "doctor has nodes started when storage is full",
+		breaks: "doctor advises to start nodes when storage is full",
 		file:   "internal/check/doctor/fleet.go",
 		old:    "if producers == 0 && c.Full == \"\" && slices",
 		new:    "if producers == 0 && slices",
@@ -37,7 +37,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "idle-workers-without-a-place",
-		breaks: "a slot that idle workers leave, since a service is not ready, is said to wait for a place",
+		breaks: "a slot that idle workers do not take, since a service is not ready, is said to wait for the limiter",
 		file:   "internal/control/story.go",
 		old:    "if n.Running > 0 {",
 		new:    "if n.Running >= 0 {",
@@ -73,7 +73,7 @@ var programMutants = []mutant{
 	},
 	{
 		name:   "removal-unasked",
-		breaks: "what cannot be read is removed although nobody can be asked",
+		breaks: "unreadable values are removed without a confirmation",
 		file:   "cmd/cronce/fleet/doctor_remove.go",
 		old:    "if !f.remove || f.yes {",
 		new:    "if true {",

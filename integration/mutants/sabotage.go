@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// sabotage is a mutant that "cronce torture" has to find by itself, as a user runs it.
+// sabotage is a mutant that "cronce torture" must find.
 type sabotage struct {
 	mutant
 
-	// seed and duration are those of a run that finds it. rules are the violations
-	// that it may be found by.
+	// seed and duration are those of a run that finds it. rules are the rules of which the run
+	// may find a violation.
 	seed     int
 	duration time.Duration
 	rules    []string
@@ -37,7 +37,7 @@ var sabotages = []sabotage{
 	},
 	{
 		mutant: mutant{
-			name: "retry-leaves-its-lock", breaks: "a slot that waits for its retry gives its place away",
+			name: "retry-leaves-its-lock", breaks: "a slot that waits for its retry leaves its lock",
 			file: "consumer/task.go",
 			old:  "if t.final && t.entered {",
 			new:  "if (t.final || t.rec.State == job.Retrying) && t.entered {",
@@ -46,7 +46,7 @@ var sabotages = []sabotage{
 	},
 	{
 		mutant: mutant{
-			name: "no-sweep", breaks: "nothing looks for slots whose message is lost",
+			name: "no-sweep", breaks: "no sweep looks for slots whose message is lost",
 			file: "internal/fleet/sweep/sweep.go",
 			old:  "if err := s.turn(ctx); err != nil && ctx.Err() == nil {",
 			new:  "if err := error(nil); err != nil && ctx.Err() == nil {",
@@ -55,7 +55,7 @@ var sabotages = []sabotage{
 	},
 	{
 		mutant: mutant{
-			name: "replace-waits", breaks: "under replace a newer slot has no older one cancelled",
+			name: "replace-waits", breaks: "under replace a newer slot cancels no older one",
 			file: "internal/core/lock.go",
 			old:  "if e.Policy == job.OverlapReplace && e.OnTime && free <= 0 {",
 			new:  "if false {",
@@ -100,7 +100,7 @@ var sabotages = []sabotage{
 	},
 }
 
-// sabotageAll tortures each of these sabotages; none: all.
+// sabotageAll tortures the named sabotages, or all if there are no names.
 func sabotageAll(ctx context.Context, root, work string, names []string) error {
 	var missed []string
 	known := 0
@@ -130,8 +130,7 @@ func sabotageAll(ctx context.Context, root, work string, names []string) error {
 	return nil
 }
 
-// torture builds the sabotaged program, tortures it, and says by which rule it was
-// found.
+// torture builds the sabotaged program, tortures it, and returns the rule that found it.
 func (s sabotage) torture(ctx context.Context, root, work string) (rule string, err error) {
 	overlay, err := s.overlay(root, work)
 	if err != nil {
@@ -146,7 +145,7 @@ func (s sabotage) torture(ctx context.Context, root, work string) (rule string, 
 	defer os.Remove(program)
 	run := exec.CommandContext(ctx, program, "torture", "--servers", "1", "--lease", "3s", "-o", "json",
 		"--seed", fmt.Sprint(s.seed), "--duration", s.duration.String())
-	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it ends its own processes
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it ends the processes that it started
 	var output, log bytes.Buffer
 	run.Stdout, run.Stderr = &output, &log
 	err = run.Run()
@@ -156,7 +155,7 @@ func (s sabotage) torture(ctx context.Context, root, work string) (rule string, 
 	return s.verdict(run.ProcessState.ExitCode(), output.String(), log.String())
 }
 
-// verdict says by which of its rules the sabotage was found.
+// verdict returns the rule that found the sabotage.
 func (s sabotage) verdict(code int, output, log string) (rule string, err error) {
 	const found = 3
 	if code != found {
