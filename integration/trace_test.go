@@ -228,7 +228,7 @@ func TestSecretsOfACollectorAreNotLogged(t *testing.T) {
 	}
 	w := s.worker("w1", s.jobs("", `name: tick, schedule: "* * * * * *"`), "--log-format", "json")
 	w.says("traces not exported; slots are not affected")
-	w.says("OpenTelemetry's settings in the environment are not all understood")
+	w.says("cannot read all OpenTelemetry settings in the environment")
 	term(w)
 	for line := range strings.Lines(w.stderr()) {
 		if strings.Contains(line, "4711") || !json.Valid([]byte(line)) {

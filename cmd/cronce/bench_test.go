@@ -124,7 +124,7 @@ func TestBenchRefusesWhatItCannotMeasure(t *testing.T) {
 		"--replicas 9":                        {base.ExitUsage, "replicas 9: 1 to 5"},
 		"--monitor localhost:8222":            {base.ExitUsage, "want a URL like http://127.0.0.1:8222"},
 		"--monitor http://127.0.0.1:1":        {base.ExitFailed, "ask the monitoring of http://127.0.0.1:1"},
-		"--namespace mine --only publish":     {base.ExitFailed, "stream KV_mine_hand is there"},
+		"--namespace mine --only publish":     {base.ExitFailed, "stream KV_mine_hand exists"},
 		"--server nats://127.0.0.1:1 --slots": {base.ExitUsage, "flag needs an argument"},
 	} {
 		r := cli{}.run(t, append([]string{"bench", "--server", s.ClientURL()}, strings.Fields(args)...)...)

@@ -95,7 +95,7 @@ func TestJobApplyWarnsWhenNobodyWouldRunAJob(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)
 	r := f.apply(t, []string{`name: report, schedule: "@daily"`, `name: orphan, schedule: "@daily"`})
-	if r.code != base.ExitDone || !strings.Contains(r.stderr, "no live node would run these jobs") || !strings.Contains(r.stderr, "[orphan]") {
+	if r.code != base.ExitDone || !strings.Contains(r.stderr, "no live node runs these jobs") || !strings.Contains(r.stderr, "[orphan]") {
 		t.Errorf("%+v, want a warning about orphan alone", r)
 	}
 }

@@ -82,7 +82,7 @@ func TestVerifyUsage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t, "verify", "--from", "yesterday").oneError(t, base.ExitUsage, `invalid --from "yesterday"`, "RFC 3339")
-	f.run(t, "verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T06:00:00Z").oneError(t, base.ExitUsage, "not after --from")
+	f.run(t, "verify", "--from", "2026-03-28T06:00:00Z", "--to", "2026-03-28T06:00:00Z").oneError(t, base.ExitUsage, "must be after --from")
 	f.run(t, "verify", "--from", "2999-01-01T00:00:00Z").oneError(t, base.ExitUsage, "in the future")
 	f.run(t, "verify", "--job", "a b").oneError(t, base.ExitUsage, `"a b"`)
 	f.run(t, "verify", "--job", "nobody").oneError(t, base.ExitFailed, `job "nobody": not found in the registry`, "job ls")
