@@ -16,101 +16,95 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// run runs the slot's handler, and then those of claimed slots that its place is passed
-// on to: few goroutines do what many slots need, and none is woken for each.
-func (t *task) run() {
-	for t != nil {
-		t = t.runOne()
+// run runs the handler of a slot that was claimed.
+func (t *task) run() progress {
+	// The process may have slept between the won write and here (invariant 4).
+	if !t.cfg.Node.Trusted() {
+		return t.end(silence())
 	}
-}
-
-// runOne returns the slot that has the place now. If the handler ends its goroutine,
-// that slot needs another one.
-func (t *task) runOne() (next *task) {
-	exiting := true
-	defer func() {
-		if p := recover(); p != nil {
-			exiting = false
-			t.failed(p)
-		}
-		if next = t.next; exiting && next != nil {
-			next.crew.run(next)
-		}
-	}()
-	t.settle(t.attempt())
-	exiting = false
-	return nil
-}
-
-// attempt runs the handler of a slot that was claimed, and hands over what came of it.
-func (t *task) attempt() verdict {
-	c, j, fence := t.Consumer, t.policies(), t.fence
-	// Between the won write and here the process may have slept (invariant 4).
-	if !c.cfg.Node.Trusted() {
-		return silent()
-	}
-	handler := c.cfg.Handler(t.rec.Slot.Job)
+	handler := t.cfg.Handler(t.rec.Slot.Job)
 	// The job may have been dropped from the process since the claim.
-	if !t.placed || handler == nil || c.ended.Err() != nil {
-		return t.giveBack(fence)
+	if handler == nil || t.ended.Err() != nil {
+		t.release()
+		return onward
 	}
-	finish := j.OnLeaseLost == job.LeaseLostFinish
-	ctx, cancel := c.handlerContext(j.Timeout, finish)
+	j := t.policies()
+	a := &attempt{task: t, job: j, finish: j.OnLeaseLost == job.LeaseLostFinish, out: output{limit: cmp.Or(j.Output, job.DefaultOutput)}}
+	var cancel context.CancelCauseFunc
+	a.ctx, cancel = t.handlerContext(j.Timeout, a.finish)
 	defer cancel(nil)
-	c.cfg.Table.run(t.key, &running{fence: fence, ctx: ctx, end: cancel, finish: finish})
-	out := output{limit: cmp.Or(j.Output, job.DefaultOutput)}
-	if c.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
-		c.cfg.Logger.Debug("slot started", "slot", t.rec.Slot.ID(), "attempt", t.rec.Attempt, "fence", fence)
+	t.cfg.Table.run(t.key, &attemptRef{fence: t.fence, ctx: a.ctx, end: cancel, finish: a.finish})
+	if t.cfg.Logger.Enabled(a.ctx, slog.LevelDebug) {
+		t.cfg.Logger.Debug("slot started", "slot", t.rec.Slot.ID(), "attempt", t.rec.Attempt, "fence", t.fence)
 	}
 	t.started(t.rec)
-	began := time.Now()
-	traced, ended := t.trace(ctx, StepRun, t.rec)
-	conclude := func(err error) verdict {
-		took := time.Since(began)
-		c.cfg.Observer.Returned(c.cfg.Queue, took)
-		// A success of a handler that returned in time is recorded even if the broker
-		// is away until after the lease: the revision of the claim says whether it counts.
-		inTime := finish || c.cfg.Node.Trusted()
-		c.cfg.Table.returned(t.key, inTime) // from here on it is too late to cancel
-		t.unrecorded, t.placed = true, false
-		c.limiter.unrecorded <- struct{}{}
-		t.next = c.limiter.returned(took)
-		cause := context.Cause(ctx)
-		if err != nil && cause != nil && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		ended(err)
-		result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.Ended(cause), Output: out.String()}
-		if err != nil {
-			result.Backoff = delay(j.Retry, t.rec.Attempt)
-		}
-		end := core.Complete(t.rec, fence, c.cfg.Now(), c.horizon(), result)
-		if inTime {
-			return t.complete(c.cfg.Life, end, fence)
-		}
-		return t.complete(c.cfg.Node.Context(), end, fence)
-	}
-	returned := false
-	defer func() {
-		if !returned { // the handler ended this goroutine: what is left to do is done on its way out
-			returned = true
-			t.settle(conclude(errGoexit))
-		}
-	}()
+	a.began = time.Now()
+	traced, endTrace := t.trace(a.ctx, StepRun, t.rec)
+	t.endTrace = endTrace
+	defer a.exited()
 	err := call(traced, handler, job.Run{
-		Slot: t.rec.Slot, Shard: t.rec.Slot.Shard, Shards: t.rec.Slot.Shards, Attempt: t.rec.Attempt, Fence: fence, Due: t.rec.Due,
-		Node: t.rec.Node, Queue: c.cfg.Queue, Namespace: c.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
-		Payload: t.d.Payload, Output: &out,
+		Slot: t.rec.Slot, Shard: t.rec.Slot.Shard, Shards: t.rec.Slot.Shards, Attempt: t.rec.Attempt, Fence: t.fence, Due: t.rec.Due,
+		Node: t.rec.Node, Queue: t.cfg.Queue, Namespace: t.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
+		Payload: t.d.Payload, Output: &a.out,
 	})
-	returned = true
-	return conclude(err)
+	return a.returned(err)
+}
+
+// attempt is a handler that runs.
+type attempt struct {
+	*task
+	job    job.Job
+	ctx    context.Context
+	finish bool // the handler may outlive its incarnation
+	began  time.Time
+	out    output
+	over   bool
+}
+
+// exited goes on with a slot whose handler ended the goroutine: what is left to do is
+// done on its way out.
+func (a *attempt) exited() {
+	if !a.over {
+		a.returned(errGoexit)
+		a.passOn()
+		a.advance(true)
+	}
+}
+
+// returned passes the permit on, and makes what the handler returned the end of the
+// attempt.
+func (a *attempt) returned(err error) progress {
+	t, took := a.task, time.Since(a.began)
+	a.over = true
+	t.cfg.Observer.Returned(t.cfg.Queue, took)
+	// A success of a handler that returned in time is recorded even if the broker is
+	// away until after the lease: the revision of the claim says whether it counts.
+	inTime := a.finish || t.cfg.Node.Trusted()
+	t.cfg.Table.returned(t.key, inTime) // from here on it is too late to cancel
+	t.unrecorded, t.permit = true, false
+	t.limiter.unrecorded <- struct{}{}
+	t.next = t.limiter.returned(took)
+	cause := context.Cause(a.ctx)
+	if err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	t.endTrace(err)
+	result := core.Result{Err: err, Stopped: errors.Is(cause, job.ErrStopping), Cancelled: core.Ended(cause), Output: a.out.String()}
+	if err != nil {
+		result.Backoff = delay(a.job.Retry, t.rec.Attempt)
+	}
+	ctx := t.cfg.Node.Context()
+	if inTime {
+		ctx = t.cfg.Life
+	}
+	return t.complete(ctx, core.Complete(t.rec, t.fence, t.cfg.Now(), t.horizon(), result))
 }
 
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
-// call turns a panic into a failed attempt with its stack. A handler runs on the
-// goroutine that serves its slot: on one of its own a short one would wait for it
-// to be scheduled, and the slot for that goroutine's word, with a place held.
+// call runs the handler, and turns a panic into a failed attempt with its stack. The
+// handler runs on the task's goroutine: to start one of its own would make a short handler
+// wait twice, with a permit held.
 func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -139,8 +133,8 @@ func delay(r job.Retry, n int) time.Duration {
 	return min(b.NextBackOff(), r.MaxBackoff)
 }
 
-// output keeps the first bytes and takes the rest in silence. It is safe for
-// concurrent use: a handler may leave writers behind.
+// output keeps the first bytes and discards the rest. It is safe for concurrent use: a
+// handler may leave writers behind.
 type output struct {
 	limit int
 	mu    sync.Mutex
@@ -158,4 +152,45 @@ func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.kept)
+}
+
+// leaseContext is a handler's context that ends with its node's lease by the clock: Err
+// compares the clock with the trust that is left, so that a handler which asks gets the
+// right answer even if the process was starved and no timer has fired yet.
+//
+// Deadline has only the job's timeout: see docs/decisions/0002-deadline-of-a-handlers-context.md.
+type leaseContext struct {
+	context.Context
+	trusted func() bool
+	cancel  context.CancelCauseFunc
+}
+
+func (c leaseContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	if !c.trusted() {
+		c.cancel(fmt.Errorf("%w: no heartbeat was acknowledged in time", job.ErrLeaseLost))
+	}
+	return c.Context.Err()
+}
+
+// handlerContext returns a context that ends with the node, when the consumer's grace is
+// over, after the job's timeout, or when it is cancelled. Its cause says which came first.
+// If the handler is to finish, the context does not end with the node.
+func (c *Consumer) handlerContext(timeout time.Duration, finish bool) (context.Context, context.CancelCauseFunc) {
+	parent := c.ended
+	if finish {
+		parent = c.finishing
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	end := cancel
+	if timeout > 0 {
+		timed, stop := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w of %v", job.ErrTimeout, timeout))
+		ctx, end = timed, func(cause error) { cancel(cause); stop() }
+	}
+	if finish {
+		return ctx, end
+	}
+	return leaseContext{ctx, c.cfg.Node.Trusted, cancel}, end
 }

@@ -158,11 +158,11 @@ const (
 
 // Consumer works on one queue for one incarnation.
 type Consumer struct {
-	cfg     Config
-	limiter *limiter
-	held    *held
-	locks   *locks
-	lots    *lots
+	cfg      Config
+	limiter  *limiter
+	inflight *inflight
+	locks    *locks
+	waitlist *waitlist
 
 	// stopping is closed when no new slot may be started.
 	stopping chan struct{}
@@ -175,7 +175,7 @@ type Consumer struct {
 	finishing context.Context
 	finish    context.CancelCauseFunc
 
-	crew  *crew
+	pool  *pool
 	slots sync.WaitGroup
 }
 
@@ -203,7 +203,7 @@ func New(cfg Config) *Consumer {
 		cfg.Emit = func(job.Event) {}
 	}
 	if cfg.Observer == nil {
-		cfg.Observer = nobody{}
+		cfg.Observer = noObserver{}
 	}
 	if cfg.Ready == nil {
 		always := make(chan struct{})
@@ -225,8 +225,8 @@ func New(cfg Config) *Consumer {
 		}
 	}
 	c := &Consumer{
-		cfg: cfg, held: newHeld(cfg.Lease), stopping: make(chan struct{}),
-		locks: newLocks(cfg.Locks), lots: newLots(cfg.Listen), crew: newCrew(4 * cfg.Concurrency),
+		cfg: cfg, inflight: newInflight(cfg.Lease), stopping: make(chan struct{}),
+		locks: newLocks(cfg.Locks), waitlist: newWaitlist(cfg.Listen), pool: newPool(4 * cfg.Concurrency),
 	}
 	c.limiter = cfg.Table.limiter(cfg.Queue, cfg.Concurrency)
 	c.ended, c.end = context.WithCancelCause(cfg.Node.Context())
@@ -243,12 +243,12 @@ func New(cfg Config) *Consumer {
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
 	context.AfterFunc(c.ended, func() { c.limiter.close(c) })
-	defer c.crew.dismiss()
+	defer c.pool.close()
 	node := c.cfg.Node.Context()
 	var loops sync.WaitGroup
 	working, stop := context.WithCancel(node)
 	defer func() { stop(); loops.Wait() }()
-	loops.Go(func() { c.held.keep(working, c.cfg.Node.Trusted) })
+	loops.Go(func() { c.inflight.mark(working, c.cfg.Node.Trusted) })
 
 	asking, quiet := context.WithCancel(working)
 	pulled := make(chan struct{})

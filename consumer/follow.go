@@ -9,29 +9,31 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// concluded is the verdict on a slot whose outcome stands in the ledger at revision:
-// what follows from it is on its way before the message is acked. A crash between
-// the two brings the message again, and its outcome is found: all of it is sent once
-// more, under the IDs that it had, and folded.
-func (t *task) concluded(rec job.Record, revision uint64) verdict {
-	if err := t.follow(rec, revision); err != nil {
-		return t.postponed(fmt.Errorf("what follows from slot %s: %w", rec.Slot, err))
+// follow publishes what follows from the outcome of a whole slot, t.rec, before the message
+// is acked. If the worker crashes in between, the message comes again, its outcome is
+// found, and all of it is published once more under the same IDs, which the stream folds.
+func (t *task) follow(mayBlock bool) progress {
+	var next []core.Entry
+	if t.rec.State == job.Succeeded {
+		next = t.cfg.Registry.After(t.rec.Slot.Job)
 	}
-	return done()
+	alert := t.alerts(t.rec)
+	switch {
+	case len(next) == 0 && !alert:
+		return t.end(ack())
+	case !mayBlock:
+		return blocks
+	}
+	if err := t.publish(next, alert); err != nil {
+		return t.postpone(fmt.Errorf("what follows from slot %s: %w", t.rec.Slot, err))
+	}
+	return t.end(ack())
 }
 
-// follow sends what follows from the outcome of a whole slot. Whether anything does
-// is known without asking anybody. It is the record's, not the claim's: it goes on
-// if the node has just been lost.
-func (t *task) follow(rec job.Record, revision uint64) error {
-	var next []core.Entry
-	if rec.State == job.Succeeded {
-		next = t.cfg.Registry.After(rec.Slot.Job)
-	}
-	alert := t.alerts(rec)
-	if len(next) == 0 && !alert {
-		return nil
-	}
+// publish publishes the slots of the next jobs and the alert. It goes on if the node has
+// just been lost: they follow from the record, not from the claim.
+func (t *task) publish(next []core.Entry, alert bool) error {
+	rec, revision := t.rec, t.answer.revision
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()
 	var errs []error
@@ -50,14 +52,14 @@ func (t *task) follow(rec job.Record, revision uint64) error {
 	return errors.Join(errs...)
 }
 
-// alerts reports whether somebody is to be told of the outcome. If the definition
-// could not be had just now, who delivers asks again.
+// alerts reports whether the outcome needs an alert. If the definition is not known just
+// now, the sender of alerts looks it up.
 func (t *task) alerts(rec job.Record) bool {
 	switch {
 	case rec.State != job.Failed && rec.State != job.Expired && rec.State != job.Missed:
 		return false
 	case t.view.Entry == nil:
-		return t.undefined
+		return t.undefined != nil
 	}
 	return t.view.Entry.Job.AlertAbout(rec.State) != nil
 }

@@ -6,56 +6,56 @@ import (
 )
 
 const (
-	// maxAhead bounds the messages in hand that have no place yet, per place.
+	// maxAhead bounds the messages that have no permit yet, per permit.
 	maxAhead = 64
 
 	// maxUnrecorded bounds the slots whose handlers have returned and whose outcomes
-	// are not stored yet, per place.
+	// are not stored yet, per permit.
 	maxUnrecorded = 64
 
-	// patience is how long a slot waits here for a place before the worker gives it
-	// back: another worker may have one.
+	// patience is how long a slot waits for a permit before the worker gives it back:
+	// another worker may have one.
 	patience = 500 * time.Millisecond
 )
 
 // limiter bounds the handlers of one queue that run at once in this process, in
-// whichever incarnation they started. A handler has a place from before its start
+// whichever incarnation they started. A handler holds a permit from before its start
 // until it has returned.
 //
 // Invariants:
-//   - At most size places are taken, and no slot waits while one is free.
-//   - The messages that were asked for or have no place yet are no more than the free
-//     places and those that will soon be free (see pace). Only a source without an open
-//     request may always ask for one message while a place is free.
+//   - At most size permits are taken, and no slot waits while one is free.
+//   - The messages that were asked for or have no permit yet are no more than the free
+//     permits and those that will soon be free (see pace). Only a source without an open
+//     request may always ask for one message while a permit is free.
 //
 // It is safe for concurrent use.
 type limiter struct {
-	size int
+	size   int
+	resume func(*task) // goes on with a task whose wait is over, and does not block
 
 	// unrecorded holds one token for each slot whose handler has returned and whose
 	// outcome is not stored yet.
 	unrecorded chan struct{}
 
-	mu       sync.Mutex
-	taken    int
-	asked    int      // messages, by all sources
-	unplaced int      // messages in hand without a place: in line, or claimed ahead
-	line     []waiter // those that have nothing left to do before they get a place
-	expiry   *time.Timer
-	pace     pace
-	pullers  map[*puller]struct{} // those that may ask for more when a place is free
+	mu      sync.Mutex
+	taken   int
+	asked   int      // messages, by all sources
+	pending int      // messages here without a permit: in line, or claimed ahead
+	line    []waiter // those that have nothing left to do before they get a permit
+	expiry  *time.Timer
+	pace    pace
+	pullers map[*puller]struct{} // those that may ask for more when a permit is free
 }
 
-// waiter is a task in the line. told is nil for a task without a goroutine, which is
-// resumed when its wait is over.
+// waiter is a task in the line. It holds no goroutine, and is resumed when its wait is
+// over.
 type waiter struct {
 	t     *task
 	since time.Time
-	told  chan struct{}
 }
 
 func newLimiter(size int) *limiter {
-	l := &limiter{size: size, unrecorded: make(chan struct{}, maxUnrecorded*size), pullers: map[*puller]struct{}{}}
+	l := &limiter{size: size, resume: (*task).resume, unrecorded: make(chan struct{}, maxUnrecorded*size), pullers: map[*puller]struct{}{}}
 	l.expiry = time.AfterFunc(time.Hour, l.expire)
 	l.expiry.Stop()
 	return l
@@ -80,7 +80,7 @@ func (l *limiter) unfollow(p *puller) {
 func (l *limiter) reserve(own, most int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	window := l.size - l.taken + l.ahead() - l.unplaced
+	window := l.size - l.taken + l.ahead() - l.pending
 	n := min(window-l.asked, most)
 	switch {
 	case own == 0 && n <= 0 && l.taken < l.size:
@@ -92,9 +92,9 @@ func (l *limiter) reserve(own, most int) int {
 	return n
 }
 
-// ahead is how many messages may be in hand without a place: as many as short handlers
-// returned of late, if each place was released once. Else it is none, so that no slot
-// waits here while another worker has a place for it. l.mu is held.
+// ahead is how many messages may be here without a permit: as many as short handlers
+// returned of late, if each permit was released once. Else it is none, so that no slot
+// waits here while another worker has a permit for it. l.mu is held.
 func (l *limiter) ahead() int {
 	n := min(l.pace.count(time.Now()), maxAhead*l.size)
 	if n < l.size {
@@ -110,56 +110,41 @@ func (l *limiter) forget(n int) {
 	l.mu.Unlock()
 }
 
-// admit lets the task of a new message begin, with a place or ahead of one. If it
+// admit lets the task of a new message begin, with a permit or ahead of one. If it
 // returns false, the task waits in the line and is resumed.
 func (l *limiter) admit(t *task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.taken < l.size {
 		l.taken++
-		t.placed = true
+		t.permit = true
 		return true
 	}
-	l.unplaced++
+	l.pending++
 	t.ahead = true
-	if l.unplaced > l.ahead() {
+	if l.pending > l.ahead() {
 		l.queue(waiter{t: t})
 		return false
 	}
 	return true
 }
 
-// place gives the task a place. If it returns false, none is free: the task waits in
+// acquire gives the task a permit. If it returns false, none is free: the task waits in
 // the line and is resumed, and the caller must not touch it any more.
-func (l *limiter) place(t *task) bool {
+func (l *limiter) acquire(t *task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.tryPlace(t) {
+	if l.tryAcquire(t) {
 		return true
 	}
 	l.queue(waiter{t: t})
 	return false
 }
 
-// wait is place for a goroutine, which blocks. It returns false if no place was free in
-// time.
-func (l *limiter) wait(t *task) bool {
-	l.mu.Lock()
-	if l.tryPlace(t) {
-		l.mu.Unlock()
-		return true
-	}
-	told := make(chan struct{})
-	l.queue(waiter{t: t, told: told})
-	l.mu.Unlock()
-	<-told
-	return t.placed
-}
-
-// tryPlace gives the task a place if one is free. l.mu is held.
-func (l *limiter) tryPlace(t *task) bool {
+// tryAcquire gives the task a permit if one is free. l.mu is held.
+func (l *limiter) tryAcquire(t *task) bool {
 	if !t.ahead {
-		l.unplaced++
+		l.pending++
 		t.ahead = true
 	}
 	if l.taken == l.size {
@@ -179,20 +164,20 @@ func (l *limiter) queue(w waiter) {
 }
 
 // leaveLine notes that the task waits no longer. l.mu is held.
-func (l *limiter) leaveLine(t *task, placed bool) {
-	l.unplaced--
-	t.ahead, t.placed = false, placed
+func (l *limiter) leaveLine(t *task, permit bool) {
+	l.pending--
+	t.ahead, t.permit = false, permit
 }
 
-// giveUpWaiting takes back that the task would need a place.
-func (l *limiter) giveUpWaiting(t *task) {
+// withdraw notes that the task needs no permit any more.
+func (l *limiter) withdraw(t *task) {
 	l.mu.Lock()
 	l.leaveLine(t, false)
 	l.mu.Unlock()
 	l.kick()
 }
 
-// returned releases the place of a handler that took so long; see release.
+// returned releases the permit of a handler that took so long; see release.
 func (l *limiter) returned(took time.Duration) (next *task) {
 	if took < paceInterval {
 		l.mu.Lock()
@@ -202,8 +187,8 @@ func (l *limiter) returned(took time.Duration) (next *task) {
 	return l.release()
 }
 
-// release passes a place on to the first in the line, or frees it. It returns the
-// first if that is claimed: the caller runs it, on the goroutine that it has.
+// release passes a permit on to the first in the line, or frees it. It returns the first if
+// that is claimed: the caller runs it, on the goroutine that it has.
 func (l *limiter) release() (next *task) {
 	l.mu.Lock()
 	if len(l.line) == 0 {
@@ -217,10 +202,10 @@ func (l *limiter) release() (next *task) {
 	l.leaveLine(first.t, true)
 	l.mu.Unlock()
 	l.kick()
-	if first.told == nil && first.t.fence != 0 {
+	if first.t.fence != 0 {
 		return first.t
 	}
-	first.resume()
+	l.resume(first.t)
 	return nil
 }
 
@@ -234,7 +219,7 @@ func (l *limiter) cut(n int) {
 	l.expiry.Reset(max(time.Until(l.line[0].since.Add(patience)), 0))
 }
 
-// kick tells the pullers that there may be more to ask for.
+// kick wakes the pullers: there may be more to ask for.
 func (l *limiter) kick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,8 +228,8 @@ func (l *limiter) kick() {
 	}
 }
 
-// expire refuses a place to those that have waited for patience: handlers have become
-// slow. What pace said before does not hold any more.
+// expire refuses a permit to the tasks that have waited for patience: handlers have become
+// slow, and the pace does not hold any more.
 func (l *limiter) expire() {
 	now := time.Now()
 	l.mu.Lock()
@@ -260,7 +245,7 @@ func (l *limiter) expire() {
 	l.refuse(late)
 }
 
-// close refuses a place to all that wait for the consumer, which has ended.
+// close refuses a permit to all tasks of the consumer that wait: it has ended.
 func (l *limiter) close(c *Consumer) {
 	l.mu.Lock()
 	var refused, others []waiter
@@ -283,17 +268,8 @@ func (l *limiter) refuse(waiters []waiter) {
 	}
 	l.mu.Unlock()
 	for _, w := range waiters {
-		w.resume()
+		l.resume(w.t)
 	}
-}
-
-// resume goes on with a task whose wait is over. It does not block.
-func (w waiter) resume() {
-	if w.told != nil {
-		close(w.told)
-		return
-	}
-	w.t.resume()
 }
 
 // pace counts how many short handlers return in an interval.

@@ -7,27 +7,38 @@ import (
 	"time"
 )
 
-// queued is a task of the consumer that a limiter of one place, which is taken, has in
-// its line, or has admitted ahead of one.
+// queued is a claimed task of the consumer that waits for the one permit of a limiter.
 func queued(c *Consumer, l *limiter) *task {
-	t := &task{Consumer: c, fence: 1} // claimed: whoever releases the place gets it to run
-	if l.admit(t) && !t.placed && l.place(t) {
-		panic("two places")
+	t := &task{Consumer: c, fence: 1}
+	if l.admit(t) && !t.permit && l.acquire(t) {
+		panic("two permits")
 	}
 	return t
+}
+
+// resumed returns the tasks that the limiter has resumed since the last call.
+func resumed(l *limiter) func() []*task {
+	var tasks []*task
+	l.resume = func(t *task) { tasks = append(tasks, t) }
+	return func() []*task {
+		synctest.Wait()
+		some := tasks
+		tasks = nil
+		return some
+	}
 }
 
 func taken(c *Consumer) (*limiter, *task) {
 	l := newLimiter(1)
 	c.limiter = l
 	first := &task{Consumer: c}
-	if !l.admit(first) || !first.placed {
-		panic("no place")
+	if !l.admit(first) || !first.permit {
+		panic("no permit")
 	}
 	return l, first
 }
 
-func TestAReleasedPlacePassesToTheFirstInLine(t *testing.T) {
+func TestAReleasedPermitPassesToTheFirstInLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &Consumer{}
@@ -35,21 +46,21 @@ func TestAReleasedPlacePassesToTheFirstInLine(t *testing.T) {
 		want := []*task{queued(c, l), queued(c, l), queued(c, l)}
 		var got []*task
 		for next := l.returned(0); next != nil; next = l.returned(0) {
-			if !next.placed || next.ahead {
-				t.Errorf("the next one has placed=%v, ahead=%v", next.placed, next.ahead)
+			if !next.permit || next.ahead {
+				t.Errorf("the next one has permit=%v, ahead=%v", next.permit, next.ahead)
 			}
 			got = append(got, next)
 		}
 		if !slices.Equal(got, want) || first == nil {
 			t.Errorf("the order is %v, want %v", got, want)
 		}
-		if l.taken != 0 || l.unplaced != 0 || len(l.line) != 0 {
-			t.Errorf("%d places taken, %d tasks without one, %d in line", l.taken, l.unplaced, len(l.line))
+		if l.taken != 0 || l.pending != 0 || len(l.line) != 0 {
+			t.Errorf("%d permits taken, %d tasks without one, %d in line", l.taken, l.pending, len(l.line))
 		}
 	})
 }
 
-// A message is admitted without a place only if each place was released once of late.
+// A message is admitted without a permit only if each permit was released once of late.
 func TestMessagesAreAdmittedAheadOnlyBehindShortHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,67 +99,49 @@ func TestMessagesAreAdmittedAheadOnlyBehindShortHandlers(t *testing.T) {
 	})
 }
 
-func TestTheLimiterRefusesThoseWhoWaitForLong(t *testing.T) {
+func TestTheLimiterRefusesTasksThatWaitForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &Consumer{crew: newCrew(1)}
+		c := &Consumer{}
 		l, _ := taken(c)
+		refused := resumed(l)
 		l.pace = pace{since: time.Now(), now: 10}
-		waits := func() chan bool {
-			placed := make(chan bool, 1)
-			go func() { placed <- l.wait(&task{Consumer: c}) }()
-			synctest.Wait()
-			return placed
-		}
-		first := waits()
+		first := queued(c, l)
 		time.Sleep(patience / 2)
-		second := waits()
+		second := queued(c, l)
 		time.Sleep(patience/2 + 1)
-		synctest.Wait()
-		select {
-		case placed := <-first:
-			if placed {
-				t.Error("it got a place that was taken")
-			}
-		default:
-			t.Error("the first still waits")
-		}
-		if len(second) > 0 {
-			t.Error("the second was refused too early")
+		if got := refused(); !slices.Equal(got, []*task{first}) || first.permit {
+			t.Errorf("%d tasks are resumed, the first with permit=%v; want the first without", len(got), first.permit)
 		}
 		l.mu.Lock()
 		if n := l.ahead(); n != 0 {
-			t.Errorf("%d messages may still be in hand ahead", n)
+			t.Errorf("%d messages may still be here ahead", n)
 		}
 		l.mu.Unlock()
 		time.Sleep(patience)
-		if <-second {
-			t.Error("the second got a place that was taken")
+		if got := refused(); !slices.Equal(got, []*task{second}) || second.permit {
+			t.Errorf("%d tasks are resumed, the second with permit=%v; want the second without", len(got), second.permit)
 		}
-		if l.unplaced != 0 {
-			t.Errorf("%d tasks count as waiting", l.unplaced)
+		if l.pending != 0 {
+			t.Errorf("%d tasks count as waiting", l.pending)
 		}
 	})
 }
 
 // Those of another consumer, a later incarnation, go on waiting.
-func TestACloseRefusesThoseOfItsConsumerOnly(t *testing.T) {
+func TestALimiterThatIsClosedForAConsumerRefusesItsTasksOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		old, young := &Consumer{crew: newCrew(1)}, &Consumer{crew: newCrew(1)}
-		l, _ := taken(old)
-		placed := map[*Consumer]chan bool{old: make(chan bool, 1), young: make(chan bool, 1)}
-		for _, c := range []*Consumer{old, young} {
-			go func() { placed[c] <- l.wait(&task{Consumer: c}) }()
-			synctest.Wait()
+		older, younger := &Consumer{}, &Consumer{}
+		l, _ := taken(older)
+		refused := resumed(l)
+		ends, goesOn := queued(older, l), queued(younger, l)
+		l.close(older)
+		if got := refused(); !slices.Equal(got, []*task{ends}) || ends.permit {
+			t.Errorf("%d tasks are resumed, with permit=%v; want the one of the consumer that has ended, without", len(got), ends.permit)
 		}
-		l.close(old)
-		if <-placed[old] {
-			t.Error("a consumer that has ended got a place")
-		}
-		l.release()
-		if !<-placed[young] {
-			t.Error("the other got no place")
+		if next := l.release(); next != goesOn || !next.permit {
+			t.Error("the other task got no permit")
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -12,134 +11,169 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// enterAtOnce is enter where, as far as is known here, nothing has to be found out and
-// nobody waited for, as for most slots: the write is handed over, and with it the task.
-// It reports false, and has done nothing, when the slot needs a goroutine of its own.
-func (t *task) enterAtOnce(ctx context.Context) bool {
-	name := t.d.Slot.Job
-	turns := t.locks.turns(name)
-	if t.d.Backfill || !turns.tryBoth() {
+// lockPart is what a task knows of its job's lock.
+type lockPart struct {
+	// entered: the lock has the slot, as far as is known here, and since when.
+	entered bool
+	since   time.Time
+
+	// skips: the job runs one slot at once, and skips those that come meanwhile.
+	skips bool
+
+	// waited: the slot has waited for the lock. outfought: other workers changed the lock
+	// each time that this one wanted to.
+	waited, outfought bool
+
+	// turns are those that the task holds to change the lock. asks is how often it has
+	// asked, lost how often its write was refused in a row.
+	turns      []chan struct{}
+	asks, lost int
+
+	// err is why the lock could not be written.
+	err error
+}
+
+// takeTurn takes a turn to change the lock; without blocking, only if it is free.
+func (l *lockPart) takeTurn(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
+	if !tryTake(turn) && (!mayBlock || !take(ctx, turn)) {
 		return false
 	}
-	seen, known := t.locks.guess(name)
-	entrant := core.NewEntrant(t.d, t.view)
-	next, place, ask := seen.Enter(entrant, t.endedIn(seen))
-	if !known || len(ask) > 0 || place.Kind != core.PlaceHeld || next.Same(seen.Lock) || !t.owe(new(string)) {
-		turns.leaveBoth()
-		return false
-	}
-	t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
-		defer t.recovered()
-		turns.leaveBoth()
-		if err == nil {
-			t.hold(entrant, next, place)
-		}
-		if err != nil || !t.claimAtOnce(ctx) {
-			t.do(t.decide) // which enters as well, if it was not done
-		}
-	})
+	l.turns = append(l.turns, turn)
 	return true
 }
 
-// hold notes that the stored lock gives the slot a place.
-func (t *task) hold(entrant core.Entrant, stored core.Lock, place core.Place) {
-	t.view.Place, t.skips = place, entrant.Policy == job.OverlapSkip && entrant.Places == 1
-	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
-		t.entered, t.since = true, stay.Since
+func (l *lockPart) releaseTurns() {
+	for _, turn := range l.turns {
+		<-turn
 	}
+	l.turns = nil
 }
 
-// enter asks the job's lock for a place, and notes the answer in the view. Whoever
-// is given a place holds it by a won write.
-func (t *task) enter(ctx context.Context) error {
-	t.outfought = false
-	name, ended := t.d.Slot.Job, map[job.Slot]bool{}
-	turns := t.locks.turns(name)
-	if !t.parked { // one whose turn may have come goes before those who have just come
-		if !take(ctx, turns.enter) {
-			return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
-		}
-		defer func() { <-turns.enter }()
-		if t.locks.full(name, t.d.Slot.Whole()) && core.NewEntrant(t.d, t.view).InLine() {
-			t.view.Place = core.Place{Kind: core.PlaceCrowded}
-			return nil
-		}
+// enter asks the job's lock for admission, and puts the answer into the view. A slot is
+// admitted by a won write. The step hands that write over, and with it the task. Of most
+// slots nothing has to be read before, and no other slot has the turn: then the step does
+// not block.
+func (t *task) enter(mayBlock bool) progress {
+	l, ctx, slot := &t.lock, t.cfg.Node.Context(), t.d.Slot.Whole()
+	switch {
+	case !mayBlock && (l.lost > 0 || l.err != nil):
+		return blocks
+	case l.err != nil:
+		return t.postpone(fmt.Errorf("write the lock of job %s: %w", slot.Job, l.err))
 	}
-	if !take(ctx, turns.change) {
-		return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
+	l.outfought = false
+	if !outlast(ctx, l.lost) || !t.takeTurns(ctx, mayBlock) {
+		l.releaseTurns()
+		if !mayBlock {
+			return blocks
+		}
+		return t.postpone(fmt.Errorf("enter the lock of job %s: %w", slot.Job, context.Cause(ctx)))
 	}
-	defer func() { <-turns.change }()
 	entrant := core.NewEntrant(t.d, t.view)
-	var seen seenLock
-	known, remembered := false, false
-	for turn, lost := 0, 0; turn < 4*maxTurns && lost < maxTurns; turn++ {
-		if !known {
-			var err error
-			if seen, remembered, err = t.recall(ctx, ended); err != nil {
-				return err
-			}
-			known = true
-		}
+	if !l.waited && entrant.InLine() && t.locks.full(slot.Job, slot) {
+		return t.admit(core.Place{Kind: core.PlaceCrowded})
+	}
+	seen, ended, fresh, err := t.recall(ctx, mayBlock)
+	for ; err == nil && l.asks < maxAsks && l.lost < maxLooks; l.asks++ {
 		next, place, ask := seen.Enter(entrant, ended)
 		renewed := t.reenters(next)
 		if renewed {
-			next = next.Renewed(t.d.Slot.Whole(), t.cfg.Now())
+			next = next.Renewed(slot, t.cfg.Now())
 		}
 		switch {
-		case len(ask) > 0 && remembered:
-			t.locks.forget(name)
-			known = false
-			continue
+		case len(ask) > 0 && !mayBlock:
+			err = errBlocks
+		case len(ask) > 0 && !fresh: // a remembered lock refuses no slot
+			t.locks.forget(slot.Job)
+			seen, ended, fresh, err = t.recall(ctx, mayBlock)
 		case len(ask) > 0:
-			if err := t.learn(ctx, ask, ended); err != nil {
-				return err
-			}
-			continue
-		case !next.Same(seen.Lock), renewed:
-			err := t.locks.put(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()))
-			if errors.Is(err, job.ErrConflict) {
-				known = false
-				if lost++; !outlast(ctx, lost) {
-					return fmt.Errorf("enter the lock of job %s: %w", name, context.Cause(ctx))
-				}
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("write the lock of job %s: %w", name, err)
-			}
+			err = t.learn(ctx, ask, ended)
+		case next.Same(seen.Lock) && !renewed:
+			t.noteStay(entrant, next)
+			return t.admit(place)
+		default:
+			t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
+				defer t.recovered()
+				t.entered(entrant, next, place, err)
+				t.advance(false)
+			})
+			return handed
 		}
-		t.hold(entrant, next, place)
-		return nil
 	}
-	t.view.Place, t.outfought = core.Place{Kind: core.PlaceCrowded}, true
-	return nil
+	l.releaseTurns()
+	switch {
+	case errors.Is(err, errBlocks):
+		return blocks
+	case err != nil:
+		return t.postpone(err)
+	}
+	l.outfought = true
+	return t.admit(core.Place{Kind: core.PlaceCrowded})
 }
 
-// recall is the lock of the slot's job, and what is known from before about who in it
-// has ended. Anything else is forgotten: one that had ended may have been reopened, and
-// have come in again.
-func (t *task) recall(ctx context.Context, ended map[job.Slot]bool) (seen seenLock, remembered bool, err error) {
-	name := t.d.Slot.Job
-	if seen, remembered, err = t.locks.get(ctx, name); err != nil {
-		return seen, false, fmt.Errorf("read the lock of job %s: %w", name, err)
-	}
-	clear(ended)
-	maps.Copy(ended, t.endedIn(seen))
-	return seen, remembered, nil
+// maxAsks bounds how often a slot asks its job's lock in one step.
+const maxAsks = 4 * maxLooks
+
+// takeTurns takes the turns to change the lock. A slot that has waited goes before those
+// that have just come.
+func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
+	turns := t.locks.turns(t.d.Slot.Job)
+	return (t.lock.waited || t.lock.takeTurn(ctx, turns.enter, mayBlock)) && t.lock.takeTurn(ctx, turns.change, mayBlock)
 }
 
-// endedIn is who in the lock is known to have ended, without a question: nobody, or the
-// only one.
-func (t *task) endedIn(seen seenLock) map[job.Slot]bool {
-	if !seen.over || seen.Holds(t.d.Slot.Whole()) {
-		return nil
+// entered goes on with the answer to the write of the lock.
+func (t *task) entered(entrant core.Entrant, stored core.Lock, place core.Place, err error) {
+	switch {
+	case err == nil:
+		t.noteStay(entrant, stored)
+		t.admit(place)
+	case errors.Is(err, job.ErrConflict):
+		t.lock.releaseTurns()
+		t.lock.lost++
+	default:
+		t.lock.releaseTurns()
+		t.lock.err = err
 	}
-	return map[job.Slot]bool{seen.Holders[0].Slot: true}
 }
 
-// outlast waits before a write of a lock that was refused so often in a row: not the
-// first time, since then somebody else was faster; longer each time after that, since
-// many are. It is false when ctx ended first.
+// admit ends the asking with the lock's answer.
+func (t *task) admit(place core.Place) progress {
+	t.lock.releaseTurns()
+	t.lock.asks, t.lock.lost = 0, 0
+	t.view.Place, t.state = place, deciding
+	return onward
+}
+
+// noteStay notes what the stored lock says of the slot.
+func (t *task) noteStay(entrant core.Entrant, stored core.Lock) {
+	t.lock.skips = entrant.Policy == job.OverlapSkip && entrant.Places == 1
+	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
+		t.lock.entered, t.lock.since = true, stay.Since
+	}
+}
+
+// recall returns the lock of the slot's job, and which of its slots are known to have ended:
+// none, or the only one. What was found out about an earlier write of the lock is forgotten:
+// a slot that had ended may have been reopened, and have entered again. fresh: the lock was
+// read just now.
+func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended map[job.Slot]bool, fresh bool, err error) {
+	if mayBlock {
+		seen, fresh, err = t.locks.get(ctx, t.d.Slot.Job)
+	} else {
+		seen, err = t.locks.guess(t.d.Slot.Job)
+	}
+	if err != nil {
+		return seen, nil, false, fmt.Errorf("read the lock of job %s: %w", t.d.Slot.Job, err)
+	}
+	ended = map[job.Slot]bool{}
+	if seen.over && !seen.Holds(t.d.Slot.Whole()) {
+		ended[seen.Holders[0].Slot] = true
+	}
+	return seen, ended, fresh, nil
+}
+
+// outlast waits before a further write of a lock that was refused so often in a row: not
+// after the first refusal, longer after each further one. It returns false if ctx ends.
 func outlast(ctx context.Context, lost int) bool {
 	if lost < 2 {
 		return ctx.Err() == nil
@@ -155,20 +189,17 @@ func outlast(ctx context.Context, lost int) bool {
 	}
 }
 
-// reenters reports whether the slot may have been reopened, and stands in the lock
-// from before it ended: it begins a stay of its own. Whoever has found that it has
-// ended, and is about to take its place, is refused by that write; and who wrote its
-// outcome, and has not left yet, does not leave for it.
+// reenters reports whether the slot may have been reopened, and is in the lock from before
+// it ended: then it begins a new stay. That write refuses a slot which has found that this
+// one ended and is about to replace it. The worker that wrote its outcome, and has not left
+// the lock yet, does not leave for it either.
 func (t *task) reenters(next core.Lock) bool {
-	return !t.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(t.d.Slot.Whole())
+	return !t.lock.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(t.d.Slot.Whole())
 }
 
-// learn finds out which of the slots have an outcome. Only a record says so, as
-// the ledger's leader has it, also of a slot that this node has in hand: it may be
-// the second copy of one that has ended long ago, of which nobody knows yet. One
-// without a record has none yet, unless it is too old ever to run: by a lease, since
-// its worker may have judged its age, and slept before the claim. If the job was deleted
-// it will not run either: who has not heard of that has had a lease to claim it.
+// learn finds out which of the slots have an outcome. Only the record at the ledger's leader
+// says so, even of a slot that this node has: it may be the second copy of one that has
+// ended. A slot without a record has not ended, unless it never will begin: see isOver.
 func (t *task) learn(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
 		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
@@ -184,51 +215,55 @@ func (t *task) learn(ctx context.Context, slots []core.LockSlot, ended map[job.S
 	return nil
 }
 
-// isOver reports whether a slot in the lock that has no record will never have one. A
-// clock that is not believed ends none.
+// isOver reports whether a slot in the lock that has no record will never have one. It is
+// past the horizon by a lease: its worker may have judged its age and slept before the
+// claim. Or its job was deleted a lease ago, which all workers know by now. A clock that is
+// not believed ends no slot.
 func (t *task) isOver(s core.LockSlot) bool {
 	now := t.cfg.Now()
 	return t.cfg.Plausible() == nil &&
 		(now.Sub(s.At) > t.cfg.Horizon+t.cfg.Lease || t.view.Entry == nil && now.Sub(s.Since) > t.cfg.Lease)
 }
 
-// leave takes the slot, which has its outcome, out of its job's lock, and wakes
-// those that have the place now. What fails here is mended by the next slot that
-// asks: a holder with an outcome holds nothing.
+// leave takes the slot, which has its outcome, out of its job's lock, and wakes the slots
+// that are admitted by that. If it fails, the next slot that asks finds the outcome.
 //
-// So one that was short is left in the lock when nobody is known to wait there: the
-// next one takes its place with the same write with which it enters. Few wait for
-// their turn where slots are skipped, and they look for themselves before long.
-func (t *task) leave() {
-	if t.leaveIn() {
-		return
+// A short slot under "skip" is left in the lock if none is known to wait there: see
+// docs/decisions/0030-a-short-slot-is-left-in-its-lock.md.
+func (t *task) leave(mayBlock bool) progress {
+	switch {
+	case t.leaveIn():
+		return t.close()
+	case !mayBlock:
+		return blocks
 	}
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
 	defer cancel()
 	places := 1
-	// The slot may have run for hours: what counts is how many places there are now.
+	// The slot may have run for hours: the definition as it is now says how many may run.
 	if e, err := t.cfg.Registry.Lookup(ctx, t.d.Slot.Job, t.d.JobRevision); err == nil {
 		if !e.Job.Guarded() {
-			return
+			return t.close()
 		}
 		places = e.Job.Places()
 	}
 	if err := t.leaveTo(ctx, places); err != nil {
-		t.cfg.Logger.Warn("a lock was not left; the next slot sees to it", "slot", t.d.Slot.ID(), "error", err)
+		t.cfg.Logger.Warn("lock not left; the next slot does so", "slot", t.d.Slot.ID(), "error", err)
 	}
+	return t.close()
 }
 
-// leaveIn leaves the slot in its lock, if that will do. It does not block.
+// leaveIn leaves the slot in its lock, if that is enough. It does not block.
 func (t *task) leaveIn() bool {
-	if !t.skips || t.cfg.Now().Sub(t.since) >= look || !t.locks.over(t.d.Slot.Whole(), t.since) {
+	if !t.lock.skips || t.cfg.Now().Sub(t.lock.since) >= firstLook || !t.locks.over(t.d.Slot.Whole(), t.lock.since) {
 		return false
 	}
-	t.entered = false
-	t.lots.wakeOne(t.d.Slot.Job)
+	t.waitlist.wakeOne(t.d.Slot.Job)
 	return true
 }
 
-// leaveTo is leave for a job with so many places, until it is done or ctx ends.
+// leaveTo takes the slot out of the lock of a job that runs so many at once, until that is
+// done or ctx ends.
 func (t *task) leaveTo(ctx context.Context, places int) error {
 	turns := t.locks.turns(t.d.Slot.Job)
 	if !take(ctx, turns.change) {
@@ -240,7 +275,7 @@ func (t *task) leaveTo(ctx context.Context, places int) error {
 		if err != nil {
 			return err
 		}
-		if stay, in := seen.Stay(t.d.Slot.Whole()); !in || !stay.Since.Equal(t.since) {
+		if stay, in := seen.Stay(t.d.Slot.Whole()); !in || !stay.Since.Equal(t.lock.since) {
 			return nil
 		}
 		next, woken := seen.Leave(t.d.Slot.Whole(), places)
@@ -251,7 +286,7 @@ func (t *task) leaveTo(ctx context.Context, places int) error {
 				t.cfg.Wake(s)
 			}
 			if len(next.Holders) < places {
-				t.lots.wakeOne(t.d.Slot.Job)
+				t.waitlist.wakeOne(t.d.Slot.Job)
 			}
 			return nil
 		case !errors.Is(err, job.ErrConflict):

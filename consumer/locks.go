@@ -10,29 +10,27 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Locks is where the jobs' locks are kept. kv.Locks satisfies it; its errors are
-// those of Ledger.
+// Locks stores the jobs' locks. kv.Locks satisfies it. Its errors are those of Ledger.
 type Locks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 	Write(ctx context.Context, l core.Lock, revision uint64) (uint64, error)
 
-	// Send is Write for those who do not wait: see Ledger.Send.
+	// Send is Write without waiting: see Ledger.Send.
 	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
-// locks remembers the locks as they were last seen, so that a free one is taken
-// with one write and no read: the revision that the write names decides whether
-// the memory was right. Whoever would be refused by a remembered lock reads it
-// first.
+// locks remembers the locks as they were last seen, so that a free one is entered with one
+// write and no read: the revision that the write names decides whether the memory was
+// right. A slot that a remembered lock would refuse reads it first.
 type locks struct {
 	Locks
 	mu     sync.Mutex
-	seen   map[string]*seenLock // each of which is not written to any more, but for over
+	seen   map[string]*seenLock // of each only over is written to
 	queues map[string]turns     // by job
 
-	// stand says that the last one that was not remembered stood there. Most do after
-	// a start, and none do where the jobs are new.
-	stand bool
+	// lastMissExisted reports whether the last cache miss found a lock on the broker. After
+	// a start most do; where the jobs are new none does.
+	lastMissExisted bool
 }
 
 type seenLock struct {
@@ -40,52 +38,59 @@ type seenLock struct {
 	revision uint64
 	at       time.Time
 
-	// over says that its only slot has ended, in the stay that it names: this process
-	// has written its outcome.
+	// over: its only slot has ended, in the stay that the lock names. This process has
+	// written its outcome.
 	over bool
 }
 
-// fresh is how long a remembered lock is taken at its word that it is full: that
-// decides nothing but when to ask again.
+// fresh is how long a remembered lock that is full is believed. That decides only when a
+// slot asks again.
 const fresh = time.Second
 
-// maxSeen bounds the memory: what is forgotten costs a read, or a write that is refused.
+// maxSeen bounds the memory. A lock that is forgotten costs a read, or a refused write.
 const maxSeen = 20_000
 
 func newLocks(l Locks) *locks {
 	return &locks{Locks: l, seen: map[string]*seenLock{}, queues: map[string]turns{}}
 }
 
-// get is the job's lock, remembered if there is a memory of it.
-func (l *locks) get(ctx context.Context, name string) (s seenLock, remembered bool, err error) {
+// errBlocks says that a step cannot go on without blocking.
+var errBlocks = errors.New("the lock has to be read")
+
+// get returns the job's lock, from memory if it is there.
+func (l *locks) get(ctx context.Context, name string) (s seenLock, read bool, err error) {
 	l.mu.Lock()
-	if seen := l.seen[name]; seen != nil {
-		s, remembered = *seen, true
+	seen := l.seen[name]
+	if seen != nil {
+		s = *seen
 	}
 	l.mu.Unlock()
-	if remembered {
-		return s, true, nil
+	if seen != nil {
+		return s, false, nil
 	}
 	s.Lock, s.revision, err = l.Read(ctx, name)
 	l.mu.Lock()
-	l.stand = err == nil
+	l.lastMissExisted = err == nil
 	l.mu.Unlock()
 	if errors.Is(err, job.ErrNotFound) {
 		s.Lock, err = core.Lock{Job: name}, nil
 	}
-	return s, false, err
+	return s, true, err
 }
 
-// guess is the job's lock as it is remembered, or none at all where there were none
-// before: what is written over a wrong guess is refused. It is false when the lock has
-// to be read.
-func (l *locks) guess(name string) (seenLock, bool) {
+// guess returns the job's lock as it is remembered, or none if the last cache miss found
+// none: a write over a wrong guess is refused. Its error is errBlocks if the lock has to be
+// read.
+func (l *locks) guess(name string) (seenLock, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if seen := l.seen[name]; seen != nil {
-		return *seen, true
+		return *seen, nil
 	}
-	return seenLock{Lock: core.Lock{Job: name}}, !l.stand
+	if l.lastMissExisted {
+		return seenLock{}, errBlocks
+	}
+	return seenLock{Lock: core.Lock{Job: name}}, nil
 }
 
 // put stores the lock over the one that was seen.
@@ -96,21 +101,21 @@ func (l *locks) put(ctx context.Context, next core.Lock, seen seenLock, nonce st
 	return err
 }
 
-// send is put for those who do not wait: told is what put returns, and must not block.
-func (l *locks) send(ctx context.Context, next core.Lock, seen seenLock, nonce string, told func(error)) {
+// send is put without waiting: answered is called with what put returns. It must not block.
+func (l *locks) send(ctx context.Context, next core.Lock, seen seenLock, nonce string, answered func(error)) {
 	next.Job, next.Nonce = seen.Job, nonce
 	l.Send(ctx, next, seen.revision, func(revision uint64, err error) {
 		l.learn(next, seen, revision, err)
-		told(err)
+		answered(err)
 	})
 }
 
-// learn remembers what came of a write over the lock that was seen.
+// learn remembers the result of a write over the lock that was seen.
 func (l *locks) learn(next core.Lock, seen seenLock, revision uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.stand = l.stand || seen.revision == 0
+		l.lastMissExisted = l.lastMissExisted || seen.revision == 0
 		delete(l.seen, next.Job)
 		return
 	}
@@ -120,8 +125,8 @@ func (l *locks) learn(next core.Lock, seen seenLock, revision uint64, err error)
 	l.seen[next.Job] = &seenLock{Lock: next, revision: revision, at: time.Now()}
 }
 
-// over notes that a slot has ended in the stay that began at since. It is false when
-// there may be more in its lock than that slot, or another stay of it.
+// over notes that a slot has ended in the stay that began at since. It returns false if
+// its lock may hold more than that slot, or another stay of it.
 func (l *locks) over(s job.Slot, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,9 +138,9 @@ func (l *locks) over(s job.Slot, since time.Time) bool {
 	return true
 }
 
-// turns are what the slots of one job in this process take to change its lock: of a
-// crowd that comes at once, each would have its write refused by another's. Those
-// who enter stand in line, so that one who leaves waits for one of them at most.
+// turns serialise the changes that this process makes to a job's lock: of many slots that
+// come at once, each would have its write refused by another's. Slots that enter take both,
+// so that a slot that leaves waits for one of them at most.
 type turns struct{ enter, change chan struct{} }
 
 func (l *locks) turns(name string) turns {
@@ -144,7 +149,7 @@ func (l *locks) turns(name string) turns {
 	t, ok := l.queues[name]
 	if !ok {
 		if len(l.queues) >= maxSeen {
-			clear(l.queues) // who has his turn keeps it; two at once are no harm, but for a refused write
+			clear(l.queues) // two turns at once cost only a refused write
 		}
 		t = turns{make(chan struct{}, 1), make(chan struct{}, 1)}
 		l.queues[name] = t
@@ -152,10 +157,10 @@ func (l *locks) turns(name string) turns {
 	return t
 }
 
-// take waits for a turn; false: ctx ended first.
+// take waits for a turn. It returns false if ctx ends first.
 func take(ctx context.Context, turn chan struct{}) bool {
 	if tryTake(turn) {
-		return true // most find nobody there, and need not join those who wait for ctx
+		return true // most find it free, and need not wait for ctx
 	}
 	select {
 	case turn <- struct{}{}:
@@ -174,25 +179,7 @@ func tryTake(turn chan struct{}) bool {
 	}
 }
 
-// tryBoth takes both turns, or none.
-func (t turns) tryBoth() bool {
-	if !tryTake(t.enter) {
-		return false
-	}
-	if !tryTake(t.change) {
-		<-t.enter
-		return false
-	}
-	return true
-}
-
-func (t turns) leaveBoth() {
-	<-t.change
-	<-t.enter
-}
-
-// full reports whether, as was seen a moment ago, no more slots can wait in the job's
-// lock, and the slot does not.
+// full reports whether the job's lock was full a moment ago, without the slot.
 func (l *locks) full(name string, slot job.Slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,8 +25,8 @@ func (t *task) learnWhole(ctx context.Context) error {
 	return nil
 }
 
-// writeWhole writes the record of the whole slot. Whoever is faster has written the
-// same, or has ended it; either way it is learnt anew.
+// writeWhole writes the record of the whole slot. If another worker was faster, it has
+// written the same or ended the slot: the record is read anew.
 func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
 	t.view.Whole.Known = false
 	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
@@ -45,11 +45,11 @@ func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
 	return nil
 }
 
-// conclude writes the outcome of a whole slot if all its parts have theirs, and
-// returns it, with its revision; nil: it has none yet. The parts are read at the leader, up to the first
-// without an outcome: whoever writes the last one finds all of them.
+// conclude writes the outcome of a whole slot if all its parts have theirs, and returns it
+// with its revision; nil: it has none yet. The parts are read at the leader, up to the
+// first without an outcome: the worker that writes the last one finds all of them.
 func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, revision uint64, err error) {
-	for range maxTurns {
+	for range maxLooks {
 		rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
 		switch {
 		case errors.Is(err, job.ErrNotFound):
@@ -88,17 +88,16 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, r
 	return nil, 0, nil
 }
 
-// concludeWhole is conclude for the slot that the shard in hand, which has its
-// outcome, is a part of. What fails here comes again with the message, or is found
-// by the sweep.
-func (t *task) concludeWhole() verdict {
+// concludeWhole concludes the whole slot of the shard, which has its outcome. What fails
+// here is done when the message comes again, or by the sweep.
+func (t *task) concludeWhole() progress {
 	end, revision, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
 	if err != nil {
-		return t.postponed(err)
+		return t.postpone(err)
 	}
-	t.final = end != nil
-	if end == nil {
-		return done()
+	if t.final = end != nil; !t.final {
+		return t.end(ack())
 	}
-	return t.concluded(*end, revision)
+	t.rec, t.answer.revision, t.state = *end, revision, following
+	return onward
 }

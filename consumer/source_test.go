@@ -152,7 +152,7 @@ func TestAMessageThatCannotBeReadIsLeftForANewerNodeUpToTheHorizon(t *testing.T)
 			}
 		}
 		_ = stop()
-		if n := strings.Count(log.String(), "cannot be read here"); n != 2 || len(b.queue.verdicts()) < 10 {
+		if n := strings.Count(log.String(), "message cannot be read"); n != 2 || len(b.queue.verdicts()) < 10 {
 			t.Errorf("it was logged %d times in %d deliveries, want 2", n, len(b.queue.verdicts()))
 		}
 	})

@@ -38,9 +38,9 @@ type Table struct {
 // obligation is what an incarnation owes one slot.
 type obligation struct {
 	node    string
-	attempt *running // nil before a handler runs
-	over    bool     // it has returned
-	inTime  bool     // and did so before its node's lease ended: its outcome is written in any case
+	attempt *attemptRef // nil before a handler runs
+	over    bool        // it has returned
+	inTime  bool        // and did so before its node's lease ended: its outcome is written in any case
 
 	// ended is when the handler's context was seen to have ended, and stuck that it
 	// was found not to return: see Table.Stuck.
@@ -51,8 +51,8 @@ type obligation struct {
 // outlives reports whether the obligation may outlive its incarnation.
 func (o obligation) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.inTime) }
 
-// running is an attempt whose handler has not returned.
-type running struct {
+// attemptRef is an attempt as the table knows it.
+type attemptRef struct {
 	fence uint64
 	ctx   context.Context
 	end   context.CancelCauseFunc
@@ -143,7 +143,7 @@ func (t *Table) Finish(over context.Context) {
 	if t.await(over, gone) {
 		return
 	}
-	told := map[*running]bool{}
+	told := map[*attemptRef]bool{}
 	t.mu.Lock()
 	for _, o := range t.owed {
 		if !gone(o) {
@@ -202,7 +202,7 @@ func (t *Table) CountStuck() (n int) {
 }
 
 // run enters the attempt that is about to start.
-func (t *Table) run(key string, attempt *running) {
+func (t *Table) run(key string, attempt *attemptRef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.owed[key]

@@ -76,6 +76,10 @@ type Record struct {
 	Due, Published time.Time
 	Publisher      string
 
+	// Event says that a message of a stream started the run: its age counts from Due,
+	// when that message was stored.
+	Event bool
+
 	// Payload is a triggered run's own, at most MaxPayload bytes: no definition
 	// has it, should the message be lost. Nil for slots of a plan.
 	Payload []byte
@@ -130,6 +134,7 @@ type recordWire struct {
 	Due         time.Time `json:"due,omitzero"`
 	Published   time.Time `json:"published,omitzero"`
 	Publisher   string    `json:"publisher,omitempty"`
+	Event       bool      `json:"event,omitempty"`
 	Payload     []byte    `json:"payload,omitempty"` // base64
 	RetryAt     time.Time `json:"retry_at,omitzero"`
 	Finished    time.Time `json:"finished,omitzero"`
@@ -170,7 +175,7 @@ func (r Record) AppendJSON(b []byte) ([]byte, error) {
 		}
 	}
 	o = o.NumberIf("max_attempts", r.MaxAttempts).TimeIf("start_by", r.StartBy).Text("node", r.Node).Text("nonce", r.Nonce).RevisionIf("job_revision", r.JobRevision).
-		TimeIf("due", r.Due).TimeIf("published", r.Published).TextIf("publisher", r.Publisher)
+		TimeIf("due", r.Due).TimeIf("published", r.Published).TextIf("publisher", r.Publisher).TrueIf("event", r.Event)
 	if len(r.Payload) > 0 {
 		o = append(base64.StdEncoding.AppendEncode(append(o.Name("payload"), '"'), r.Payload), '"')
 	}
@@ -205,7 +210,7 @@ func DecodeRecord(data []byte) (Record, error) {
 	return Record{
 		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
 		MaxAttempts: w.MaxAttempts, StartBy: w.StartBy, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
-		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Payload: w.Payload, RetryAt: w.RetryAt,
+		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Event: w.Event, Payload: w.Payload, RetryAt: w.RetryAt,
 		Finished: w.Finished, Error: w.Error, Output: w.Output, Shards: w.Shards, Count: w.Count, Last: w.Last, Extra: extra,
 	}, nil
 }

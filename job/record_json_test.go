@@ -40,6 +40,7 @@ func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 			Due:         instant.Draw(t, "due"),
 			Published:   instant.Draw(t, "published"),
 			Publisher:   rapid.String().Draw(t, "publisher"),
+			Event:       rapid.Bool().Draw(t, "event"),
 			Payload:     rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
 			RetryAt:     instant.Draw(t, "retry"),
 			Finished:    instant.Draw(t, "finished"),
@@ -51,7 +52,7 @@ func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 		}
 		want, err := codec.Marshal(recordWire{
 			codec.Version, r.Slot.ID(), r.Queue, r.State, r.Attempt, r.Attempts, r.MaxAttempts, r.StartBy, r.Node, r.Nonce, r.JobRevision,
-			r.Due, r.Published, r.Publisher, r.Payload, r.RetryAt, r.Finished, r.Error, r.Output, r.Shards, r.Count, r.Last,
+			r.Due, r.Published, r.Publisher, r.Event, r.Payload, r.RetryAt, r.Finished, r.Error, r.Output, r.Shards, r.Count, r.Last,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -107,6 +107,14 @@ var fleetMutants = []mutant{
 		test:   "TestADefinitionIsNotTakenForNewerWhileTheWatchCatchesUp",
 	},
 	{
+		name:   "sweep-leaves-live-owners",
+		breaks: "a running slot that its living owner forgot is offered by nothing when its message is lost (invariant 10)",
+		file:   "internal/fleet/sweep/suspect.go",
+		old:    "if asks && owned < maxOwned",
+		new:    "if asks && owned < 0",
+		test:   "TestARunningSlotOfALiveNodeIsOfferedWhenItsMessageIsLost",
+	},
+	{
 		name:   "sweep-asks-for-each-job",
 		breaks: "the sweep looks up every slot that waits, not only those without a message",
 		file:   "internal/fleet/sweep/suspect.go",

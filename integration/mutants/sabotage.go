@@ -39,8 +39,8 @@ var sabotages = []sabotage{
 		mutant: mutant{
 			name: "retry-leaves-its-lock", breaks: "a slot that waits for its retry leaves its lock",
 			file: "consumer/task.go",
-			old:  "if t.final && t.entered {",
-			new:  "if (t.final || t.rec.State == job.Retrying) && t.entered {",
+			old:  "if t.final && t.lock.entered {",
+			new:  "if (t.final || t.rec.State == job.Retrying) && t.lock.entered {",
 		},
 		seed: 3, duration: time.Minute, rules: []string{"place"},
 	},

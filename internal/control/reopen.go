@@ -120,11 +120,7 @@ func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) s
 
 // tooOld says so of a slot that no worker would run.
 func (c *Control) tooOld(s job.Slot, r job.Record, now time.Time) string {
-	begun := s.At
-	if begun.IsZero() {
-		begun = r.Published
-	}
-	if now.Sub(begun) > c.cfg.Settings.Horizon {
+	if now.Sub(core.Began(r)) > c.cfg.Settings.Horizon {
 		return fmt.Sprintf("it is older than the horizon of %v, and no slot of that age is run", c.cfg.Settings.Horizon)
 	}
 	return ""
@@ -165,7 +161,7 @@ const (
 func (c *Control) offer(ctx context.Context, o opened) error {
 	r, revision, e := o.record, o.revision, o.entry
 	m := core.Message{
-		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Who, Due: r.Due, Backfill: true,
+		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Who, Due: r.Due, Event: r.Event, Backfill: true,
 		Offer: firstOffer + int(revision%offers),
 	}
 	payload := []byte(e.Job.Payload)

@@ -292,24 +292,39 @@ func died(v View) job.Record {
 
 // tooOld: invariant 7. A slot beyond the horizon may have lost its record to the
 // ledger's retention, so it is never run.
-func tooOld(d Delivery, v View) bool { return PastHorizon(d, v.certain(), v.Horizon) }
-
-// PastHorizon reports whether the slot is older than the horizon.
-func PastHorizon(d Delivery, now time.Time, horizon time.Duration) bool {
-	return now.Sub(d.begun()) > horizon
+func tooOld(d Delivery, v View) bool {
+	start := d.began()
+	for _, r := range []*job.Record{v.Record, v.Whole.Record} {
+		if r != nil && !r.Published.IsZero() && Began(*r).Before(start) {
+			start = Began(*r)
+		}
+	}
+	return v.certain().Sub(start) > v.Horizon
 }
 
-// begun is the time from which the slot's age counts: its instant, or the publication
-// of a triggered run. A run that a stream's message started is as old as that message,
-// because a consumer that was removed delivers old messages again.
-func (d Delivery) begun() time.Time {
+// PastHorizon reports whether the slot is older than the horizon, by its message alone.
+func PastHorizon(d Delivery, now time.Time, horizon time.Duration) bool {
+	return now.Sub(d.began()) > horizon
+}
+
+// began is the time from which the slot's age counts, as its message says.
+func (d Delivery) began() time.Time { return began(d.Slot, d.Event, d.Due, d.Published) }
+
+// Began is the time from which the age of a record's slot counts. The slot may be published again,
+// after a loss or by an operator, but its age does not begin again.
+func Began(r job.Record) time.Time { return began(r.Slot, r.Event, r.Due, r.Published) }
+
+// began is the slot's instant, or the publication of a triggered run. A run that a
+// stream's message started is as old as that message, because a consumer that was
+// removed delivers old messages again.
+func began(s job.Slot, event bool, due, published time.Time) time.Time {
 	switch {
-	case !d.Slot.At.IsZero():
-		return d.Slot.At
-	case d.Event && !d.Due.IsZero() && d.Due.Before(d.Published):
-		return d.Due
+	case !s.At.IsZero():
+		return s.At
+	case event && !due.IsZero() && due.Before(published):
+		return due
 	}
-	return d.Published
+	return published
 }
 
 // longestWait is for how long a slot is given back at once whose time has not come:
@@ -547,7 +562,7 @@ func record(d Delivery, v View) job.Record {
 	}
 	r := job.Record{
 		Slot: d.Slot, Queue: d.Queue, JobRevision: d.JobRevision,
-		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node,
+		Due: d.Due.UTC(), Published: d.Published.UTC(), Publisher: d.Node, Event: d.Event,
 	}
 	if d.Slot.Token != "" && len(d.Payload) <= job.MaxPayload {
 		r.Payload = d.Payload
@@ -627,10 +642,6 @@ func Complete(r job.Record, fence uint64, now time.Time, horizon time.Duration, 
 	if res.Stopped {
 		delay = 0
 	}
-	start := r.Slot.At
-	if start.IsZero() {
-		start = r.Published
-	}
 	switch {
 	case res.Cancelled:
 		r.State, r.Finished = job.Cancelled, now.UTC()
@@ -638,7 +649,7 @@ func Complete(r job.Record, fence uint64, now time.Time, horizon time.Duration, 
 	case job.IsPermanent(res.Err):
 	case r.Attempt >= r.MaxAttempts:
 		r.Error += spent(r)
-	case now.Add(delay).Sub(start) > horizon:
+	case now.Add(delay).Sub(Began(r)) > horizon:
 		r.Error += fmt.Sprintf(" (retries end at the horizon of %v)", horizon)
 	default:
 		r.State, r.RetryAt = job.Retrying, now.Add(delay).UTC()

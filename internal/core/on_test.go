@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,46 @@ func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
 	s := Decide(Delivery{Message: m, Published: eventTime}, View{Now: eventTime.Add(25 * time.Hour), Self: "A", Horizon: 24 * time.Hour, Handles: true})
 	if s.Action != End || s.Record.State != job.Expired {
 		t.Errorf("from the future: action %d, %s", s.Action, s.Record.State)
+	}
+}
+
+// A slot that is offered again, by the sweep or by an operator, is no younger for that.
+// An operator's message does not say that the slot is an event's, nor does that of an
+// older sweep.
+func TestAgeOfASlotThatIsOfferedAgainIsItsRecords(t *testing.T) {
+	t.Parallel()
+	const horizon = 24 * time.Hour
+	for name, c := range map[string]struct {
+		event     bool
+		published time.Duration // of the first message, after the event
+		want      time.Duration // the age at which the slot ends, after the event
+	}{
+		"an event's":                  {true, 0, horizon},
+		"an event's, published late":  {true, 20 * time.Hour, horizon},
+		"a triggered run's":           {false, 0, horizon},
+		"a run's triggered for later": {false, 20 * time.Hour, 20*time.Hour + horizon},
+	} {
+		m := Message{Slot: job.Slot{Job: "charge", Token: "x"}, JobRevision: 9, Due: eventTime, Event: c.event}
+		entry := Entry{Revision: 9, Time: eventTime.Add(-time.Hour), Definition: Definition{Job: charge}}
+		view := View{Now: eventTime.Add(c.published), Self: "A", Horizon: horizon, Handles: true, Entry: &entry}
+		claim := Decide(Delivery{Message: m, Published: eventTime.Add(c.published), Count: 1}, view)
+		if claim.Action != Start {
+			t.Fatalf("%s: action %d", name, claim.Action)
+		}
+		for age, state := range map[time.Duration]job.State{c.want: job.Running, c.want + 1: job.Failed} {
+			view.Now = eventTime.Add(age)
+			last := Complete(claim.Record, 1, eventTime.Add(c.published), horizon, Result{Err: errors.New("failed")})
+			view.Record, view.Revision = &last, 2
+			m.Event, m.Offer = false, 2
+			if s := Decide(Delivery{Message: m, Published: view.Now, Count: 1}, view); s.Record.State != state {
+				t.Errorf("%s, offered again at %v: %s (%s), want %s", name, age, s.Record.State, s.Record.Error, state)
+			}
+		}
+		// No attempt is planned for after that.
+		end := Complete(claim.Record, 1, eventTime.Add(c.want), horizon, Result{Err: errors.New("failed"), Backoff: 1})
+		if end.State != job.Failed {
+			t.Errorf("%s: at the horizon the next attempt is due: %s", name, end.State)
+		}
 	}
 }
 

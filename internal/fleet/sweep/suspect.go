@@ -39,10 +39,17 @@ func (s *Sweeper) age(at time.Time) time.Duration {
 func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	var found []suspect
 	now := s.cfg.Now()
+	owned, asks := 0, now.Sub(s.owned).Abs() >= ownedEvery
 	for slot, c := range s.open {
 		moves := c.RetryAt
 		switch {
 		case c.State == job.Running && alive[c.Node]:
+			if asks && owned < maxOwned && s.age(c.Time) >= ownedEvery {
+				found = append(found, suspect{slot: slot, revision: c.Revision})
+				if owned++; owned == 1 {
+					s.owned = now
+				}
+			}
 			continue
 		case c.State == job.Running:
 			moves = c.Time.Add(s.cfg.Lease)
@@ -166,7 +173,7 @@ func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
 
 // publish offers the slot of a record that stands at revision.
 func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) error {
-	return s.send(ctx, rec.Queue, core.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due}, rec, revision)
+	return s.send(ctx, rec.Queue, core.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due, Event: rec.Event}, rec, revision)
 }
 
 func (s *Sweeper) send(ctx context.Context, queue string, m core.Message, rec job.Record, revision uint64) error {
@@ -211,7 +218,7 @@ func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uin
 		switch {
 		case errors.Is(err, job.ErrNotFound):
 			at = revision
-			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Payload: whole.Payload}
+			rec = job.Record{Slot: part, Queue: whole.Queue, JobRevision: whole.JobRevision, Due: whole.Due, Event: whole.Event, Payload: whole.Payload}
 		case err != nil:
 			return false, err
 		case rec.State.Final() || rec.State == job.Retrying && rec.RetryAt.After(s.cfg.Now()):

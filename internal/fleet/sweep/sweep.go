@@ -112,6 +112,13 @@ const (
 	// the nodes bucket can invent one.
 	overdue = 3 * every
 
+	// ownedEvery is how often the sweep looks for running slots of live nodes whose
+	// messages are lost, and how long their records must have stood still. A long
+	// handler is in order, and to look costs a listing of all messages. maxOwned bounds
+	// the slots that one pass looks at.
+	ownedEvery = 5 * time.Minute
+	maxOwned   = 1000
+
 	// maxHanded bounds the slots that are remembered without a record, and
 	// remembered is how long a node that does not sweep keeps them, in case that
 	// it has to begin.
@@ -140,6 +147,7 @@ type Sweeper struct {
 	ledgerAt, locksAt kv.Cursor
 	open              map[job.Slot]kv.Change
 	locks             map[string]kv.LockChange // in which there is a slot
+	owned             time.Time                // when running slots of live nodes were looked at last
 	stays             map[job.Slot]stay
 	remains           map[remains]bool // stranded messages of slots that have ended
 	// follow are the slots that are to follow from others.
@@ -274,6 +282,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 func (s *Sweeper) rest() {
 	s.ledgerAt, s.open, s.follow = kv.Cursor{}, map[job.Slot]kv.Change{}, map[job.Slot]follower{}
 	s.locksAt, s.locks, s.stays = kv.Cursor{}, map[string]kv.LockChange{}, map[job.Slot]stay{}
+	s.owned = time.Time{}
 	s.remains, s.unreadable = map[remains]bool{}, map[job.Slot]error{}
 	s.takeFresh()
 	now := s.cfg.Now()

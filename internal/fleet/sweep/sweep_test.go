@@ -189,7 +189,6 @@ func TestASlotThatShouldHaveMovedAndHasNoMessageIsOfferedOnce(t *testing.T) {
 func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
 	now := time.Now()
 	for name, r := range map[string]job.Record{
-		"a live node runs it":          {Slot: slot(1), State: job.Running, Node: "alive"},
 		"its next attempt is far away": {Slot: slot(1), State: job.Retrying, RetryAt: now.Add(time.Hour)},
 		"it has its outcome":           {Slot: slot(1), State: job.Succeeded},
 	} {
@@ -201,6 +200,21 @@ func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
 			s.want()
 		})
 	}
+	t.Run("a live node has run it for a short time", func(t *testing.T) {
+		s := newSite(t)
+		s.record(job.Record{Slot: slot(1), State: job.Running, Node: "alive"})
+		s.shift = 4 * time.Minute
+		s.pass()
+		s.want()
+	})
+	t.Run("a live node runs it, and its message is in hand", func(t *testing.T) {
+		s := newSite(t)
+		s.record(job.Record{Slot: slot(1), State: job.Running, Node: "alive"})
+		s.publish(core.Message{Slot: slot(1)})
+		s.shift = time.Hour
+		s.pass()
+		s.want(slot(1).ID() + " ")
+	})
 	t.Run("its message waits", func(t *testing.T) {
 		s := newSite(t)
 		s.record(job.Record{Slot: slot(1), State: job.Retrying, RetryAt: now})
@@ -218,6 +232,44 @@ func TestASlotThatMovesOrHasAMessageIsLeftAlone(t *testing.T) {
 		s.pass()
 		s.want()
 	})
+}
+
+// Invariant 10: the message of a running slot was purged, and its owner, which lives, may
+// have forgotten it. Only a worker that gets a message asks the owner.
+func TestARunningSlotOfALiveNodeIsOfferedWhenItsMessageIsLost(t *testing.T) {
+	s := newSite(t)
+	revision := s.record(job.Record{Slot: slot(1), State: job.Running, Attempt: 1, Node: "alive"})
+	s.shift = 6 * time.Minute
+	s.pass()
+	offered := fmt.Sprintf(`%s/r%d {"n":1}`, slot(1).ID(), revision+2)
+	s.want(offered)
+	s.shift = time.Hour
+	s.pass()
+	s.want(offered)
+}
+
+// To look at running slots costs a listing of all messages: it is made every five minutes.
+func TestRunningSlotsOfLiveNodesAreNotLookedAtInEachPass(t *testing.T) {
+	s := newSite(t)
+	s.record(job.Record{Slot: slot(1), State: job.Running, Attempt: 1, Node: "alive"})
+	s.publish(core.Message{Slot: slot(1)})
+	s.shift = time.Hour
+	s.pass()
+	stream, err := s.js.Stream(t.Context(), "cronce_slots")
+	if err == nil {
+		err = stream.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.shift += 4 * time.Minute
+	s.pass()
+	s.want()
+	s.shift += 2 * time.Minute
+	s.pass()
+	if got := s.messages(); len(got) != 1 {
+		t.Errorf("after five minutes the stream has %q, want the slot", got)
+	}
 }
 
 // The producer has handed it out, and the stream has lost it before a worker had

@@ -1,0 +1,66 @@
+package consumer
+
+import "sync"
+
+// pool runs functions on goroutines that it uses again: a new goroutine begins with a small
+// stack, and to grow it took a tenth of a drain's CPU. At most maxIdle goroutines wait for
+// work. The one that became idle last works first, so that few stacks stay in the cache. It
+// is safe for concurrent use.
+type pool struct {
+	maxIdle int
+
+	mu     sync.Mutex
+	idle   []chan func() // one for each idle goroutine
+	closed bool
+}
+
+func newPool(maxIdle int) *pool { return &pool{maxIdle: maxIdle} }
+
+// do runs f at once, on an idle goroutine or on a new one, and does not wait for it.
+func (p *pool) do(f func()) {
+	p.mu.Lock()
+	last := len(p.idle) - 1
+	if last < 0 {
+		p.mu.Unlock()
+		go p.worker(f)
+		return
+	}
+	free := p.idle[last]
+	p.idle = p.idle[:last]
+	p.mu.Unlock()
+	free <- f // it has room for one
+}
+
+// worker runs functions until enough goroutines are idle, or the pool is closed.
+func (p *pool) worker(f func()) {
+	next := make(chan func(), 1)
+	for f != nil {
+		f()
+		if !p.wait(next) {
+			return
+		}
+		f = <-next
+	}
+}
+
+// wait makes the goroutine idle. It returns false if enough goroutines are.
+func (p *pool) wait(next chan func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.idle) >= p.maxIdle {
+		return false
+	}
+	p.idle = append(p.idle, next)
+	return true
+}
+
+// close ends the idle goroutines, and the others when their functions return.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, next := range p.idle {
+		close(next)
+	}
+	p.idle = nil
+}

@@ -1,0 +1,125 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
+)
+
+// emit publishes and logs the state that a record was just given.
+func (c *Consumer) emit(rec job.Record, revision uint64) {
+	c.emitKind(job.EventKind(rec.State), rec, rec.Fence(revision), "")
+	if rec.State == job.Succeeded && !c.cfg.Logger.Enabled(context.Background(), slog.LevelInfo) {
+		return // most slots, most of the time
+	}
+	log := c.cfg.Logger.With("slot", rec.Slot.ID(), "attempt", rec.Attempt)
+	if rec.State == job.Succeeded && rec.Shards > 0 {
+		log.Info("slot succeeded", "shards", rec.Shards)
+		return
+	}
+	if core.Released(rec) {
+		log.Info("slot released before it was started")
+		return
+	}
+	switch rec.State {
+	case job.Succeeded:
+		a := rec.Attempts[len(rec.Attempts)-1]
+		withOutput(log, firstLine(rec.Output)).Info("slot succeeded", "took", a.Finished.Sub(a.Started))
+	case job.Missed:
+		log.Debug("slot missed", "reason", rec.Error) // thousands, after an outage
+	case job.Retrying:
+		withOutput(log, lastLine(rec.Output)).Warn("attempt failed", "retry_at", rec.RetryAt, "error", rec.Error)
+	default:
+		withOutput(log, lastLine(rec.Output)).Warn("slot "+string(rec.State), "reason", rec.Error)
+	}
+}
+
+func (c *Consumer) emitKind(kind job.EventKind, rec job.Record, fence uint64, peer string) {
+	if kind == job.EventTakeover {
+		c.cfg.Logger.Warn("slot taken over", "slot", rec.Slot.ID(), "attempt", rec.Attempt, "owner", peer)
+	}
+	c.cfg.Emit(job.Event{
+		V: codec.Version, Kind: kind, Time: c.cfg.Now().UTC(), Node: c.cfg.Node.Name(),
+		ID: rec.Slot.ID(), Job: rec.Slot.Job, Attempt: rec.Attempt, Fence: fence, Error: rec.Error, Peer: peer,
+	})
+}
+
+// withOutput adds a line of the handler's output to the log: the first of a success, the
+// last of a failure.
+func withOutput(log *slog.Logger, line string) *slog.Logger {
+	if line == "" {
+		return log
+	}
+	return log.With("output", line)
+}
+
+func firstLine(output string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
+	return glimpse(line)
+}
+
+func lastLine(output string) string {
+	output = strings.TrimSpace(output)
+	return glimpse(output[strings.LastIndexByte(output, '\n')+1:])
+}
+
+func glimpse(line string) string {
+	const most = 80
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "..."
+	}
+	return line
+}
+
+// Observer measures the worker. Its methods must not block, and are called from many
+// goroutines at once.
+type Observer interface {
+	// Started is called before each handler starts. late is how long ago its slot was
+	// due. planned is false if the start is late by nature: a further attempt, a slot
+	// that was caught up or backfilled, a run without an instant.
+	Started(queue string, late time.Duration, planned bool)
+
+	// Returned is called when a handler has returned. took is how long it ran.
+	Returned(queue string, took time.Duration)
+
+	// Parked counts the slots that wait here for their job's lock: by is 1 when one
+	// begins to wait and -1 when it ends.
+	Parked(queue string, by int)
+}
+
+// noObserver measures nothing.
+type noObserver struct{}
+
+func (noObserver) Started(string, time.Duration, bool) {}
+func (noObserver) Returned(string, time.Duration)      {}
+func (noObserver) Parked(string, int)                  {}
+
+// started reports the start of the record's last attempt.
+func (t *task) started(rec job.Record) {
+	if t.cfg.Observer == (noObserver{}) {
+		return
+	}
+	planned := rec.Attempt == 1 && rec.Slot.Token == "" && !t.d.CaughtUp && !t.d.Backfill
+	t.cfg.Observer.Started(t.cfg.Queue, t.cfg.Now().Sub(rec.Due), planned)
+}
+
+// The traced steps of a slot, each once an attempt. A slot that gets its outcome without
+// an attempt has only the last.
+const (
+	StepClaim    = "claim"
+	StepRun      = "run"
+	StepComplete = "complete"
+)
+
+// trace begins a step.
+func (t *task) trace(ctx context.Context, step string, rec job.Record) (_ context.Context, ended func(error)) {
+	if t.cfg.Trace == nil {
+		return ctx, func(error) {}
+	}
+	return t.cfg.Trace(ctx, step, t.d, rec)
+}
