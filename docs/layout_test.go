@@ -55,7 +55,7 @@ func TestLayout(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Streams = append(c.Streams, pick(t, stream.CachedInfo().Config, "name", "subjects", "retention", "storage", "discard",
-				"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "deny_purge", "allow_msg_schedules", "num_replicas"))
+				"max_age", "max_msgs_per_subject", "duplicate_window", "allow_direct", "allow_rollup_hdrs", "deny_delete", "deny_purge", "allow_msg_schedules", "allow_atomic", "num_replicas"))
 		}
 		queue := func(c jetstream.Consumer, err error) map[string]any {
 			if err != nil {

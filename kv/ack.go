@@ -17,6 +17,8 @@ type ack struct {
 	seq       uint64
 	domain    string
 	duplicate bool
+	batch     string // of which it is the last message; empty: of none
+	count     int    // of the batch's messages
 }
 
 // pubAck reads the broker's answer to a write: {"stream":"S","seq":12}, with more
@@ -34,6 +36,8 @@ func pubAck(m *nats.Msg) (ack, error) {
 		Seq       uint64              `json:"seq"`
 		Domain    string              `json:"domain"`
 		Duplicate bool                `json:"duplicate"`
+		Batch     string              `json:"batch"`
+		Count     int                 `json:"count"`
 	}
 	switch err := json.Unmarshal(m.Data, &answer); {
 	case err != nil, answer.Error == nil && (answer.Stream == "" || answer.Seq == 0):
@@ -41,7 +45,7 @@ func pubAck(m *nats.Msg) (ack, error) {
 	case answer.Error != nil:
 		return ack{}, full(answer.Error)
 	}
-	return ack{answer.Seq, answer.Domain, answer.Duplicate}, nil
+	return ack{answer.Seq, answer.Domain, answer.Duplicate, answer.Batch, answer.Count}, nil
 }
 
 // full says whose storage is full, if that is why the broker refuses.

@@ -24,7 +24,7 @@ func TestAnswersToWritesAreReadAsTheyAreMeant(t *testing.T) {
 			Duplicate bool
 		}
 		_ = json.Unmarshal([]byte(data), &full)
-		if err != nil || got != (ack{want, full.Domain, full.Duplicate}) {
+		if err != nil || got != (ack{seq: want, domain: full.Domain, duplicate: full.Duplicate}) {
 			t.Errorf("%s: %+v, %v", data, got, err)
 		}
 	}

@@ -68,7 +68,7 @@ func (b *fakeBroker) PublishMsg(m *nats.Msg) error {
 	var answer any
 	var err error
 	if strings.Contains(m.Subject, ".MSG.GET.") {
-		answer, err = b.read()
+		answer, err = b.read(copied)
 	} else {
 		answer, err = b.store(copied)
 	}
@@ -106,8 +106,18 @@ func (b *fakeBroker) store(m *nats.Msg) (any, error) {
 	return map[string]any{"stream": "KV_b", "seq": won}, err
 }
 
-func (b *fakeBroker) read() (any, error) {
-	e, err := b.get()
+func (b *fakeBroker) read(request *nats.Msg) (any, error) {
+	var of struct {
+		Subject string `json:"last_by_subj"`
+	}
+	_ = json.Unmarshal(request.Data, &of)
+	var e entry
+	var err error
+	if many, ok := b.memory.(interface{ find(string) (entry, error) }); ok {
+		e, err = many.find(of.Subject)
+	} else {
+		e, err = b.get()
+	}
 	if errors.Is(err, errNothing) {
 		err = &jetstream.APIError{Code: 404, ErrorCode: jetstream.JSErrCodeMessageNotFound}
 	}

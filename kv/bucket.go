@@ -24,6 +24,9 @@ type bucket struct {
 	// tellDenied has a write end when the server does not permit it. Without it
 	// such a write is repeated like any that goes unanswered.
 	tellDenied bool
+
+	// atomic is true if the stream allows atomic batches.
+	atomic bool
 }
 
 func (s *Store) bucket(what string) bucket {

@@ -18,7 +18,7 @@ type Jobs struct{ s *Store }
 // know it, and not to wait.
 func (j *Jobs) bucket() bucket {
 	b := j.s.bucket("jobs")
-	b.tellDenied = true
+	b.tellDenied, b.atomic = true, j.s.atomic
 	return b
 }
 
@@ -37,6 +37,32 @@ func (j *Jobs) Read(ctx context.Context, name string) (core.Entry, uint64, error
 // creates. Errors are those of Ledger.Write, and job.ErrDenied.
 func (j *Jobs) Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
 	return j.bucket().encode(ctx, d.Job.Name, d.Nonce, d, revision)
+}
+
+// JobWrite is a definition that is stored if Revision is the last one of its job.
+type JobWrite struct {
+	core.Definition
+
+	Revision uint64
+}
+
+// SendAll is Write of many definitions, in the order given, without waiting: answered is
+// called once for each of them, by its index and with what Write returns, from any
+// goroutine. It must not block. The definitions must be of different jobs.
+//
+// Where the stream allows it, definitions travel in atomic batches of some hundreds, for
+// which a server that syncs each write syncs once. Each is still written, or refused, on
+// its own: a batch that fails is sent again definition by definition.
+func (j *Jobs) SendAll(ctx context.Context, all []JobWrite, answered func(i int, revision uint64, err error)) {
+	b := j.bucket()
+	writes := make([]*writing, 0, len(all))
+	for i, d := range all {
+		w := b.writing(ctx, d.Job.Name, d.Revision, func(won uint64, err error) { answered(i, won, err) })
+		if data, err := d.MarshalJSON(); w.prepareValue(data, d.Nonce, err) {
+			writes = append(writes, w)
+		}
+	}
+	b.sendAll(ctx, writes)
 }
 
 // Delete removes the job if revision is the last one of it. Errors are those of

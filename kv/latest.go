@@ -87,9 +87,3 @@ func (b bucket) latest(ctx context.Context, keys []string) (found []entry, err e
 	}
 	return found, nil
 }
-
-// Send is Write for those who do not wait: see Ledger.Send.
-func (j *Jobs) Send(ctx context.Context, d core.Definition, revision uint64, answered func(uint64, error)) {
-	data, err := d.MarshalJSON()
-	j.bucket().writing(ctx, d.Job.Name, revision, answered).sendValue(data, d.Nonce, err)
-}

@@ -15,9 +15,10 @@ import (
 func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }
 
 // layout is everything that a namespace has on the broker, the state bucket
-// first: it holds the settings that the rest is made by. The stream of timers is
-// left out for a server that knows no message schedules.
-func layout(namespace string, set job.Settings, schedules bool) []jetstream.StreamConfig {
+// first: it holds the settings that the rest is made by. A server from before 2.12 (recent
+// is false) knows no message schedules and no atomic batches: for it the stream of timers
+// is left out, and no stream allows batches.
+func layout(namespace string, set job.Settings, recent bool) []jetstream.StreamConfig {
 	bucket := func(what string, ttl time.Duration) jetstream.StreamConfig {
 		name := namespace + "_" + what
 		return jetstream.StreamConfig{
@@ -36,13 +37,15 @@ func layout(namespace string, set job.Settings, schedules bool) []jetstream.Stre
 	for _, kind := range job.Exceptional() {
 		events = append(events, namespace+".event."+string(kind)+".*")
 	}
+	jobs := bucket("jobs", 0)
+	jobs.AllowAtomicPublish = recent // a node writes thousands of definitions at its start
 	all := []jetstream.StreamConfig{
 		bucket("state", 0),
-		bucket("jobs", 0),
+		jobs,
 		bucket("nodes", nodesTTL(set.Lease)),
 		bucket("ledger", set.Retention),
 	}
-	if schedules {
+	if recent {
 		// Before what a namespace cannot do without: a creator that dies half-way
 		// does not leave it without timers.
 		all = append(all, jetstream.StreamConfig{
@@ -107,7 +110,11 @@ func (d difference) String() string {
 	return fmt.Sprintf("%s has %s %s, not %s", d.where, d.field, d.found, d.want)
 }
 
-const fieldRollup = "roll-up and purge"
+// Differences that nodes work with all the same.
+const (
+	FieldRollup  = "roll-up and purge"
+	FieldBatches = "atomic batches"
+)
 
 // differences compares what matters, and only that: a size limit, a placement
 // or a description is the operator's, but for the size limit of the timers, which
@@ -141,9 +148,14 @@ func differences(found, want jetstream.StreamConfig) []difference {
 		check("message schedules", found.AllowMsgSchedules, true, func(c *jetstream.StreamConfig) { c.AllowMsgSchedules, c.Discard = true, jetstream.DiscardOld })
 		check("a size limit", found.MaxBytes > 0 || found.MaxMsgs > 0, false, func(c *jetstream.StreamConfig) { c.MaxBytes, c.MaxMsgs = -1, -1 })
 	}
+	tolerate := func() { all[len(all)-1].tolerated = true }
 	if want.DenyPurge && (found.AllowRollup || !found.DenyPurge) {
-		check(fieldRollup, "allowed", "denied", func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true })
-		all[len(all)-1].tolerated = true
+		check(FieldRollup, "allowed", "denied", func(c *jetstream.StreamConfig) { c.AllowRollup, c.DenyPurge = false, true })
+		tolerate()
+	}
+	if want.AllowAtomicPublish && !found.AllowAtomicPublish {
+		check(FieldBatches, "denied", "allowed", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = true })
+		tolerate()
 	}
 	if want.Retention == jetstream.WorkQueuePolicy {
 		check("duplicate window", found.Duplicates, want.Duplicates, func(c *jetstream.StreamConfig) { c.Duplicates = want.Duplicates })

@@ -40,6 +40,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		switch {
 		case inv.complete():
 			s.settings, s.registry = inv.settings.WithDefaults(), inv.registry
+			s.atomic = inv.streams[s.bucket("jobs").stream()].AllowAtomicPublish
 			return s, nil
 		case o.ReadOnly:
 			return nil, s.notSetUp()
@@ -109,9 +110,9 @@ func (i inventory) target(want job.Settings) job.Settings {
 	return set.WithDefaults()
 }
 
-func (i inventory) differences(namespace string, set job.Settings) []difference {
+func (s *Store) differences(i inventory, set job.Settings) []difference {
 	var all []difference
-	for _, want := range layout(namespace, set, true) {
+	for _, want := range layout(s.namespace, set, s.schedules()) {
 		if found, ok := i.streams[want.Name]; ok {
 			all = append(all, differences(found, want)...)
 		}
@@ -163,7 +164,7 @@ func (s *Store) accept(inv inventory, want job.Settings) error {
 	if err := target.Validate(); err != nil {
 		return fmt.Errorf("namespace %q: %w", s.namespace, err)
 	}
-	wrong := slices.DeleteFunc(inv.differences(s.namespace, target), func(d difference) bool { return d.tolerated })
+	wrong := slices.DeleteFunc(s.differences(inv, target), func(d difference) bool { return d.tolerated })
 	return s.refuse(wrong)
 }
 
@@ -217,7 +218,7 @@ func (s *Store) create(ctx context.Context, inv *inventory, set job.Settings) (c
 }
 
 func (s *Store) streamConfig(name string, set job.Settings) jetstream.StreamConfig {
-	all := layout(s.namespace, set, true)
+	all := layout(s.namespace, set, s.schedules())
 	return all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })]
 }
 

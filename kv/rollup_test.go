@@ -104,7 +104,9 @@ func TestSetupDeniesRollupInOldBuckets(t *testing.T) {
 			if !d.Tolerated || !d.Setup {
 				t.Errorf("%+v", d)
 			}
-			where = append(where, d.Where)
+			if d.Field == kv.FieldRollup {
+				where = append(where, d.Where)
+			}
 		}
 		return where
 	}

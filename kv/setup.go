@@ -36,7 +36,7 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 			return nil, err
 		}
 	}
-	wrong := inv.differences(s.namespace, target)
+	wrong := s.differences(inv, target)
 	for _, d := range wrong {
 		if d.fixed {
 			return nil, s.refuse(wrong)

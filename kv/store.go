@@ -61,6 +61,7 @@ type Store struct {
 	audit     time.Duration     // of watches
 	plans     core.EntryDecoder // of definitions that are read
 	readOnly  bool
+	atomic    bool // the registry's stream allows atomic batches
 	trace     func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 	log       *slog.Logger
 }
@@ -98,7 +99,7 @@ func atLeast(version string, major, minor int) bool {
 	return x > major || x == major && y >= minor
 }
 
-// schedules reports whether the server knows message schedules.
+// schedules reports whether the server knows message schedules and atomic batches.
 func (s *Store) schedules() bool { return atLeast(s.conn().ConnectedServerVersion(), 2, 12) }
 
 // Settings are those of the namespace, as they were stored when it was opened.

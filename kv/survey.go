@@ -127,7 +127,7 @@ func (s *Store) surveySettings(ctx context.Context, v *Survey) error {
 	if v.SettingsErr != nil {
 		return nil // there is nothing to compare with
 	}
-	for _, want := range layout(s.namespace, v.Settings, true) {
+	for _, want := range layout(s.namespace, v.Settings, s.schedules()) {
 		if found, ok := v.Streams[want.Name]; ok {
 			for _, d := range differences(found.Config, want) {
 				v.Differences = append(v.Differences, d.told(removal(d.where)))

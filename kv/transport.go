@@ -107,6 +107,10 @@ type question struct {
 	limit      time.Duration // it is given up so long after it was asked, or its last answer came; 0: never
 	endsDenied bool          // it ends when the server does not permit it
 
+	// before sends the messages that the server must have before the question, if it
+	// has any. Only the writer calls it.
+	before func(send func(*nats.Msg) error) error
+
 	id          uint64
 	asked       time.Duration // since the transport began
 	wall        int64         // when that was, in nanoseconds of a clock that counts suspend
@@ -296,6 +300,9 @@ func (t *transport) handCopy(q *question, id uint64) {
 		return
 	}
 	err := t.subscribe()
+	if err == nil && q.before != nil {
+		err = q.before(func(m *nats.Msg) error { return t.handPart(q, id, m) })
+	}
 	if err == nil {
 		var reply [64]byte
 		t.msg = nats.Msg{Reply: string(strconv.AppendUint(append(reply[:0], t.inbox...), id, 36))}
@@ -318,6 +325,18 @@ func (t *transport) handCopy(q *question, id uint64) {
 	if open {
 		q.answer(nil, err)
 	}
+}
+
+// handPart sends a message that the question needs before it, if the question is still
+// open.
+func (t *transport) handPart(q *question, id uint64, m *nats.Msg) error {
+	t.mu.Lock()
+	open := t.open[id] == q
+	t.mu.Unlock()
+	if !open {
+		return context.Canceled
+	}
+	return t.conn.PublishMsg(m)
 }
 
 // begin counts a copy that is about to be sent, if the question is still open and wanted.

@@ -65,6 +65,14 @@ func (w *writing) set(name, value string) {
 // sendValue sends a value that carries the nonce, unless it has none, or could not be
 // encoded.
 func (w *writing) sendValue(data []byte, nonce string, failed error) {
+	if w.prepareValue(data, nonce, failed) {
+		w.transport.ask(&w.question)
+	}
+}
+
+// prepareValue makes the message of a value. It returns false, and reports the error, if
+// the value cannot be sent.
+func (w *writing) prepareValue(data []byte, nonce string, failed error) bool {
 	w.data = data
 	switch {
 	case nonce == "":
@@ -72,19 +80,28 @@ func (w *writing) sendValue(data []byte, nonce string, failed error) {
 	case failed != nil:
 		w.told(0, fmt.Errorf("encode %s: %w", w.what(), failed))
 	default:
-		w.send()
+		return w.prepare()
 	}
+	return false
 }
 
 // send sends the message.
 func (w *writing) send() {
+	if w.prepare() {
+		w.transport.ask(&w.question)
+	}
+}
+
+// prepare completes the message. It returns false, and reports the error, if the message
+// has no subject.
+func (w *writing) prepare() bool {
 	if err := w.address(); err != nil {
 		w.told(0, err)
-		return
+		return false
 	}
 	w.set(jetstream.ExpectedStreamHeader, w.stream())
 	w.set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(w.revision, 10))
-	w.transport.ask(&w.question)
+	return true
 }
 
 // address finds the subject, unless there is one.

@@ -104,7 +104,7 @@ Checks: ` + doctorChecks,
 	return cmd
 }
 
-const doctorChecks = `missing, settings, timers, layout, rollup, storage, full, replicas, replica, sync, version,
+const doctorChecks = `missing, settings, timers, layout, rollup, batches, storage, full, replicas, replica, sync, version,
 limit, max_payload, retention, lease, duplicates, clock, tzdata, node, producer, worker, unasked,
 unused, fired, ack_pending, broken, future, handler, watermark, stuck, lock, unreadable,
 sweep, rewound, unread, alerts, intake, incomplete.`

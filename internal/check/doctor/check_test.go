@@ -171,6 +171,9 @@ func TestEachFinding(t *testing.T) {
 		"a bucket that allows roll-up": {func(f *Facts) {
 			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "roll-up and purge", Found: "allowed", Want: "denied", Setup: true, Tolerated: true}}
 		}, "rollup warning ", "Nats-Rollup"},
+		"a registry that denies batches": {func(f *Facts) {
+			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_jobs", Field: "atomic batches", Found: "denied", Want: "allowed", Setup: true, Tolerated: true}}
+		}, "batches note ", "thousands of jobs"},
 		"storage in memory": {func(f *Facts) {
 			f.Survey.Differences = []kv.Difference{{Where: "bucket cronce_ledger", Field: "storage", Found: "Memory", Want: "File", Remove: "nats kv del cronce_ledger"}}
 		}, "storage error bucket cronce_ledger", "lost when it restarts"},

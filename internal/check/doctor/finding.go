@@ -33,6 +33,7 @@ func Check(f Facts) []Finding {
 	c := &check{Facts: f}
 	c.layout()
 	c.rollup()
+	c.batches()
 	c.full()
 	c.storage()
 	c.servers()

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 // layout checks that everything exists and is configured as it must be.
@@ -37,7 +39,7 @@ func (c *check) layout() {
 	}
 	for _, d := range v.Differences {
 		if d.Tolerated {
-			continue // see rollup
+			continue // see rollup and batches
 		}
 		mend := c.cronce("setup")
 		if !d.Setup {
@@ -153,16 +155,29 @@ func (c *check) full() {
 		"no slot is published, started or recorded, and every node looks dead", "free space on that disk: then the server goes on by itself, and producers publish what was refused")
 }
 
-// rollup checks for buckets that an older version of Setup made, and that still work.
+// rollup reports buckets from which one message can remove others.
 func (c *check) rollup() {
-	var where []string
-	for _, d := range c.Survey.Differences {
-		if d.Tolerated {
-			where = append(where, d.Where)
-		}
-	}
-	if len(where) > 0 {
+	if where := c.tolerated(kv.FieldRollup); len(where) > 0 {
 		c.add(Warning, "rollup", "", fmt.Sprintf("roll-up and purge are allowed in %s, which an older version made", few(where)),
 			"any login that may write one key there can remove all other keys by a message with the header Nats-Rollup", c.cronce("setup"))
 	}
+}
+
+// batches reports streams that take no atomic batches, although the server knows them.
+func (c *check) batches() {
+	if where := c.tolerated(kv.FieldBatches); len(where) > 0 {
+		c.add(Note, "batches", "", fmt.Sprintf("atomic batches are denied in %s, which an older version made", few(where)),
+			"a node that brings in thousands of jobs waits for one sync of the disk for each", c.cronce("setup"))
+	}
+}
+
+// tolerated returns the streams and buckets that nodes work with although this field of
+// them differs from what Setup makes.
+func (c *check) tolerated(field string) (where []string) {
+	for _, d := range c.Survey.Differences {
+		if d.Tolerated && d.Field == field {
+			where = append(where, d.Where)
+		}
+	}
+	return where
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/kv"
 )
 
 const (
@@ -25,8 +26,12 @@ const (
 	// readers is how many definitions are read at once at the registry's leader.
 	readers = 32
 
-	// writers is how many writes may be unanswered at once.
-	writers = 256
+	// maxUnanswered bounds the writes that are unanswered. It is twice writesAtOnce: while
+	// the broker stores some, others are on their way.
+	maxUnanswered = 2 * writesAtOnce
+
+	// writesAtOnce is how many writes are sent together, for the broker to sync once.
+	writesAtOnce = 500
 )
 
 // Apply brings jobs into the registry: what is equal is not written, what an edit
@@ -175,6 +180,23 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 	return readable, nil
 }
 
+// write is a definition that is to be stored for an attempt.
+type write struct {
+	attempt
+	next core.Definition
+}
+
+// send sends the writes; each puts its answer into outcomes.
+func (a *applying) send(ctx context.Context, writes []write, outcomes chan<- outcome) {
+	all := make([]kv.JobWrite, len(writes))
+	for i, w := range writes {
+		all[i] = kv.JobWrite{Definition: w.next, Revision: w.revision}
+	}
+	a.cfg.Store.Jobs().SendAll(ctx, all, func(i int, won uint64, err error) {
+		outcomes <- outcome{writes[i].attempt, won, err}
+	})
+}
+
 // outcome is the answer to the write of one attempt.
 type outcome struct {
 	attempt
@@ -188,7 +210,13 @@ type outcome struct {
 func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attempt, failed error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	outcomes, open, most := make(chan outcome, writers), 0, 1
+	outcomes, open, most := make(chan outcome, maxUnanswered), 0, 1
+	var ready []write
+	send := func() {
+		open += len(ready)
+		a.send(ctx, ready, outcomes)
+		ready = nil
+	}
 	settle := func() {
 		o := <-outcomes
 		open--
@@ -198,11 +226,11 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 			failed = fmt.Errorf("job %s: %w", o.mine.Name, err)
 			stop()
 		} else if o.err == nil {
-			most = writers
+			most = maxUnanswered
 		}
 	}
 	for _, t := range jobs {
-		for len(outcomes) > 0 || open >= most {
+		for len(outcomes) > 0 || open+len(ready) >= most {
 			settle()
 		}
 		if failed != nil || ctx.Err() != nil {
@@ -218,8 +246,13 @@ func (a *applying) round(ctx context.Context, jobs []attempt) (conflicts []attem
 			continue
 		}
 		next.Nonce = a.nonce()
-		open++
-		a.cfg.Store.Jobs().Send(ctx, next, t.revision, func(won uint64, err error) { outcomes <- outcome{t, won, err} })
+		ready = append(ready, write{t, next})
+		if len(ready) == min(most, writesAtOnce) {
+			send()
+		}
+	}
+	if failed == nil && ctx.Err() == nil {
+		send()
 	}
 	for open > 0 {
 		settle()
