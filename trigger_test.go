@@ -35,7 +35,7 @@ func (r *triggered) handle(t *testing.T, s *cronce.Scheduler) {
 
 func (r *triggered) wait(t *testing.T, n int) []job.Run {
 	t.Helper()
-	natstest.Eventually(t, 30*time.Second, "runs", func() bool {
+	natstest.Eventually(t, natstest.Patience, "runs", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.runs) >= n
@@ -69,7 +69,7 @@ func TestOneKeyIsOneRunFromAnyReplica(t *testing.T) {
 	trigger := func(key string, at time.Time, payload string) {
 		t.Helper()
 		for _, s := range replicas {
-			natstest.Eventually(t, 20*time.Second, "the job in the registry", func() bool {
+			natstest.Eventually(t, natstest.Patience, "the job in the registry", func() bool {
 				err := s.Trigger(t.Context(), "invoice", key, at, json.RawMessage(payload))
 				if err != nil && !errors.Is(err, job.ErrNotFound) {
 					t.Fatal(err)
@@ -110,7 +110,7 @@ func TestTriggerBelowTheServerThatKnowsSchedules(t *testing.T) {
 	var ran triggered
 	ran.handle(t, s)
 	running(t, s)
-	natstest.Eventually(t, 20*time.Second, "the job in the registry", func() bool {
+	natstest.Eventually(t, natstest.Patience, "the job in the registry", func() bool {
 		return s.Trigger(t.Context(), "invoice", "now", time.Time{}, nil) == nil
 	})
 	if err := s.Trigger(t.Context(), "invoice", "later", time.Now().Add(time.Hour), nil); !errors.Is(err, errors.ErrUnsupported) {

@@ -56,7 +56,7 @@ func newGuardedSite(t *testing.T) guarded {
 func (s *site) auth(args ...string) string {
 	s.t.Helper()
 	p := s.start("auth", append([]string{"auth"}, args...)...)
-	if code := p.exit(30 * time.Second); code != 0 {
+	if code := p.exit(); code != 0 {
 		s.t.Fatalf("cronce auth %v: %d: %s", args, code, p.stderr())
 	}
 	before, after, found := strings.Cut(p.stdout(), "password: $")
@@ -85,7 +85,7 @@ func (g guarded) as(user string) *site {
 func (g guarded) does(user string, args ...string) string {
 	g.t.Helper()
 	p := g.as(user).start(user+": "+strings.Join(args, " "), args...)
-	if code := p.exit(30 * time.Second); code != 0 {
+	if code := p.exit(); code != 0 {
 		g.t.Fatalf("%s: exit status %d: %s", p.name, code, p.stderr())
 	}
 	g.unhindered(p)
@@ -151,9 +151,9 @@ esac`
 	}
 	is := func(id, want string) {
 		t.Helper()
-		eventually(t, 40*time.Second, id+" to be "+want, func() bool { return state(id) == want })
+		eventually(t, id+" to be "+want, func() bool { return state(id) == want })
 	}
-	eventually(t, 40*time.Second, "ticks to succeed", func() bool { return len(g.touched()) >= 6 })
+	eventually(t, "ticks to succeed", func() bool { return len(g.touched()) >= 6 })
 
 	// Triggers: at once, retried, in the future; and what fails is opened again.
 	g.does("operator", "job", "trigger", "flaky", "--key", "a")
@@ -167,17 +167,17 @@ esac`
 	}
 	is("charge:@o-1", "succeeded")
 	is("broken:@b", "failed")
-	eventually(t, 20*time.Second, "the alert to be delivered", func() bool { return told.Load() > 0 })
+	eventually(t, "the alert to be delivered", func() bool { return told.Load() > 0 })
 	is("tick:@later", "succeeded")
 	g.does("operator", "slot", "cancel", "tick:@never")
 	g.does("operator", "slot", "retry", "broken:@b")
 
 	// Takeover from a killed worker, and the end of what runs.
 	g.does("operator", "job", "trigger", "stuck", "--key", "s")
-	eventually(t, 20*time.Second, "stuck to run", func() bool { return len(g.lines("owner.1")) == 1 })
+	eventually(t, "stuck to run", func() bool { return len(g.lines("owner.1")) == 1 })
 	owner := g.lines("owner.1")[0][:2]
 	workers[owner].kill()
-	eventually(t, 40*time.Second, "stuck to be taken over", func() bool { return len(g.lines("owner.2")) == 1 })
+	eventually(t, "stuck to be taken over", func() bool { return len(g.lines("owner.2")) == 1 })
 	g.does("operator", "slot", "cancel", "stuck:@s")
 	is("stuck:@s", "cancelled")
 
@@ -198,15 +198,15 @@ esac`
 	}
 	watch := view.start("watch", "watch")
 	watch.says("watching")
-	eventually(t, 20*time.Second, "a viewer to see an event", func() bool { return watch.stdout() != "" })
+	eventually(t, "a viewer to see an event", func() bool { return watch.stdout() != "" })
 	for _, doctor := range []*process{view.start("doctor", "doctor"), g.as("operator").start("reset", "doctor", "--reset-watermark")} {
-		if code := doctor.exit(30 * time.Second); code != 0 && code != 3 {
+		if code := doctor.exit(); code != 0 && code != 3 {
 			t.Errorf("%s: %d: %s", doctor.name, code, doctor.stderr())
 		}
 		g.unhindered(doctor)
 	}
 	verified := view.start("verify", "verify", "--from", time.Now().Add(-10*time.Second).UTC().Format(time.RFC3339), "--to", time.Now().UTC().Format(time.RFC3339))
-	if code := verified.exit(30 * time.Second); code != 0 && code != 3 {
+	if code := verified.exit(); code != 0 && code != 3 {
 		t.Errorf("verify: %d: %s", code, verified.stderr())
 	}
 
@@ -214,7 +214,7 @@ esac`
 	for _, p := range append(producers, survivor, watch, verified) {
 		if p != verified {
 			p.signal(syscall.SIGTERM)
-			if code := p.exit(20 * time.Second); code != 0 {
+			if code := p.exit(); code != 0 {
 				t.Errorf("%s ends with %d", p.name, code)
 			}
 		}
@@ -451,12 +451,12 @@ func TestALoginForOneJobReachesNoOther(t *testing.T) {
 	send("cronce.event.alert.report", `{"v":1,"kind":"alert","job":"report","id":"payroll:@a","alert":"failed"}`)
 	send("$KV.cronce_state.lock.report", `{"v":1,"job":"payroll","holders":[{"id":"payroll:@z","at":"2026-01-01T00:00:00Z","on_time":true,"since":"2026-01-01T00:00:00Z"}],"nonce":"n"}`)
 	send("$KV.cronce_ledger.report.t.K", `{"v":1,"id":"payroll:@K","queue":"default","state":"succeeded","attempt":1,"node":"n","nonce":"n","published":"2026-01-01T00:00:00Z"}`)
-	if err := narrow.FlushTimeout(10 * time.Second); err != nil {
+	if err := narrow.FlushTimeout(natstest.Patience); err != nil {
 		t.Fatal(err)
 	}
 	send(next, "{}", "Nats-Msg-Id", "next:@own", "Cronce-Slot", "next:@own")
-	eventually(t, 40*time.Second, "the login's own slot to run", func() bool { return slices.Contains(g.touched(), "next:@own") })
-	eventually(t, 40*time.Second, "five slots and two alerts to be dropped, and said to be", func() bool {
+	eventually(t, "the login's own slot to run", func() bool { return slices.Contains(g.touched(), "next:@own") })
+	eventually(t, "five slots and two alerts to be dropped, and said to be", func() bool {
 		return strings.Count(worker.stderr(), "is no slot; dropped") == 5 && strings.Count(worker.stderr(), "message dropped: it is not an event") == 2
 	})
 	if got := g.touched(); len(got) != 1 {
@@ -473,20 +473,17 @@ func TestALoginForOneJobReachesNoOther(t *testing.T) {
 	term(worker)
 }
 
-// What a login may not do is said at once and by name, and not after a wait.
+// A command that its login does not permit ends with the name of what is denied; it
+// does not repeat the request.
 func TestOrdersBeyondARoleSaySo(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
 	file := g.jobs("true", `name: report, schedule: "0 0 1 1 *"`)
 	refused := func(user, names string, args ...string) {
 		t.Helper()
-		began := time.Now()
 		p := g.as(user).start(user+": "+strings.Join(args, " "), args...)
-		if code := p.exit(20 * time.Second); code != 1 || !strings.Contains(p.stderr(), "not permitted") || !strings.Contains(p.stderr(), names) {
+		if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "not permitted") || !strings.Contains(p.stderr(), names) {
 			t.Errorf("%s: exit status %d, want 1 and a word on %s: %s", p.name, code, names, p.stderr())
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%s says so after %v", p.name, took)
 		}
 		if strings.Contains(p.stderr(), "secret") {
 			t.Errorf("%s tells a password: %s", p.name, p.stderr())
@@ -515,7 +512,7 @@ func TestOrdersBeyondARoleSaySo(t *testing.T) {
 	w := g.as("worker").worker("w", g.jobs("true", `name: report, schedule: "0 0 1 1 *"`, `name: extra, schedule: "0 0 1 1 *"`), "--no-produce")
 	w.says("may not write the job registry")
 	w.says("node is up")
-	eventually(t, 20*time.Second, "the slot to be run", func() bool { return len(g.as("viewer").slots("--state", "succeeded")) == 1 })
+	eventually(t, "the slot to be run", func() bool { return len(g.as("viewer").slots("--state", "succeeded")) == 1 })
 	// A queue that is not there is not a worker's to create.
 	lost := g.as("worker").worker("lost", g.jobs("true", `name: report, queue: lost, schedule: "0 0 1 1 *"`), "--no-produce")
 	lost.says("cronce setup --queue lost")
@@ -540,9 +537,9 @@ func TestNodesOfALeafWorkInTheDomainOfTheHub(t *testing.T) {
 		o.ServerName, o.Host, o.Port = "leaf", into.Host, into.Port
 		*into = *o
 	})
-	eventually(t, 10*time.Second, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
+	eventually(t, "the leaf to reach the hub", func() bool { return leaf.NumLeafNodes() == 1 })
 	s.url = hub.ClientURL()
-	if p := s.start("setup", "setup", "--queue", "default"); p.exit(30*time.Second) != 0 {
+	if p := s.start("setup", "setup", "--queue", "default"); p.exit() != 0 {
 		t.Fatal(p.stderr())
 	}
 	at := func(login string, args ...string) *process {
@@ -552,17 +549,17 @@ func TestNodesOfALeafWorkInTheDomainOfTheHub(t *testing.T) {
 	}
 	file := s.jobs("echo $CRONCE_SLOT_ID >> touched", `name: tick, schedule: "* * * * * *", overlap: queue`)
 	apply := at("person", "job", "apply", "-f", file)
-	if code := apply.exit(30 * time.Second); code != 0 {
+	if code := apply.exit(); code != 0 {
 		t.Fatalf("apply: %d: %s", code, apply.stderr())
 	}
 	node := at("node", "run", "-f", file)
-	eventually(t, 40*time.Second, "slots to run", func() bool { return len(s.touched()) >= 3 })
+	eventually(t, "slots to run", func() bool { return len(s.touched()) >= 3 })
 	list := at("person", "slot", "ls", "--state", "succeeded")
-	if code := list.exit(30 * time.Second); code != 0 || !strings.Contains(list.stdout(), "tick:") {
+	if code := list.exit(); code != 0 || !strings.Contains(list.stdout(), "tick:") {
 		t.Errorf("slot ls: %d: %s%s", code, list.stdout(), list.stderr())
 	}
 	node.signal(syscall.SIGTERM)
-	if code := node.exit(20 * time.Second); code != 0 {
+	if code := node.exit(); code != 0 {
 		t.Errorf("the node ends with %d", code)
 	}
 	for _, p := range []*process{apply, node, list} {

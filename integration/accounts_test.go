@@ -24,7 +24,7 @@ func newAccountsSite(t *testing.T, logins ...string) guarded {
 	t.Helper()
 	s := newSite(t)
 	p := s.start("auth", append([]string{"auth", "--accounts", "--on", "ORDERS/charge"}, logins...)...)
-	if code := p.exit(30 * time.Second); code != 0 {
+	if code := p.exit(); code != 0 {
 		t.Fatalf("cronce auth --accounts: %d: %s", code, p.stderr())
 	}
 	conf := regexp.MustCompile(`password: \$\w+`).ReplaceAllString(p.stdout(), "password: secret")
@@ -55,12 +55,12 @@ func TestTheAccountsOfAFleetRunIt(t *testing.T) {
 	file := g.jobs("echo $CRONCE_SLOT_ID >> touched", `name: tick, schedule: "* * * * * *", overlap: queue`)
 	g.does("operator", "job", "apply", "-f", file)
 	node := g.as("producer-worker").worker("w", file)
-	eventually(t, 40*time.Second, "slots to run", func() bool { return len(g.touched()) >= 3 })
+	eventually(t, "slots to run", func() bool { return len(g.touched()) >= 3 })
 	if out := g.does("viewer", "slot", "ls", "--state", "succeeded"); !strings.Contains(out, "tick:") {
 		t.Errorf("a viewer sees %q", out)
 	}
 	viewer := natstest.Connect(t, g.login("viewer"), nats.CustomInboxPrefix("_INBOX.cronce"))
-	if m, err := viewer.Request("$SRV.PING.cronce", nil, 10*time.Second); err != nil || !strings.Contains(string(m.Data), `"cronce"`) {
+	if m, err := viewer.Request("$SRV.PING.cronce", nil, natstest.Patience); err != nil || !strings.Contains(string(m.Data), `"cronce"`) {
 		t.Errorf("a viewer looks at the service: %v", err)
 	}
 	term(node)
@@ -122,13 +122,13 @@ func TestAccountsKeepAHostileLoginFromTheStreams(t *testing.T) {
 		}
 		// The server has dealt with all of it when it answers what came after.
 		for range 3 {
-			if _, err := hostile.Request("$JS.fleet.API.STREAM.INFO.KV_cronce_state", nil, 20*time.Second); err != nil {
+			if _, err := hostile.Request("$JS.fleet.API.STREAM.INFO.KV_cronce_state", nil, natstest.Patience); err != nil {
 				t.Fatal(err)
 			}
 		}
 		_ = own.Unsubscribe()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
 	defer cancel()
 	var streams []string
 	for name := range g.js.StreamNames(ctx).Name() {
@@ -169,7 +169,7 @@ func TestNoLoginMayAnswerOnASubjectOfTheAskersChoice(t *testing.T) {
 		if err := nc.PublishRequest(own, reply, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
-		m, err := sub.NextMsg(20 * time.Second)
+		m, err := sub.NextMsg(natstest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestNoLoginMayAnswerOnASubjectOfTheAskersChoice(t *testing.T) {
 			if !strings.Contains(err.Error(), reply) {
 				t.Errorf("%s: %v", user, err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(natstest.Patience):
 			t.Errorf("%s answers on %s", user, reply)
 		}
 	}

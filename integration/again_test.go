@@ -4,7 +4,6 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -28,9 +27,9 @@ func testFinishedSlotPublishedAgain(t *testing.T, s *site) {
 	file := s.jobs(`echo "$CRONCE_SLOT_ID" >>touched`, "name: once, "+at(instant))
 	s.worker("w1", file, "--lease", lease.String())
 	id := slotID("once", instant)
-	first := s.ends(id, "succeeded", 20*time.Second)
+	first := s.ends(id, "succeeded")
 	original := <-published
-	s.drained(lease)
+	s.drained()
 
 	again := func(msgID string) {
 		t.Helper()
@@ -44,7 +43,7 @@ func testFinishedSlotPublishedAgain(t *testing.T, s *site) {
 		if ack.Duplicate {
 			t.Fatalf("the stream still knows %s: this shows nothing", msgID)
 		}
-		s.drained(2 * lease)
+		s.drained()
 		if now := s.record(id); now != first {
 			t.Errorf("the record changed from %+v to %+v", first, now)
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The commands of the page, typed while the fleet works: what had an outcome in the
@@ -33,11 +32,11 @@ func TestTheOperationsPagesBackupIsRestored(t *testing.T) {
 	s := newServedSite(t)
 	file := s.jobs(`echo "$CRONCE_SLOT_ID" >>touched`, `name: tick, schedule: "* * * * * *", overlap: allow`)
 	worker := s.worker("w1", file)
-	eventually(t, 30*time.Second, "slots", func() bool { return len(s.touched()) >= 3 })
+	eventually(t, "slots", func() bool { return len(s.touched()) >= 3 })
 	before := slices.Clone(s.touched())
 	s.shell(loops[0])
 	after := len(s.touched())
-	eventually(t, 30*time.Second, "slots that no copy has", func() bool { return len(s.touched()) >= after+2 })
+	eventually(t, "slots that no copy has", func() bool { return len(s.touched()) >= after+2 })
 	worker.kill()
 
 	backup := s.path("backup")
@@ -54,7 +53,7 @@ func TestTheOperationsPagesBackupIsRestored(t *testing.T) {
 	}
 	file = restored.jobs(`echo "$CRONCE_SLOT_ID" >>touched`, `name: tick, schedule: "* * * * * *", overlap: allow`)
 	restored.worker("w2", file)
-	eventually(t, 60*time.Second, "the fleet to go on, and a slot of after the copy to run again", func() bool {
+	eventually(t, "the fleet to go on, and a slot of after the copy to run again", func() bool {
 		touched := restored.touched()
 		return len(touched) >= 3 && slices.Contains(touched, ran[len(ran)-1])
 	})

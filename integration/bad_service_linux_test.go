@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Beside a service that does everything wrong the node says of each slot what was
@@ -65,7 +64,7 @@ func TestASlotsRecordSaysWhatABadServiceDid(t *testing.T) {
 	s.works(1)
 	before := w.usage()
 	rows := map[string]slotRow{}
-	eventually(t, 40*time.Second, "an outcome of each", func() bool {
+	eventually(t, "an outcome of each", func() bool {
 		for _, r := range s.slots() {
 			if _, ok := cases[r.Job]; ok && (r.State == "failed" || r.State == "succeeded") {
 				rows[r.Job] = r
@@ -104,5 +103,5 @@ func TestASlotsRecordSaysWhatABadServiceDid(t *testing.T) {
 	trusting := s.worker("w2", file)
 	trusting.says("node is up")
 	s.command(0, "job", "trigger", "unknown", "--key", "again")
-	eventually(t, 20*time.Second, "the service to be trusted", func() bool { return s.states("unknown")["@again"] == "succeeded" })
+	eventually(t, "the service to be trusted", func() bool { return s.states("unknown")["@again"] == "succeeded" })
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,7 +29,7 @@ type refusal struct {
 // check waits for the end of p and looks at its last words.
 func (r refusal) check(t *testing.T, p *process) {
 	t.Helper()
-	if code := p.exit(20 * time.Second); code != r.status {
+	if code := p.exit(); code != r.status {
 		t.Errorf("exit status %d, want %d", code, r.status)
 	}
 	text := strings.TrimSuffix(p.stderr(), "\n")

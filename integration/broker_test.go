@@ -29,9 +29,7 @@ func TestBrokerRestartsUnderRunningSlots(t *testing.T) {
 			s.restartServer(end)
 		}
 		s.moreEnded(2)
-		for _, w := range workers {
-			term(w)
-		}
+		s.finish(workers, "slow")
 		s.checkNothingLost("slow", time.Second)
 	})
 }
@@ -52,9 +50,7 @@ func TestClusterRestartsServerByServerUnderRunningSlots(t *testing.T) {
 		c.WaitReady()
 	}
 	s.moreEnded(2)
-	for _, w := range workers {
-		term(w)
-	}
+	s.finish(workers, "slow")
 	s.checkNothingLost("slow", time.Second)
 }
 
@@ -65,13 +61,9 @@ func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
 	b := newServedSite(t).beginSlot("")
 	b.restartServer(func(server *process) {
 		server.kill()
-		gone := time.Now()
-		b.familyIsGone(lease)
-		if took := time.Since(gone); took > lease {
-			t.Errorf("the first attempt outlived the broker by %v, more than the lease", took)
-		}
+		b.familyIsGone() // while no broker is there that could tell it to end
 	})
-	r := b.ends(b.id, "succeeded", 30*time.Second)
+	r := b.ends(b.id, "succeeded")
 	lines := b.touched()
 	if len(lines) != 2 {
 		t.Fatalf("want two starts and no survivors, got %q", lines)
@@ -81,7 +73,7 @@ func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
 		t.Errorf("want attempt 2 with a larger fence than %d, got %q", b.fence, lines[1])
 	}
 	b.oneOutcome("succeeded", 2, fence)
-	eventually(t, 20*time.Second, "both workers to be back under new names", func() bool {
+	eventually(t, "both workers to be back under new names", func() bool {
 		n1, n2 := b.node("w1"), b.node("w2")
 		return n1.State == "alive" && n2.State == "alive" && n1.Node != b.incarnation && n2.Node != b.incarnation
 	})
@@ -91,7 +83,7 @@ func TestBrokerAwayBeyondTheLeaseEndsWhatRuns(t *testing.T) {
 func (s *site) moreEnded(n int) {
 	s.t.Helper()
 	want := count(s.touched(), "end ") + n
-	eventually(s.t, 60*time.Second, fmt.Sprintf("%d more slots to end, and one to run", n), func() bool {
+	eventually(s.t, fmt.Sprintf("%d more slots to end, and one to run", n), func() bool {
 		lines := s.touched()
 		ended := count(lines, "end ")
 		return ended >= want && count(lines, "start ") > ended
@@ -99,17 +91,30 @@ func (s *site) moreEnded(n int) {
 }
 
 // rounds waits until n more slots of the job have ended.
-func (s *site) rounds(job string, n int, limit time.Duration) {
+func (s *site) rounds(job string, n int) {
 	s.t.Helper()
 	want := count(s.touched(), "end "+job+":") + n
-	eventually(s.t, limit, fmt.Sprintf("%d more slots of %s", n, job), func() bool {
+	eventually(s.t, fmt.Sprintf("%d more slots of %s", n, job), func() bool {
 		return count(s.touched(), "end "+job+":") >= want
 	})
 }
 
-// checkNothingLost checks that of a job that fires again and again, from its first
-// slot that ran to its last one, each started once, ended once and succeeded,
-// whatever happened in between.
+// finish pauses the jobs, waits until each of their slots is settled, and then stops
+// the workers. Without the pause, a slot that is published while the workers stop stays
+// pending, or its record stays running until the lease ends.
+func (s *site) finish(workers []*process, jobs ...string) {
+	s.t.Helper()
+	for _, job := range jobs {
+		s.command(0, "job", "pause", job)
+	}
+	s.drained()
+	for _, w := range workers {
+		term(w)
+	}
+}
+
+// checkNothingLost checks a job that fires again and again: each slot, from the first
+// to the last one that started, started once, ended once and succeeded.
 func (s *site) checkNothingLost(job string, every time.Duration) {
 	s.t.Helper()
 	s.checkSlots(job, every, func(id string, begun, ended int, r slotRow) bool {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -78,7 +77,7 @@ func (c *cluster) restart(m *member, end func(*process), meanwhile func()) {
 // ready waits until the three store something together.
 func (c *cluster) ready() {
 	c.t.Helper()
-	eventually(c.t, time.Minute, "a cluster of three", func() bool {
+	eventually(c.t, "a cluster of three", func() bool {
 		_, err := c.js.CreateStream(c.t.Context(), jetstream.StreamConfig{Name: "ready", Subjects: []string{"ready"}, Replicas: 3})
 		return err == nil
 	})
@@ -90,7 +89,7 @@ func (c *cluster) ready() {
 // current waits until no replica of any stream of the namespace lags behind.
 func (c *cluster) current() {
 	c.t.Helper()
-	eventually(c.t, time.Minute, "replicas that are up to date", func() bool {
+	eventually(c.t, "replicas that are up to date", func() bool {
 		n := 0
 		for info := range c.js.ListStreams(c.t.Context()).Info() {
 			n++
@@ -106,7 +105,7 @@ func (c *cluster) current() {
 // leader is the member that leads a stream.
 func (c *cluster) leader(stream string) (leader *member) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, "a leader of stream "+stream, func() bool {
+	eventually(c.t, "a leader of stream "+stream, func() bool {
 		s, err := c.js.Stream(c.t.Context(), stream)
 		if err != nil || s.CachedInfo().Cluster == nil {
 			return false

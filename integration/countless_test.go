@@ -18,7 +18,7 @@ func TestARecordWithCountlessShardsHarmsNobody(t *testing.T) {
 	s := newServedSite(t)
 	file := s.jobs("echo $CRONCE_SLOT_ID >> touched", `name: tick, schedule: "* * * * * *", overlap: queue`, `name: report, schedule: "0 0 1 1 *"`, `name: after, after: [report]`)
 	node := s.worker("w", file)
-	eventually(t, 40*time.Second, "slots to run", func() bool { return len(s.touched()) > 0 })
+	eventually(t, "slots to run", func() bool { return len(s.touched()) > 0 })
 	const countless = `9223372036854775807`
 	now := time.Now().UTC()
 	for i, state := range []string{"running", "succeeded", "retrying"} {
@@ -40,14 +40,14 @@ func TestARecordWithCountlessShardsHarmsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := len(s.touched())
-	eventually(t, 40*time.Second, "further slots to run", func() bool { return len(s.touched()) > before+2 })
+	eventually(t, "further slots to run", func() bool { return len(s.touched()) > before+2 })
 	from, to := now.Add(-10*time.Second).Format(time.RFC3339), now.Format(time.RFC3339)
 	for _, args := range [][]string{
 		{"slot", "ls"}, {"slot", "show", "report:@a"}, {"slot", "explain", "report:@a"}, {"slot", "cancel", "report:@a"}, {"slot", "retry", "report:@b"},
 		{"verify", "--from", from, "--to", to}, {"doctor"}, {"job", "ls"}, {"job", "show", "evil"},
 	} {
 		p := s.start(strings.Join(args, " "), args...)
-		if code := p.exit(60 * time.Second); code < 0 || code > 3 || strings.Contains(p.stderr(), "panic") {
+		if code := p.exit(); code < 0 || code > 3 || strings.Contains(p.stderr(), "panic") {
 			t.Errorf("cronce %v: %d: %.500s", args, code, p.stderr())
 		}
 		if out := p.stdout() + p.stderr(); strings.Count(out, "\n") > 500 {

@@ -40,8 +40,8 @@ func TestEmbeddedServerGoesOnByItselfOnceItsDiskHasRoomAgain(t *testing.T) {
 		t.Errorf("doctor must say that storage is full, and not that nodes are dead whose heartbeats cannot be stored:\n%s", found)
 	}
 	mend()
-	s.ends(id, "succeeded", time.Minute)
-	s.drained(time.Minute)
+	s.ends(id, "succeeded")
+	s.drained()
 	for _, w := range workers {
 		term(w)
 	}
@@ -61,7 +61,7 @@ func TestFullDiskLosesNoSlot(t *testing.T) {
 	}
 	s.write("goon", "")
 	began := time.Now()
-	eventually(t, 20*time.Second, "a full disk for a while", func() bool { return time.Since(began) > lease })
+	eventually(t, "a full disk for a while", func() bool { return time.Since(began) > lease })
 	if n := count(s.touched(), "end "); n != 0 {
 		t.Errorf("the run outlived the lease: %q", s.touched())
 	}
@@ -70,10 +70,10 @@ func TestFullDiskLosesNoSlot(t *testing.T) {
 	}
 	mend()
 	s.restartServer((*process).kill)
-	if r := s.ends(id, "succeeded", 30*time.Second); r.Attempt != 2 || r.revision <= fence {
+	if r := s.ends(id, "succeeded"); r.Attempt != 2 || r.revision <= fence {
 		t.Errorf("want the second attempt, got %+v after the claim at %d", r, fence)
 	}
-	s.drained(20 * time.Second)
+	s.drained()
 	if lines := s.touched(); len(lines) != 3 || count(lines, "end ") != 1 {
 		t.Errorf("want two starts and one end, got %q", lines)
 	}

@@ -17,17 +17,17 @@ func TestLongFullDiskOfTheLeader(t *testing.T) {
 	for _, name := range []string{"w1", "w2", "w3"} {
 		workers = append(workers, c.worker(name, file))
 	}
-	c.rounds(jobs[4], 1, time.Minute)
+	c.rounds(jobs[4], 1)
 	for _, stream := range []string{"cronce_slots", "KV_cronce_ledger"} {
 		c.current()
 		leader := c.leader(stream)
 		mend := leader.process.fillDisk()
 		began := time.Now()
-		c.rounds(jobs[4], 4, 2*time.Minute)
+		c.rounds(jobs[4], 4)
 		t.Logf("the disk of %s, the leader of %s, is full: four rounds in %v", leader.name, stream, time.Since(began))
 		mend()
 		c.restart(leader, (*process).kill, func() {})
-		c.rounds(jobs[4], 2, time.Minute)
+		c.rounds(jobs[4], 2)
 	}
 	for _, w := range workers {
 		term(w)

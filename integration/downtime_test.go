@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 const downtime = 10 * time.Minute
@@ -31,7 +33,7 @@ func TestAfterDowntimeEachPolicyDoesWhatItSays(t *testing.T) {
 	)
 	first := s.worker("w0", file, "--lease", lease.String())
 	first.says("node is up")
-	eventually(t, 20*time.Second, "a watermark", func() bool {
+	eventually(t, "a watermark", func() bool {
 		_, err := s.bucket("state").Get(t.Context(), "watermark")
 		return err == nil
 	})
@@ -47,7 +49,7 @@ func TestAfterDowntimeEachPolicyDoesWhatItSays(t *testing.T) {
 		s.worker(name, file)
 	}
 	rows := map[string][]slotRow{}
-	eventually(t, 30*time.Second, "an outcome of every slot", func() bool {
+	eventually(t, "an outcome of every slot", func() bool {
 		clear(rows)
 		for _, r := range s.slots() {
 			if r.State != "succeeded" && r.State != "missed" {
@@ -57,7 +59,7 @@ func TestAfterDowntimeEachPolicyDoesWhatItSays(t *testing.T) {
 		}
 		return len(rows) == 4 && min(len(rows["newest"]), len(rows["few"]), len(rows["recent"]), len(rows["gone"])) >= 10
 	})
-	s.drained(lease)
+	s.drained()
 
 	// The newest slot of each is half a minute late, so it is no policy's matter.
 	for name, wantLate := range map[string]int{"newest": 1, "few": 3, "recent": 3, "gone": 0} {
@@ -131,7 +133,7 @@ func (s *site) countOutcomes() func() map[string]int {
 		}
 	})
 	if err == nil {
-		err = s.nc.FlushTimeout(10 * time.Second)
+		err = s.nc.FlushTimeout(natstest.Patience)
 	}
 	if err != nil {
 		s.t.Fatal(err)

@@ -29,13 +29,13 @@ func TestEachProcessOfAClusteredWebApplicationSchedules(t *testing.T) {
 	web := start(t, "web", s.env(), nil, node, nodeExample+"/web.js", "--server", s.url, "--port", port, "--file", s.path("touched"))
 	s.alive(4)
 	pids := map[string]bool{}
-	eventually(t, 30*time.Second, "each process to serve", func() bool {
+	eventually(t, "each process to serve", func() bool {
 		if body := get("http://127.0.0.1:" + port); body != "" {
 			pids[body] = true
 		}
 		return len(pids) == 4
 	})
-	s.rounds("digest", 5, time.Minute)
+	s.rounds("digest", 5)
 
 	killed := strings.Split(s.nodes()[0].Node, "-")[1] // name-pid-start-random
 	pid, err := strconv.Atoi(killed)
@@ -45,10 +45,10 @@ func TestEachProcessOfAClusteredWebApplicationSchedules(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	s.rounds("digest", 4, time.Minute)
+	s.rounds("digest", 4)
 	s.alive(4) // the primary has forked another
-	s.rounds("digest", 2, time.Minute)
-	term(web)
+	s.rounds("digest", 2)
+	s.finish([]*process{web}, "digest")
 	s.checkSlots("digest", time.Second, func(id string, begun, ended int, r slotRow) bool {
 		return r.State == "succeeded" && ended == 1 && begun == r.Attempt
 	})
@@ -69,7 +69,7 @@ func get(url string) string {
 // alive waits until n nodes are.
 func (s *site) alive(n int) {
 	s.t.Helper()
-	eventually(s.t, 40*time.Second, fmt.Sprintf("%d nodes to be alive", n), func() bool {
+	eventually(s.t, fmt.Sprintf("%d nodes to be alive", n), func() bool {
 		alive := 0
 		for _, row := range s.nodes() {
 			if row.State == "alive" {
@@ -108,7 +108,7 @@ func TestANodeServiceBehindTheSidecarDoesEachSlotOnce(t *testing.T) {
 	}
 	s.works(3)
 	s.command(0, "job", "trigger", "report", "--key", "by-hand")
-	eventually(t, 20*time.Second, "the triggered run", func() bool { return s.states("report")["@by-hand"] == "succeeded" })
+	eventually(t, "the triggered run", func() bool { return s.states("report")["@by-hand"] == "succeeded" })
 	term(w1)
 	term(w2)
 	done := map[string]int{}
@@ -145,7 +145,7 @@ func TestThreeReplicasOfAServiceRunEachSlotOnce(t *testing.T) {
 	said := func(n int) {
 		t.Helper()
 		want := len(ran()) + n
-		eventually(t, 2*time.Minute, "the replicas to run slots", func() bool { return len(ran()) >= want })
+		eventually(t, "the replicas to run slots", func() bool { return len(ran()) >= want })
 	}
 	said(1)
 	s.nc = natstest.Connect(t, s.url)
@@ -161,7 +161,7 @@ func TestThreeReplicasOfAServiceRunEachSlotOnce(t *testing.T) {
 	}
 	said(4)
 	up.signal(syscall.SIGTERM)
-	if code := up.exit(40 * time.Second); code != 0 {
+	if code := up.exit(); code != 0 {
 		t.Errorf("up.sh ends with %d: %s", code, up.stderr())
 	}
 	times := map[string]int{}
@@ -175,7 +175,7 @@ func TestThreeReplicasOfAServiceRunEachSlotOnce(t *testing.T) {
 	if left, _ := os.ReadDir(s.dir); len(left) > 0 {
 		t.Errorf("files are left: %v", left)
 	}
-	eventually(t, 10*time.Second, "the server to be gone", func() bool {
+	eventually(t, "the server to be gone", func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()

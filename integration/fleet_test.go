@@ -49,7 +49,7 @@ func (f *fleet) remove(embeds bool, end func(*process)) {
 // near.
 func (f *fleet) betweenSlots() {
 	f.t.Helper()
-	eventually(f.t, 20*time.Second, "a moment between two slots", func() bool {
+	eventually(f.t, "a moment between two slots", func() bool {
 		now := time.Now()
 		return now.Nanosecond() < 800e6 && f.record(slotID("tick", now.Truncate(time.Second))).State == "succeeded"
 	})
@@ -59,7 +59,7 @@ func (f *fleet) betweenSlots() {
 func (f *fleet) untilSlots(n int) {
 	f.t.Helper()
 	until := len(f.touched()) + n
-	eventually(f.t, time.Duration(n)*time.Second+20*time.Second, fmt.Sprintf("%d more slots", n), func() bool {
+	eventually(f.t, fmt.Sprintf("%d more slots", n), func() bool {
 		return len(f.touched()) >= until
 	})
 }
@@ -67,7 +67,7 @@ func (f *fleet) untilSlots(n int) {
 func term(p *process) {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(20 * time.Second); code != 0 {
+	if code := p.exit(); code != 0 {
 		p.t.Errorf("%s ends with %d after TERM", p.name, code)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -94,7 +93,7 @@ func TestACrashBetweenAnOutcomeAndWhatFollowsLosesAndDoublesNothing(t *testing.T
 	muted := *s
 	muted.url = as("mute")
 	m := muted.worker("mute", file, "--no-produce")
-	eventually(t, 20*time.Second, "the outcomes", func() bool {
+	eventually(t, "the outcomes", func() bool {
 		return s.states("extract")["@a"] == "succeeded" && s.states("broken")["@b"] == "failed"
 	})
 	if got := s.states("load"); len(got) > 0 || len(h.count()) > 0 {
@@ -104,10 +103,10 @@ func TestACrashBetweenAnOutcomeAndWhatFollowsLosesAndDoublesNothing(t *testing.T
 
 	w := s.worker("w", file, "--no-produce")
 	w.says("node is up")
-	eventually(t, 30*time.Second, "what follows", func() bool {
+	eventually(t, "what follows", func() bool {
 		return s.states("load")["@a"] == "succeeded" && h.count()["broken:@b failed"] > 0
 	})
-	s.drained(20 * time.Second)
+	s.drained()
 	lines := s.touched()
 	slices.Sort(lines)
 	if want := []string{"broken:@b", "extract:@a", "load:@a"}; !slices.Equal(lines, want) {
@@ -157,7 +156,7 @@ esac`,
 		for range orders / rounds {
 			order()
 		}
-		eventually(t, 30*time.Second, "slots to begin", func() bool { return len(s.states("extract")) > began })
+		eventually(t, "slots to begin", func() bool { return len(s.states("extract")) > began })
 		workers[victim].kill()
 		workers[victim] = s.worker(fmt.Sprintf("w%d", victim), file)
 		t.Logf("round %d: killed w%d", round, victim)
@@ -165,7 +164,7 @@ esac`,
 	for _, name := range []string{"extract", "check", "broken"} {
 		s.command(0, "job", "pause", name)
 	}
-	s.drained(60 * time.Second)
+	s.drained()
 	pairs := map[string]int{}
 	for _, name := range []string{"extract", "check"} {
 		for slot, state := range s.states(name) {
@@ -207,7 +206,7 @@ esac`,
 			failed["broken:"+slot+" failed"] = true
 		}
 	}
-	eventually(t, 90*time.Second, "the alerts", func() bool { return len(h.count()) >= len(failed) })
+	eventually(t, "the alerts", func() bool { return len(h.count()) >= len(failed) })
 	for key, n := range h.count() {
 		if !failed[key] {
 			t.Errorf("told of %s, %d times", key, n)
@@ -216,7 +215,7 @@ esac`,
 	t.Logf("%d chains, %d messages, %d alerts", len(pairs), len(charged), len(failed))
 	for _, w := range workers {
 		w.signal(syscall.SIGTERM)
-		w.exit(20 * time.Second)
+		w.exit()
 	}
 }
 

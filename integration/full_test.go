@@ -29,7 +29,7 @@ func (s *site) running(args ...string) (id string, workers []*process) {
 		w.says("node is up")
 		workers = append(workers, w)
 	}
-	eventually(s.t, 20*time.Second, "the slot to run", func() bool { return s.record(id).State == "running" && len(s.touched()) == 1 })
+	eventually(s.t, "the slot to run", func() bool { return s.record(id).State == "running" && len(s.touched()) == 1 })
 	return id, workers
 }
 
@@ -48,7 +48,7 @@ func TestFullLedgerHoldsTheAckBack(t *testing.T) {
 	owner.says("outcome cannot be recorded")
 	stuck := s.record(id)
 	began := time.Now()
-	eventually(t, 20*time.Second, "some tries more", func() bool { return time.Since(began) > 3*time.Second })
+	eventually(t, "some tries more", func() bool { return time.Since(began) > 3*time.Second })
 	if now := s.record(id); now != stuck || now.State != "running" {
 		t.Errorf("the record is %+v, and was %+v", now, stuck)
 	}
@@ -56,10 +56,10 @@ func TestFullLedgerHoldsTheAckBack(t *testing.T) {
 		t.Errorf("%d messages wait; that of the slot must not be acked", n)
 	}
 	s.limitLedger(-1)
-	if r := s.ends(id, "succeeded", 20*time.Second); r.Attempt != 1 {
+	if r := s.ends(id, "succeeded"); r.Attempt != 1 {
 		t.Errorf("it was tried again: %+v", r)
 	}
-	eventually(t, 20*time.Second, "the ack", func() bool { return s.waiting("default") == 0 })
+	eventually(t, "the ack", func() bool { return s.waiting("default") == 0 })
 	if lines := s.touched(); len(lines) != 2 {
 		t.Errorf("want one run, got %q", lines)
 	}

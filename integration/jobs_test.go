@@ -52,7 +52,7 @@ func (s *site) holds(name, schedule, owner string) {
 func (s *site) command(code int, args ...string) *process {
 	s.t.Helper()
 	p := s.start(strings.Join(args, " "), args...)
-	if got := p.exit(time.Minute); got != code {
+	if got := p.exit(); got != code {
 		s.t.Fatalf("cronce %s: exit status %d, want %d: %s", p.name, got, code, p.stderr())
 	}
 	return p
@@ -115,7 +115,7 @@ func TestANodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
 	w.says("this node may not write the job registry")
 	w.says("the registry's definition of this job differs from this node's")
 	w.says("this job is not in the registry, and this node may not bring it there")
-	eventually(t, 30*time.Second, "slots to run", func() bool { return count(s.touched(), "start tick:") >= 3 })
+	eventually(t, "slots to run", func() bool { return count(s.touched(), "start tick:") >= 3 })
 	s.url = as("operator")
 	s.holds("report", "0 7 * * *", "released")
 	if rows := list[struct{ Job string }](s, "job", "ls"); len(rows) != 2 {
@@ -192,7 +192,7 @@ func TestAnApplyThatIsKilledIsFinishedByTheNext(t *testing.T) {
 	for version := range 10 {
 		path, before := file(version), written()
 		p := s.start("apply", "job", "apply", "-f", path)
-		eventually(t, 30*time.Second, "the apply to be under way", func() bool { return written() > before+uint64(version)*700 || !p.running() })
+		eventually(t, "the apply to be under way", func() bool { return written() > before+uint64(version)*700 || !p.running() })
 		p.kill()
 		counts := map[string]int{}
 		for _, row := range list[struct{ Job, Schedule string }](s, "job", "ls") {
@@ -235,7 +235,7 @@ func TestOfOperatorsAtOnceTheSlowerOnesAreToldByWhom(t *testing.T) {
 	}
 	won := -1
 	for i, p := range editors {
-		switch code := p.exit(time.Minute); {
+		switch code := p.exit(); {
 		case code == 0 && won < 0:
 			won = i
 		case code == 0:

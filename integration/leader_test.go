@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // burst is many jobs that are due in the same moment, so that there is a middle of
@@ -35,7 +37,7 @@ func TestLongLeaderKilledInTheMiddle(t *testing.T) {
 	for _, name := range []string{"w1", "w2", "w3"} {
 		workers = append(workers, c.worker(name, file))
 	}
-	c.rounds(jobs[19], 2, time.Minute)
+	c.rounds(jobs[19], 2)
 	for _, of := range []struct{ what, subject, holds, stream string }{
 		{"publishing", "cronce.slot.>", "", "cronce_slots"},
 		{"claiming", "$KV.cronce_ledger.>", `"state":"running"`, "KV_cronce_ledger"},
@@ -47,16 +49,14 @@ func TestLongLeaderKilledInTheMiddle(t *testing.T) {
 		c.restart(leader, func(p *process) {
 			c.onNext(of.subject, of.holds)
 			p.kill()
-		}, func() { c.rounds(jobs[19], 2, time.Minute) })
+		}, func() { c.rounds(jobs[19], 2) })
 		t.Logf("killed %s, the leader of %s, in the middle of %s: two rounds later after %v", leader.name, of.stream, of.what, time.Since(began))
 	}
-	c.rounds(jobs[19], 1, time.Minute)
+	c.rounds(jobs[19], 1)
 	// An ack that was lost with a leader has its message come again, to a worker that
 	// finds the outcome: between two rounds nothing is left.
-	c.drained(time.Minute)
-	for _, w := range workers {
-		term(w)
-	}
+	c.drained()
+	c.finish(workers, jobs...)
 	for _, job := range jobs {
 		c.checkNothingLost(job, 3*time.Second)
 	}
@@ -80,7 +80,7 @@ func (s *site) onNext(subject, holds string) {
 	defer func() { _ = sub.Unsubscribe() }()
 	select {
 	case <-seen:
-	case <-time.After(30 * time.Second):
+	case <-time.After(natstest.Patience):
 		s.t.Fatalf("no message on %s with %q", subject, holds)
 	}
 }
@@ -91,15 +91,13 @@ func TestLongServerProcessesRestartOneByOne(t *testing.T) {
 	c := newClusterSite(t)
 	file, jobs := c.burst(tick, 5)
 	workers := []*process{c.worker("w1", file), c.worker("w2", file)}
-	c.rounds(jobs[4], 1, time.Minute)
+	c.rounds(jobs[4], 1)
 	for _, m := range c.members {
 		c.current()
-		c.restart(m, stopMember, func() { c.rounds(jobs[4], 2, time.Minute) })
+		c.restart(m, stopMember, func() { c.rounds(jobs[4], 2) })
 	}
-	c.rounds(jobs[4], 2, time.Minute)
-	for _, w := range workers {
-		term(w)
-	}
+	c.rounds(jobs[4], 2)
+	c.finish(workers, jobs...)
 	for _, job := range jobs {
 		c.checkNothingLost(job, 3*time.Second)
 	}
@@ -115,7 +113,7 @@ func TestLongClientsLoseTheWireToTheLeader(t *testing.T) {
 	for _, name := range []string{"w1", "w2", "w3"} {
 		workers = append(workers, c.worker(name, file))
 	}
-	c.rounds(jobs[4], 1, time.Minute)
+	c.rounds(jobs[4], 1)
 	for what, harm := range map[string]func(*wire){
 		"silent": (*wire).silence,
 		"cut":    (*wire).cut,
@@ -123,14 +121,12 @@ func TestLongClientsLoseTheWireToTheLeader(t *testing.T) {
 	} {
 		leader := c.leader("cronce_slots")
 		harm(leader.wire)
-		c.rounds(jobs[4], 6, time.Minute)
+		c.rounds(jobs[4], 6)
 		leader.wire.heal()
-		c.rounds(jobs[4], 1, time.Minute)
+		c.rounds(jobs[4], 1)
 		t.Logf("the wire to %s was %s", leader.name, what)
 	}
-	for _, w := range workers {
-		term(w)
-	}
+	c.finish(workers, jobs...)
 	for _, job := range jobs {
 		c.checkEndedOnce(job, 3*time.Second)
 	}
@@ -150,7 +146,7 @@ func (s *site) checkEndedOnce(job string, every time.Duration) {
 func stopMember(p *process) {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
-	p.exit(30 * time.Second)
+	p.exit()
 }
 
 // cut ends all connections, and refuses new ones.

@@ -26,23 +26,23 @@ for i in $(seq 1 80); do [ -e "go" ] && break; sleep 0.1; done
 echo "end $CRONCE_JOB $CRONCE_ATTEMPT" >>touched`,
 		"name: ends, "+at, "name: finishes, on_lease_lost: finish, "+at)
 	worker := s.over(wire).worker("w1", file, "--lease", lease.String())
-	eventually(t, 20*time.Second, "both to run", func() bool { return count(s.touched(), "start") == 2 })
+	eventually(t, "both to run", func() bool { return count(s.touched(), "start") == 2 })
 	wire.silence()
-	eventually(t, lease+2*time.Second, "the one to be ended with its lease", func() bool { return count(s.touched(), "stop ends 1") == 1 })
+	eventually(t, "the one to be ended with its lease", func() bool { return count(s.touched(), "stop ends 1") == 1 })
 	s.write("go", "")
-	eventually(t, 10*time.Second, "the other to finish", func() bool { return count(s.touched(), "end finishes 1") == 1 })
+	eventually(t, "the other to finish", func() bool { return count(s.touched(), "end finishes 1") == 1 })
 	wire.heal()
-	if r := s.ends(slotID("finishes", instant), "succeeded", 30*time.Second); r.Attempt != 1 {
+	if r := s.ends(slotID("finishes", instant), "succeeded"); r.Attempt != 1 {
 		t.Errorf("the one that finished succeeded at attempt %d", r.Attempt)
 	}
-	if r := s.ends(slotID("ends", instant), "succeeded", 60*time.Second); r.Attempt < 2 {
+	if r := s.ends(slotID("ends", instant), "succeeded"); r.Attempt < 2 {
 		t.Errorf("the one that was ended succeeded at attempt %d", r.Attempt)
 	}
 	if n := count(s.touched(), "start finishes"); n != 1 {
 		t.Errorf("the one that finished was started %d times", n)
 	}
 	worker.signal(syscall.SIGTERM)
-	if code := worker.exit(20 * time.Second); code != 0 {
+	if code := worker.exit(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
 }

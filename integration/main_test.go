@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // workshop is where programs are built, once for all tests. Everybody may read
@@ -110,7 +112,7 @@ func need(t *testing.T, what, why string) {
 // tests are over: guards that did not notice the end of their workers. They have a
 // moment to end. It needs /proc, and finds nothing where there is none.
 func leftovers() (left []string) {
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(natstest.Patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

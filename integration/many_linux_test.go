@@ -50,7 +50,7 @@ func enterMany(t *testing.T, js jetstream.JetStream, n int) {
 	}
 	select {
 	case <-js.PublishAsyncComplete():
-	case <-time.After(time.Minute):
+	case <-time.After(natstest.Patience):
 		t.Fatal("the registry is not written")
 	}
 }
@@ -103,10 +103,10 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 		}
 		empty := s.start("empty", args...)
 		empty.says("node is up")
-		s.watermarkAt(0, 20*time.Second)
+		s.watermarkAt(0)
 		before := empty.usage()
 		empty.signal(15)
-		empty.exit(20 * time.Second)
+		empty.exit()
 
 		js := natstest.JetStream(t, natstest.Connect(t, s.url))
 		began := time.Now()
@@ -117,10 +117,10 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := s.start("full", args...)
-		s.watermarkAt(stream.CachedInfo().State.LastSeq, 10*time.Minute)
+		s.watermarkAt(stream.CachedInfo().State.LastSeq)
 		loaded := time.Since(p.started)
 		at := p.usage()
-		natstest.Eventually(t, time.Minute, "a quiet process", func() bool {
+		eventually(t, "a quiet process", func() bool {
 			a := p.usage().cpu
 			<-time.After(time.Second)
 			return p.usage().cpu-a <= 50*time.Millisecond
@@ -142,9 +142,9 @@ func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
 }
 
 // watermarkAt waits until the watermark was written under a registry revision.
-func (s *site) watermarkAt(revision uint64, limit time.Duration) {
+func (s *site) watermarkAt(revision uint64) {
 	s.t.Helper()
-	natstest.Eventually(s.t, limit, fmt.Sprint("a watermark at revision ", revision), func() bool {
+	eventually(s.t, fmt.Sprint("a watermark at revision ", revision), func() bool {
 		e, err := s.bucket("state").Get(s.t.Context(), "watermark")
 		if err != nil {
 			return false

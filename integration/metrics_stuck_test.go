@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	library "github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/metrics"
 )
@@ -49,13 +50,13 @@ func TestAHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted(t *testing.T) {
 		}
 		return 0
 	}
-	eventually(t, 30*time.Second, "the metric to say so", func() bool { return stuck() == 1 })
+	eventually(t, "the metric to say so", func() bool { return stuck() == 1 })
 	select {
 	case err := <-ended:
 		if !errors.Is(err, job.ErrStuck) || !strings.Contains(err.Error(), "hangs:") || !strings.Contains(err.Error(), "timeout of 1s") {
 			t.Errorf("Run returned %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(natstest.Patience):
 		t.Fatal("Run did not end")
 	}
 	var id string

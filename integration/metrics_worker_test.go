@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // A job that fails twice, in a node that does nothing else: what it says of attempts,
@@ -24,7 +26,7 @@ func TestMetricsOfAttemptsThatFail(t *testing.T) {
 	w := s.worker("w1", s.jobs(`echo "start $CRONCE_ATTEMPT" >>touched; sleep 0.3; [ $CRONCE_ATTEMPT -gt 2 ]`,
 		"name: work, retry: {attempts: 5, backoff: 100ms}, "+at(instant)))
 	began := time.Now()
-	s.ends(slotID("work", instant), "succeeded", 30*time.Second)
+	s.ends(slotID("work", instant), "succeeded")
 	ledger, err := s.js.Stream(t.Context(), "KV_cronce_ledger")
 	if err != nil {
 		t.Fatal(err)
@@ -66,15 +68,15 @@ func TestMetricsOfHeartbeatsThatAreRefused(t *testing.T) {
 		}
 		return stream.CachedInfo().State
 	}
-	eventually(t, 20*time.Second, "three heartbeats to fail", func() bool { return w.metrics()[failures] >= 3 })
+	eventually(t, "three heartbeats to fail", func() bool { return w.metrics()[failures] >= 3 })
 	// A node trusts itself for 15 of the 20 s of its lease, from before it sent.
 	left := 15 - time.Since(nodes().LastTime).Seconds()
-	if got := w.metrics()[trust]; got > left+.5 || got < left-.5 {
-		t.Errorf("it trusts itself for %v s more, and its last heartbeat says %v", got, left)
+	if got := w.metrics()[trust]; got > left+.05 {
+		t.Errorf("it trusts itself for %v s more; by its last heartbeat that was stored it is %v at most", got, left)
 	}
 	s.limit("KV_cronce_nodes", -1)
-	eventually(t, 20*time.Second, "trust", func() bool { return w.metrics()[trust] > 14 })
-	eventually(t, 10*time.Second, "failures to be what was sent and not stored", func() bool {
+	eventually(t, "trust", func() bool { return w.metrics()[trust] > 14 })
+	eventually(t, "failures to be what was sent and not stored", func() bool {
 		return w.metrics()[failures] == float64(sent.count(anyMessage))-float64(nodes().LastSeq)
 	})
 	w.measured(map[string]float64{"cronce_node_leases_lost_total": 0})
@@ -111,7 +113,7 @@ func TestMetricsOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	p := s.start("server", "server", "--listen", "127.0.0.1:0", "--store", s.path("store"), "--metrics-addr", "127.0.0.1:0", "-o", "json")
-	eventually(t, 20*time.Second, "the server's address", func() bool { return strings.Contains(p.stdout(), "}") })
+	eventually(t, "the server's address", func() bool { return strings.Contains(p.stdout(), "}") })
 	s.url = readJSON[struct{ URL string }](t, []byte(p.stdout())).URL
 	s.connect()
 	p.measured(map[string]float64{"cronce_server_connections": 1, "cronce_server_slow_consumers_total": 0, "cronce_server_messages": 0, "cronce_server_store_bytes": 0})
@@ -142,18 +144,18 @@ func TestMetricsOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.measured(map[string]float64{"cronce_server_connections": 2})
-	eventually(t, 60*time.Second, "the server to cut off who does not read", func() bool {
+	eventually(t, "the server to cut off who does not read", func() bool {
 		for range 16 {
 			if err := s.nc.Publish("loud", make([]byte, 1<<20)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.nc.FlushTimeout(20 * time.Second); err != nil {
+		if err := s.nc.FlushTimeout(natstest.Patience); err != nil {
 			t.Fatal(err)
 		}
 		return p.metrics()["cronce_server_slow_consumers_total"] == 1
 	})
 	// What is being written to it is given up ten seconds later.
-	eventually(t, 3*time.Minute, "the client to be gone", func() bool { return p.metrics()["cronce_server_connections"] == 1 })
+	eventually(t, "the client to be gone", func() bool { return p.metrics()["cronce_server_connections"] == 1 })
 	p.is(http.StatusOK, "/readyz", "[+]JetStream ok")
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What the page on migration shows in Python compiles, and what of it needs nothing
@@ -41,7 +40,7 @@ func TestThePythonOfTheMigrationPageRuns(t *testing.T) {
 	s.worker("w1", file).says("node is up")
 	s.command(0, "job", "trigger", "report", "--key", "k")
 	outputs := map[string]string{}
-	eventually(t, 30*time.Second, "both runs to succeed", func() bool {
+	eventually(t, "both runs to succeed", func() bool {
 		for _, r := range s.slots("--state", "succeeded") {
 			outputs[r.ID] = r.Output
 		}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +30,7 @@ func TestReadmesNatsCommandsShowWhatRuns(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			shown := atTerminal(t, append(s.env(), "NATS_URL="+s.url, "TERM=dumb"), command)
-			eventually(t, 20*time.Second, command+" to show a slot's ID", func() bool { return slot.MatchString(shown()) })
+			eventually(t, command+" to show a slot's ID", func() bool { return slot.MatchString(shown()) })
 		})
 	}
 }
@@ -39,7 +38,7 @@ func TestReadmesNatsCommandsShowWhatRuns(t *testing.T) {
 // untilWork waits until a slot waits or runs.
 func (s *site) untilWork() {
 	s.t.Helper()
-	eventually(s.t, 20*time.Second, "a running slot", func() bool {
+	eventually(s.t, "a running slot", func() bool {
 		stream, err := s.js.Stream(s.t.Context(), "cronce_slots")
 		return err == nil && stream.CachedInfo().State.Msgs > 0
 	})

@@ -51,7 +51,7 @@ func TestJavaScriptKeepsToTheProtocolsVectors(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
 	p := start(t, "node --test", append(os.Environ(), "NODE_OPTIONS="), nil, node, "--test", nodeExample+"/test/")
-	if code := p.exit(time.Minute); code != 0 {
+	if code := p.exit(); code != 0 {
 		t.Errorf("exit status %d:\n%s", code, p.stdout())
 	}
 	if !strings.Contains(p.stdout(), "\n# fail 0\n") || strings.Contains(p.stdout(), "\n# pass 0\n") {
@@ -84,41 +84,39 @@ echo "end $CRONCE_SLOT_ID $CRONCE_ATTEMPT $CRONCE_FENCE $CRONCE_NODE" >>touched
 
 	s.atWork(j1)
 	j1.kill()
-	s.rounds("tick", 3, time.Minute)
+	s.rounds("tick", 3)
 	j1 = s.javascript("js1", "tick", "guarded", "after")
 
 	// A node that slept past its lease is another's by then, and says so.
 	s.atWork(j2)
 	j2.signal(syscall.SIGSTOP)
-	eventually(t, lease+20*time.Second, "js2 to be declared dead", func() bool { return s.node("js2").State == "fenced" })
-	s.rounds("tick", 2, time.Minute)
+	eventually(t, "js2 to be declared dead", func() bool { return s.node("js2").State == "fenced" })
+	s.rounds("tick", 2)
 	j2.signal(syscall.SIGCONT)
-	eventually(t, 20*time.Second, "js2 to take part again", func() bool { return strings.Count(j2.stderr(), "takes part") == 2 })
+	eventually(t, "js2 to take part again", func() bool { return strings.Count(j2.stderr(), "takes part") == 2 })
 
 	// JavaScript alone: it produces, fences Go's nodes, and takes their slots over.
 	s.atWork(g1)
 	g1.kill()
 	s.atWork(g2)
 	g2.kill()
-	alone := time.Now()
-	s.rounds("tick", 8, time.Minute)
-	s.checkPublished(alone.Add(time.Second), time.Now().Add(-2*time.Second), 2*time.Second)
+	s.rounds("tick", 8)
 
 	// The server is killed under both, and then Go is alone, after JavaScript has
 	// stopped as it should.
 	g1 = s.worker("go3", file)
 	g1.says("node is up")
 	s.restartServer((*process).kill)
-	s.rounds("tick", 3, time.Minute)
+	s.rounds("tick", 3)
 	s.restartServer(func(server *process) { // away for longer than the lease
 		server.kill()
 		<-time.After(lease + time.Second)
 	})
-	eventually(t, 30*time.Second, "js1 to take part again", func() bool { return strings.Count(j1.stderr(), "takes part") == 2 })
-	s.rounds("tick", 3, time.Minute)
+	eventually(t, "js1 to take part again", func() bool { return strings.Count(j1.stderr(), "takes part") == 2 })
+	s.rounds("tick", 3)
 	term(j1)
 	term(j2)
-	s.rounds("tick", 3, time.Minute)
+	s.rounds("tick", 3)
 	term(g1)
 
 	if again := s.attemptsAfterTheFirst(); again < 4 {
@@ -139,7 +137,7 @@ echo "end $CRONCE_SLOT_ID $CRONCE_ATTEMPT $CRONCE_FENCE $CRONCE_NODE" >>touched
 // atWork waits until the node is in the middle of an attempt.
 func (s *site) atWork(p *process) {
 	s.t.Helper()
-	eventually(s.t, time.Minute, p.name+" to be at work", func() bool {
+	eventually(s.t, p.name+" to be at work", func() bool {
 		open := map[string]bool{}
 		for _, line := range s.touched() {
 			f := strings.Fields(line)
@@ -167,7 +165,7 @@ func (s *site) attemptsAfterTheFirst() (n int) {
 // ranBy waits until nodes of all these names have an outcome to show.
 func (s *site) ranBy(names ...string) {
 	s.t.Helper()
-	eventually(s.t, time.Minute, "slots to run on "+strings.Join(names, ", "), func() bool {
+	eventually(s.t, "slots to run on "+strings.Join(names, ", "), func() bool {
 		seen := map[string]bool{}
 		for _, r := range s.slots() {
 			name, _, _ := strings.Cut(r.Node, "-")
@@ -235,7 +233,7 @@ func (s *site) verified(since time.Time) {
 	s.t.Helper()
 	last := s.lastSlot()
 	p := s.start("verify", "verify", "--from", since.UTC().Format(time.RFC3339), "--to", last.Add(-2*time.Second).Format(time.RFC3339))
-	if code := p.exit(30 * time.Second); code != 0 {
+	if code := p.exit(); code != 0 {
 		s.t.Errorf("verify: exit status %d:\n%s%s", code, p.stdout(), p.stderr())
 	}
 }
@@ -269,7 +267,7 @@ func TestJavaScriptObeysOperators(t *testing.T) {
 	outcome := func(id, state string) slotRow {
 		t.Helper()
 		var row slotRow
-		eventually(t, 40*time.Second, id+" to be "+state, func() bool {
+		eventually(t, id+" to be "+state, func() bool {
 			for _, r := range s.slots() {
 				if r.ID == id {
 					row = r
@@ -296,7 +294,7 @@ func TestJavaScriptObeysOperators(t *testing.T) {
 	if r := outcome("pay:@later", "succeeded"); r.Started.Before(later.Truncate(time.Second)) {
 		t.Errorf("it was to run at %v: %+v", later, r)
 	}
-	eventually(t, 40*time.Second, "a newer slot to replace an older one", func() bool {
+	eventually(t, "a newer slot to replace an older one", func() bool {
 		for _, r := range s.slots("--job", "newest") {
 			if r.State == "cancelled" && strings.Contains(r.Error, "replaced by newest:") {
 				return true

@@ -92,13 +92,13 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// exit waits for the end and returns the exit status; -1 when a signal ended it.
-func (p *process) exit(limit time.Duration) int {
+// exit waits for the end and returns the exit status: -1 if a signal ended it.
+func (p *process) exit() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(limit):
-		p.t.Fatalf("%s does not end within %v", p.name, limit)
+	case <-time.After(natstest.Patience):
+		p.t.Fatalf("%s does not end within %v", p.name, natstest.Patience)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -115,7 +115,7 @@ func (p *process) running() bool {
 // says waits until the process has written text to stderr.
 func (p *process) says(text string) {
 	p.t.Helper()
-	eventually(p.t, 20*time.Second, p.name+" to say "+text, func() bool {
+	eventually(p.t, p.name+" to say "+text, func() bool {
 		if !p.running() && !strings.Contains(p.stderr(), text) {
 			p.t.Fatalf("%s has ended with %d and did not say %q", p.name, p.cmd.ProcessState.ExitCode(), text)
 		}
@@ -123,9 +123,10 @@ func (p *process) says(text string) {
 	})
 }
 
-func eventually(t *testing.T, limit time.Duration, what string, done func() bool) {
+// eventually waits until done reports true.
+func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	natstest.Eventually(t, limit, what, done)
+	natstest.Eventually(t, natstest.Patience, what, done)
 }
 
 // alive reports whether the process is there and no zombie: where the machine's

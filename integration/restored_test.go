@@ -25,7 +25,7 @@ func TestBrokerRestoredFromAnOlderCopy(t *testing.T) {
 	ended := func(n int) {
 		t.Helper()
 		want := count(s.touched(), "end ") + n
-		eventually(t, 30*time.Second, "more slots", func() bool { return count(s.touched(), "end ") >= want })
+		eventually(t, "more slots", func() bool { return count(s.touched(), "end ") >= want })
 	}
 	ended(3)
 	var copied time.Time
@@ -47,19 +47,19 @@ func TestBrokerRestoredFromAnOlderCopy(t *testing.T) {
 		copyFiles(t, s.path("copy"), s.path("store"))
 	})
 	restored := time.Now()
-	eventually(t, 30*time.Second, "both nodes to start over under new names", func() bool {
+	eventually(t, "both nodes to start over under new names", func() bool {
 		w1, w2 := s.node("w1"), s.node("w2")
 		return w1.State == "alive" && w2.State == "alive" && !names[w1.Node] && !names[w2.Node]
 	})
 	ended(3)
-	s.drained(20 * time.Second)
+	s.drained()
 	from, until := copied.Truncate(time.Second), restored.Add(time.Second)
 	s.checkSlots("tick", time.Second, func(id string, begun, ended int, r slotRow) bool {
 		again := !r.Slot.Before(from) && r.Slot.Before(until)
 		return r.State == "succeeded" && ended >= 1 && (again || begun == 1 && ended == 1)
 	})
 	check := s.start("verify", "verify", "--from", s.firstSlot("tick").Format(time.RFC3339), "--to", restored.UTC().Format(time.RFC3339))
-	if code := check.exit(30 * time.Second); code != 0 {
+	if code := check.exit(); code != 0 {
 		t.Errorf("verify ends with %d:\n%s%s", code, check.stdout(), check.stderr())
 	}
 	for _, w := range workers {

@@ -68,7 +68,7 @@ func (s *site) service(addr string) *process {
 	}
 	env := append(s.env(), serviceAddress+"="+addr)
 	p := start(s.t, "service", env, s.as, "/bin/sh", "-c", `cd "$0" && exec "$1"`, s.dir, self)
-	eventually(s.t, 20*time.Second, "the service to listen", func() bool {
+	eventually(s.t, "the service to listen", func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()

@@ -25,12 +25,12 @@ echo "end $CRONCE_SHARD" >>touched`,
 		fmt.Sprintf("name: split, shards: 6, schedule: '@at %s', retry: {attempts: 4, backoff: 100ms}", instant.Format(time.RFC3339)))
 	dies := s.worker("w1", file, "--lease", lease.String(), "--concurrency", "3")
 	s.worker("w2", file, "--lease", lease.String(), "--concurrency", "3")
-	eventually(t, 30*time.Second, "both to run shards", func() bool {
+	eventually(t, "both to run shards", func() bool {
 		return count(s.touched(), "start") >= 6
 	})
 	dies.kill()
 	id := slotID("split", instant)
-	s.ends(id, "succeeded", lease+30*time.Second)
+	s.ends(id, "succeeded")
 	rows := s.slots("--job", "split")
 	byID := map[string]slotRow{}
 	for _, row := range rows {

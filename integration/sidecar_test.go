@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -112,14 +111,14 @@ func (s *site) answerEverySecondTime(subject string) (asked func(id string) int)
 func (s *site) works(n int) {
 	s.t.Helper()
 	until := len(s.lines("done")) + n
-	eventually(s.t, 30*time.Second, "more slots", func() bool { return len(s.lines("done")) >= until })
+	eventually(s.t, "more slots", func() bool { return len(s.lines("done")) >= until })
 }
 
 // refusing waits until each worker takes no slots any more.
 func (s *site) refusing(workers ...*process) {
 	s.t.Helper()
 	for _, w := range workers {
-		eventually(s.t, 20*time.Second, w.name+" to see that the service is away", func() bool {
+		eventually(s.t, w.name+" to see that the service is away", func() bool {
 			return strings.Count(w.stderr(), "service not ready") > strings.Count(w.stderr(), "this node takes slots again")
 		})
 	}
@@ -160,7 +159,7 @@ jobs:
 
 	found := map[string]string{"the worker's log": w.stderr()}
 	check := s.start("check", "check", file)
-	check.exit(10 * time.Second)
+	check.exit()
 	found["cronce check"] = check.stdout() + check.stderr()
 	for _, row := range s.slots() {
 		found["slot "+row.ID] = row.Output + row.Error

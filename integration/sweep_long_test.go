@@ -33,7 +33,7 @@ esac`,
 		plan("unseen", "retry: {attempts: 3}", 0),
 		"name: locked, queue: locked, schedule: '@at 2099-01-01T00:00:00Z', overlap: queue")
 	producer := s.start("producer", "run", "--node", "producer", "--lease", lease.String())
-	eventually(t, 20*time.Second, "the producer", func() bool { return strings.Contains(producer.stderr(), "node is up") })
+	eventually(t, "the producer", func() bool { return strings.Contains(producer.stderr(), "node is up") })
 	workers := map[string]*process{}
 	for _, queue := range []string{"retries", "dies", "waits", "locked"} {
 		workers[queue] = s.worker(queue, file, "--queue", queue)
@@ -44,12 +44,12 @@ esac`,
 	}
 	for _, key := range []string{"first", "second"} {
 		s.command(0, "job", "trigger", "locked", "--key", key)
-		eventually(t, 20*time.Second, "the "+key+" run in its job's lock", func() bool {
+		eventually(t, "the "+key+" run in its job's lock", func() bool {
 			lock, err := state.Get(t.Context(), "lock.locked")
 			return err == nil && strings.Contains(string(lock.Value()), "@"+key)
 		})
 	}
-	eventually(t, 40*time.Second, "all to have begun", func() bool {
+	eventually(t, "all to have begun", func() bool {
 		lines := s.touched()
 		return count(lines, "start retries 1") == 1 && count(lines, "start dies 1") == 1 && count(lines, "start waits 1") >= 1 &&
 			time.Now().After(soon.Add(12*time.Second))
@@ -67,7 +67,7 @@ esac`,
 	for _, name := range []string{"dies2", "waits2", "locked2", "unseen"} {
 		s.worker(name, file, "--queue", strings.TrimSuffix(name, "2"))
 	}
-	eventually(t, 240*time.Second, "each slot to end, one of them after another", func() bool {
+	eventually(t, "each slot to end, one of them after another", func() bool {
 		done := map[string]int{}
 		for _, row := range s.slots() {
 			if row.State == "succeeded" {

@@ -40,7 +40,7 @@ func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, s *site) {
 		n := timers(t)
-		limit := 60*time.Second + time.Duration(n)*2*time.Millisecond
+		limit := natstest.Patience + time.Duration(n)*2*time.Millisecond
 		var ran, wrong atomic.Int64
 		starts := make([]atomic.Int32, n)
 		replica := func() *library.Scheduler {
@@ -77,7 +77,7 @@ func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
 			return r
 		}
 		first := run()
-		natstest.Eventually(t, 20*time.Second, "the job", func() bool {
+		eventually(t, "the job", func() bool {
 			_, err := s.bucket("jobs").Get(t.Context(), "remind")
 			return err == nil
 		})

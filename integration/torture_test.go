@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -64,7 +63,7 @@ func TestTortureOfServersThatAreGiven(t *testing.T) {
 	}
 	before := s.streams()
 	p := s.torture("--server", s.url, "--seed", "7")
-	if code := p.exit(3 * time.Minute); code != 0 {
+	if code := p.exit(); code != 0 {
 		t.Fatalf("exit status %d, want 0:\n%s", code, p.stdout())
 	}
 	s.leftNothing(before)
@@ -103,7 +102,7 @@ func TestTortureThatIsInterruptedCleansUp(t *testing.T) {
 				args, before = []string{"--server", s.url}, s.streams()
 			}
 			p := s.torture(args...)
-			eventually(t, 60*time.Second, "handlers to run, and a process to be stopped", func() bool {
+			eventually(t, "handlers to run, and a process to be stopped", func() bool {
 				stopped := false
 				records, _ := filepath.Glob(s.path("tmp/*/*.jsonl"))
 				states, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -116,7 +115,7 @@ func TestTortureThatIsInterruptedCleansUp(t *testing.T) {
 				return len(records) > 0 && stopped
 			})
 			p.signal(syscall.SIGINT)
-			if code := p.exit(60 * time.Second); code != 1 || !strings.Contains(p.stderr(), "interrupted") {
+			if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "interrupted") {
 				t.Errorf("exit status %d, want 1, and a word about it:\n%s", code, p.stderr())
 			}
 			s.leftNothing(before)
@@ -132,7 +131,7 @@ func TestTortureRefusesANamespaceThatExists(t *testing.T) {
 	}
 	before := s.streams()
 	p := s.torture("--server", s.url, "--namespace", "mine")
-	if code := p.exit(60 * time.Second); code != 1 || !strings.Contains(p.stderr(), "mine_slots is there") {
+	if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "mine_slots is there") {
 		t.Errorf("exit status %d, want 1 and the stream's name:\n%s", code, p.stderr())
 	}
 	s.leftNothing(before)

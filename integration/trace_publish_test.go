@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/api"
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -66,7 +67,7 @@ func TestASlotIsOneTraceWhoeverPublishesIt(t *testing.T) {
 
 	parent, trace, span = callers(2)
 	request := &nats.Msg{Subject: "cronce.api.job.trigger", Data: []byte(`{"job":"extract","key":"api"}`), Header: nats.Header{"Traceparent": {parent}}}
-	answer, err := s.nc.RequestMsg(request, 20*time.Second)
+	answer, err := s.nc.RequestMsg(request, natstest.Patience)
 	var triggered api.Triggered
 	if err != nil || json.Unmarshal(answer.Data, &triggered) != nil || !triggered.New {
 		t.Fatalf("%v: %+v", err, answer)
@@ -86,15 +87,15 @@ func TestASlotIsOneTraceWhoeverPublishesIt(t *testing.T) {
 
 	s.command(0, "job", "trigger", "broken", "--key", "again")
 	broken := run("broken", "again")
-	eventually(t, 20*time.Second, "a failure", func() bool { return s.states("broken")["@again"] == "failed" })
+	eventually(t, "a failure", func() bool { return s.states("broken")["@again"] == "failed" })
 	s.write("mended", "")
 	s.command(0, "slot", "retry", broken.ID())
 
-	eventually(t, 20*time.Second, "the paused slot's time", func() bool { return time.Now().After(paused.Add(time.Second)) })
+	eventually(t, "the paused slot's time", func() bool { return time.Now().After(paused.Add(time.Second)) })
 	s.command(0, "job", "backfill", "paused", "--from", paused.UTC().Format(time.RFC3339), "--to", paused.Add(time.Second).UTC().Format(time.RFC3339))
 	own(job.NewSlot("paused", paused))
 
-	eventually(t, 30*time.Second, "all to succeed", func() bool {
+	eventually(t, "all to succeed", func() bool {
 		done := map[string]bool{}
 		for _, r := range s.slots("--state", "succeeded") {
 			done[r.ID] = true

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -122,7 +122,7 @@ jobs:
 	worker.says("exporting traces")
 	producer := s.worker("producer", file, "--no-work")
 	for _, name := range []string{"http", "nats", "exec"} {
-		s.ends(slotID(name, instant), "succeeded", 30*time.Second)
+		s.ends(slotID(name, instant), "succeeded")
 	}
 	told := map[string][]string{}
 	for range 3 {
@@ -182,14 +182,14 @@ func TestWithoutACollectorNothingIsTraced(t *testing.T) {
 	if err != nil || s.nc.Flush() != nil {
 		t.Fatal(err)
 	}
-	m, err := messages.NextMsg(20 * time.Second)
+	m, err := messages.NextMsg(natstest.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if h := m.Header.Values("traceparent"); len(h) > 0 {
 		t.Errorf("traceparent %q", h)
 	}
-	s.ends(slotID("work", instant), "succeeded", 20*time.Second)
+	s.ends(slotID("work", instant), "succeeded")
 	if lines := s.touched(); len(lines) != 1 || lines[0] != "exec " {
 		t.Errorf("the action was told %q", lines)
 	}
@@ -202,7 +202,7 @@ func TestACollectorThatIsAwayOrCannotBe(t *testing.T) {
 	s := newServedSite(t)
 	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + freeAddress(t), "OTEL_BSP_SCHEDULE_DELAY=100"}
 	w := s.worker("w1", s.jobs(tick, `name: tick, schedule: "* * * * * *"`))
-	eventually(t, 20*time.Second, "slots to run", func() bool { return count(s.touched(), "end ") >= 2 })
+	eventually(t, "slots to run", func() bool { return count(s.touched(), "end ") >= 2 })
 	w.says("traces not exported; slots are not affected")
 	term(w)
 	s.environment = []string{"OTEL_TRACES_EXPORTER=jaeger"}

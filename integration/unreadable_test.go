@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -19,7 +18,7 @@ func TestRemovingWhatCannotBeReadLetsAJobGoOn(t *testing.T) {
 	s := newServedSite(t)
 	file := s.jobs("echo $CRONCE_SLOT_ID >> touched", `name: report, schedule: "0 0 1 1 *", overlap: queue`, `name: free, schedule: "0 0 1 1 *", overlap: allow`)
 	setup := s.start("setup", "setup", "--queue", "default")
-	if code := setup.exit(30 * time.Second); code != 0 {
+	if code := setup.exit(); code != 0 {
 		t.Fatal(setup.stderr())
 	}
 	state, ledger := s.bucket("state"), s.bucket("ledger")
@@ -42,21 +41,21 @@ func TestRemovingWhatCannotBeReadLetsAJobGoOn(t *testing.T) {
 		_, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: "cronce.slot.default." + name, Header: nats.Header{"Nats-Msg-Id": {id}}})
 		put(err)
 	}
-	eventually(t, 40*time.Second, "a slot without such a record to run", func() bool { return slices.Contains(s.touched(), "free:@b") })
+	eventually(t, "a slot without such a record to run", func() bool { return slices.Contains(s.touched(), "free:@b") })
 
 	// Each command about the slot says what mends it.
 	for _, args := range [][]string{{"slot", "show", "free:@a"}, {"slot", "cancel", "free:@a"}, {"slot", "retry", "free:@a"}, {"slot", "explain", "free:@a"}} {
 		p := s.start(strings.Join(args, " "), args...)
-		if code := p.exit(30 * time.Second); code != 1 || !strings.Contains(p.stderr(), "cronce doctor --remove-unreadable") || !strings.Contains(p.stderr(), "shards") {
+		if code := p.exit(); code != 1 || !strings.Contains(p.stderr(), "cronce doctor --remove-unreadable") || !strings.Contains(p.stderr(), "shards") {
 			t.Errorf("%s: %d: %s", p.name, code, p.stderr())
 		}
 	}
 	explained := s.start("explain", "slot", "explain", "report:@k")
-	if code := explained.exit(30 * time.Second); code != 0 || !strings.Contains(explained.stdout(), "cronce doctor --remove-unreadable") {
+	if code := explained.exit(); code != 0 || !strings.Contains(explained.stdout(), "cronce doctor --remove-unreadable") {
 		t.Errorf("explain of a slot that waits for the lock: %d: %s%s", code, explained.stdout(), explained.stderr())
 	}
 	doctor := s.start("doctor", "doctor")
-	if code := doctor.exit(60 * time.Second); code != 3 {
+	if code := doctor.exit(); code != 3 {
 		t.Errorf("doctor: %d: %s", code, doctor.stderr())
 	}
 	for _, says := range []string{"job report: its lock cannot be read: key lock.report of bucket cronce_state", "job free: 2 of its records cannot be read", "cronce doctor --remove-unreadable"} {
@@ -67,14 +66,14 @@ func TestRemovingWhatCannotBeReadLetsAJobGoOn(t *testing.T) {
 
 	// Nobody can answer: nothing is removed.
 	mute := s.start("mute", "doctor", "--remove-unreadable")
-	if code := mute.exit(30 * time.Second); code != 2 || !strings.Contains(mute.stderr(), "--yes") {
+	if code := mute.exit(); code != 2 || !strings.Contains(mute.stderr(), "--yes") {
 		t.Errorf("without a terminal: %d: %s", code, mute.stderr())
 	}
 	if _, err := ledger.Get(t.Context(), "free.t.a"); err != nil {
 		t.Errorf("the record is gone: %v", err)
 	}
 	remove := s.start("remove", "doctor", "--remove-unreadable", "--yes")
-	if code := remove.exit(60 * time.Second); code != 3 { // the newer one is left
+	if code := remove.exit(); code != 3 { // the newer one is left
 		t.Errorf("remove: %d: %s", code, remove.stderr())
 	}
 	for _, says := range []string{"removed cronce_state/lock.report", "removed cronce_ledger/free.t.a"} {
@@ -88,11 +87,11 @@ func TestRemovingWhatCannotBeReadLetsAJobGoOn(t *testing.T) {
 	if e, err := ledger.Get(t.Context(), "free.t.newer"); err != nil || string(e.Value()) != `{"v":2}` {
 		t.Errorf("what a newer version may have written is gone: %v", err)
 	}
-	eventually(t, 100*time.Second, "the job to go on", func() bool {
+	eventually(t, "the job to go on", func() bool {
 		return slices.Contains(s.touched(), "report:@k") && slices.Contains(s.touched(), "free:@a")
 	})
 	force := s.start("force", "doctor", "--remove-unreadable", "--yes", "--force")
-	force.exit(60 * time.Second)
+	force.exit()
 	if _, err := ledger.Get(t.Context(), "free.t.newer"); err == nil {
 		t.Errorf("with --force it stays: %s", force.stdout())
 	}

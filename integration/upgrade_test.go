@@ -31,14 +31,14 @@ func TestWorkersOfAnOlderVersionLeaveNewJobsToTheNewer(t *testing.T) {
 	for _, name := range []string{"old1", "old2", "old3"} {
 		s.worker(name, older, "--concurrency", "2", "--lease", lease.String())
 	}
-	eventually(t, 20*time.Second, "tick to run", func() bool { return count(s.touched(), "tick ") > 0 })
+	eventually(t, "tick to run", func() bool { return count(s.touched(), "tick ") > 0 })
 	s.worker("new", newer)
-	eventually(t, 60*time.Second, "tock to run for a while", func() bool { return count(s.touched(), "tock ") >= 8 })
+	eventually(t, "tock to run for a while", func() bool { return count(s.touched(), "tock ") >= 8 })
 	if others := count(s.touched(), "tock old"); others > 0 {
 		t.Errorf("tock ran %d times on workers that do not have it", others)
 	}
 	began := len(s.touched())
-	eventually(t, 20*time.Second, "tick to go on", func() bool { return count(s.touched()[began:], "tick ") >= 3 })
+	eventually(t, "tick to go on", func() bool { return count(s.touched()[began:], "tick ") >= 3 })
 }
 
 // Two versions of a file in one fleet: the newer one's edit stands, even when a
@@ -65,7 +65,7 @@ func TestAMemberOfAnOlderVersionThatRestartsRevertsNothing(t *testing.T) {
 	}
 	s.worker("a", v1, "--lease", lease.String())
 	b := s.worker("b", v1)
-	eventually(t, 20*time.Second, "version 1 to run", func() bool { return len(s.touched()) > 2 })
+	eventually(t, "version 1 to run", func() bool { return len(s.touched()) > 2 })
 	s.worker("c", v2).says("job definition replaced")
 	for range 2 { // a crash loop
 		b.kill()
@@ -77,7 +77,7 @@ func TestAMemberOfAnOlderVersionThatRestartsRevertsNothing(t *testing.T) {
 	}
 	from := time.Now().UTC().Truncate(time.Second).Add(time.Second)
 	until := from.Add(6 * time.Second)
-	s.ends(slotID("tick", from.Truncate(2*time.Second).Add(6*time.Second)), "succeeded", 20*time.Second)
+	s.ends(slotID("tick", from.Truncate(2*time.Second).Add(6*time.Second)), "succeeded")
 	for _, row := range s.slots("--job", "tick") {
 		if row.Slot.After(from) && row.Slot.Before(until) && (row.Slot.Second()%2 != 0 || row.State != "succeeded") {
 			t.Errorf("%s is %s", row.ID, row.State)

@@ -29,12 +29,11 @@ func service(ctx context.Context, nc *nats.Conn, work job.Handler) error {
 	return s.Run(ctx)
 }
 
-// Three replicas schedule the same job each second. Whoever runs a slot, it runs
-// once.
+// Three replicas schedule the same job each second. Each slot runs once, on one of them.
 func Example() {
 	url, stop := natsServer()
 	defer stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 
 	var mu sync.Mutex
@@ -89,7 +88,7 @@ func natsServer() (url string, stop func()) {
 		panic(err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(10 * time.Second) {
+	if !srv.ReadyForConnections(time.Minute) {
 		panic("the server does not start")
 	}
 	return srv.ClientURL(), func() { srv.Shutdown(); srv.WaitForShutdown(); _ = os.RemoveAll(dir) }

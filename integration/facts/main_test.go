@@ -88,9 +88,8 @@ func (s *suite) end() {
 	}
 }
 
-// limit is how long anything may take that is no subject of a test. It is
-// generous: it passes only where something is broken.
-const limit = time.Minute
+// limit bounds every wait: only a hang takes as long.
+const limit = natstest.Patience
 
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()

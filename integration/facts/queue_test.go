@@ -87,8 +87,8 @@ func reconnected(t *testing.T, js jetstream.JetStream) {
 func TestAMessageInFlightComesAgainAtOnceAfterALeaderChangeUnlessMarked(t *testing.T) {
 	t.Parallel()
 	const (
-		ackWait = 6 * time.Second
-		atOnce  = ackWait / 2 // for a loaded machine; it takes 50 ms
+		ackWait = 12 * time.Second
+		atOnce  = ackWait - 2*time.Second // takes 50 ms; the wait for an ack ends at ackWait
 	)
 	ask := func(t *testing.T, js jetstream.JetStream, replicas int, change func()) {
 		s := queue(t, js, "fact2", replicas)

@@ -210,6 +210,10 @@ func FreePorts(t testing.TB, n int) []int {
 	return ports
 }
 
+// Patience bounds every wait of a test for an event. Only a hang takes as long:
+// no test says how fast the machine is.
+const Patience = 4 * time.Minute
+
 // Eventually polls until done reports true. If that takes longer than limit it fails the test
 // and says what it waited for.
 func Eventually(t testing.TB, limit time.Duration, what string, done func() bool) {
