@@ -166,7 +166,7 @@ func TestNamespacesKeepSameNamedJobsApart(t *testing.T) {
 	}
 }
 
-func TestADomainIsWorkedInFromOutside(t *testing.T) {
+func TestDomainIsWorkedInFromOutside(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, func(o *server.Options) { o.JetStreamDomain = "hub" })
 	s, _ := scheduler(t, srv, cronce.WithDomain("hub"))
@@ -235,7 +235,7 @@ func next(t *testing.T, ran <-chan job.Slot) job.Slot {
 	}
 }
 
-func TestWhatHandleRefuses(t *testing.T) {
+func TestHandleRefusesWhatItCannotRun(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)
@@ -268,7 +268,7 @@ func TestWhatHandleRefuses(t *testing.T) {
 	}
 }
 
-func TestWhatNewRefuses(t *testing.T) {
+func TestNewRefusesWrongOptions(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	_, nc := scheduler(t, srv, cronce.WithSettings(job.Settings{Lease: 5 * time.Second}))
@@ -293,7 +293,7 @@ func TestWhatNewRefuses(t *testing.T) {
 	}
 }
 
-func TestDisabledItOnlyWaits(t *testing.T) {
+func TestRunOnlyWaitsWhenDisabled(t *testing.T) {
 	t.Setenv("CRONCE_DISABLED", "1")
 	srv := natstest.Run(t)
 	s, _ := scheduler(t, srv)

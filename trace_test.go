@@ -16,7 +16,7 @@ import (
 
 // A handler goes on with the trace of its slot, whichever that is: of a planned one
 // its name says it, of a run that was triggered it is that of who did, now and later.
-func TestAHandlersContextIsInTheTraceOfItsSlot(t *testing.T) {
+func TestHandlersContextIsInTheTraceOfItsSlot(t *testing.T) {
 	t.Parallel()
 	provider := sdktrace.NewTracerProvider()
 	s, _ := scheduler(t, natstest.Run(t), cronce.WithTracerProvider(provider))

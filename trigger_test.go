@@ -48,9 +48,9 @@ func (r *triggered) wait(t *testing.T, n int) []job.Run {
 	return r.runs
 }
 
-// TestOneKeyIsOneRunFromAnyReplica: also when it is given again after the server
+// TestTriggerOfOneKeyIsOneRunFromAnyReplica: also when it is given again after the server
 // has forgotten that it ran, and for now and for later.
-func TestOneKeyIsOneRunFromAnyReplica(t *testing.T) {
+func TestTriggerOfOneKeyIsOneRunFromAnyReplica(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
 	var ran triggered

@@ -27,7 +27,7 @@ func at(text string) time.Time {
 
 func nothing(context.Context, job.Run) error { return nil }
 
-func TestAWeekOfAnHourlyJobRunsOnceForEachSlot(t *testing.T) {
+func TestAdvanceOfAWeekRunsAnHourlyJobOnceForEachSlot(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t, croncetest.At("2026-03-23T00:00:00Z"))
 	f.Handle(job.Job{Name: "report", Schedule: "@hourly"}, nothing)
@@ -57,7 +57,7 @@ func TestAWeekOfAnHourlyJobRunsOnceForEachSlot(t *testing.T) {
 
 // The hour from two to three is not there on 29 March in Berlin, and a replica dies
 // in the middle of that slot: it still has one outcome, by another replica.
-func TestAWeekWithDSTAndACrash(t *testing.T) {
+func TestAdvanceOverDSTAndACrash(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t, croncetest.At("2026-03-26T00:00:00Z"))
 	var crashed atomic.Bool
@@ -92,7 +92,7 @@ func TestAWeekWithDSTAndACrash(t *testing.T) {
 	}
 }
 
-func TestADowntimeIsMissedByTheCatchUpPolicy(t *testing.T) {
+func TestDowntimeIsMissedByTheCatchUpPolicy(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t)
 	for name, policy := range map[string]job.CatchUpPolicy{"latest": job.CatchUpLatest, "all": job.CatchUpAll, "none": job.CatchUpNone} {
@@ -124,7 +124,7 @@ func TestADowntimeIsMissedByTheCatchUpPolicy(t *testing.T) {
 	}
 }
 
-func TestRetriesAndWhatComesAfterAreWaitedFor(t *testing.T) {
+func TestAdvanceWaitsForRetriesAndChains(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t)
 	retry := job.Retry{Attempts: 3, Backoff: 10 * time.Millisecond, MaxBackoff: 10 * time.Millisecond}
@@ -150,7 +150,7 @@ func TestRetriesAndWhatComesAfterAreWaitedFor(t *testing.T) {
 	}
 }
 
-func TestATriggeredRun(t *testing.T) {
+func TestTriggeredRun(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t)
 	var payload atomic.Pointer[string]
@@ -169,7 +169,7 @@ func TestATriggeredRun(t *testing.T) {
 }
 
 // A new release with another plan takes over from the old one.
-func TestANewRelease(t *testing.T) {
+func TestReleaseThatIsNewChangesTheJob(t *testing.T) {
 	t.Parallel()
 	f := croncetest.New(t)
 	f.Handle(job.Job{Name: "report", Schedule: "0 * * * *"}, nothing)
@@ -227,7 +227,7 @@ func (r *recorder) run(f func()) (said string) {
 	return ""
 }
 
-func TestWhatIsWrongFailsTheTest(t *testing.T) {
+func TestFleetFailsTheTestOfAMistake(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		do   func(r *recorder)

@@ -92,7 +92,7 @@ var commands = map[string]how{
 
 var (
 	natsCLI = how{by: "integration/natscli_linux_test.go TestReadmesNatsCommandsShowWhatRuns"}
-	backup  = how{by: "integration/backup_linux_test.go TestTheOperationsPagesBackupIsRestored"}
+	backup  = how{by: "integration/backup_linux_test.go TestBackupOfTheOperationsPageIsRestored"}
 )
 
 // The stage's jobs. Some slots of report fail for good.
@@ -106,7 +106,7 @@ jobs:
     action: {exec: [/bin/echo, tick]}
 `
 
-func TestEveryCommandOfThePagesIsRun(t *testing.T) {
+func TestPagesCommandsAreRun(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/cronce").CombinedOutput(); err != nil {

@@ -71,12 +71,12 @@ func fencesOf(file, text string) (all []fence) {
 }
 
 // Whatever a page shows to be copied is right, or known not to be for copying.
-func TestEveryFenceIsOfAKindThatIsChecked(t *testing.T) {
+func TestFencesAreOfKindsThatAreChecked(t *testing.T) {
 	t.Parallel()
 	code := goFiles(t)
 	for _, f := range fences(t) {
 		switch f.lang {
-		case "sh": // see TestEveryCommandOfThePagesIsRun
+		case "sh": // see TestPagesCommandsAreRun
 		case "yaml":
 			checkYAML(t, f)
 		case "go":
@@ -207,7 +207,7 @@ var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 var dropped = regexp.MustCompile("[^a-z0-9 _-]")
 
 // Every link between the pages leads somewhere, to its heading too.
-func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
+func TestPagesLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	pages := 0
 	_ = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

@@ -11,12 +11,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-func TestTheSchemaForEditorsIsWhatTheProgramPrints(t *testing.T) {
+func TestSchemaForEditorsIsWhatTheProgramPrints(t *testing.T) {
 	t.Parallel()
 	holdFile(t, "jobs.schema.json", string(reference.Schema()))
 }
 
-func TestTheConfigurationPageIsMadeFromTheCode(t *testing.T) {
+func TestConfigurationPageIsMadeFromTheCode(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("configuration.md")
 	if err != nil {
@@ -71,7 +71,7 @@ func settingsTable() string {
 }
 
 // The least values of that table are the last that the code takes.
-func TestTheSettingsTableKnowsTheLimits(t *testing.T) {
+func TestSettingsTableKnowsTheLimits(t *testing.T) {
 	t.Parallel()
 	least := job.Settings{Lease: time.Second, Horizon: time.Minute, Duplicates: 2 * time.Minute, Retention: time.Minute + time.Hour, Replicas: 5}
 	if err := least.Validate(); err != nil {

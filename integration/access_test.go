@@ -102,7 +102,7 @@ func (g guarded) unhindered(p *process) {
 
 // A fleet whose nodes produce or work, each with its own login, and people with
 // theirs, goes through all that happens on a day.
-func TestEachRoleMayDoItsWork(t *testing.T) {
+func TestRolesMayDoTheirWork(t *testing.T) {
 	t.Parallel()
 	eachRoleWorks(t, newGuardedSite(t))
 }
@@ -229,7 +229,7 @@ var logins = map[byte]string{'P': "producer", 'W': "worker", 'O': "operator", 'V
 
 // Each login against every kind of subject there is, in the namespace and beside
 // it: what is not its work is refused by the server.
-func TestNoRoleMayDoAnythingElse(t *testing.T) {
+func TestRolesMayDoNothingElse(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
 	publish := map[string]string{
@@ -416,7 +416,7 @@ func TestNoRoleMayDoAnythingElse(t *testing.T) {
 
 // A login that may publish the slots of one job, and write and tell of another, has no
 // third one run, ended or told of: the server looks at subjects, and so do workers.
-func TestALoginForOneJobReachesNoOther(t *testing.T) {
+func TestLoginForOneJobReachesNoOther(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
 	var told atomic.Int32
@@ -475,7 +475,7 @@ func TestALoginForOneJobReachesNoOther(t *testing.T) {
 
 // A command that its login does not permit ends with the name of what is denied; it
 // does not repeat the request.
-func TestOrdersBeyondARoleSaySo(t *testing.T) {
+func TestRolesAreToldWhatIsNotPermitted(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
 	file := g.jobs("true", `name: report, schedule: "0 0 1 1 *"`)

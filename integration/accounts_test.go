@@ -41,14 +41,14 @@ func newAccountsSite(t *testing.T, logins ...string) guarded {
 	return g
 }
 
-func TestEachRoleMayDoItsWorkInAnAccountOfItsOwn(t *testing.T) {
+func TestAccountsLetEachRoleDoItsWork(t *testing.T) {
 	t.Parallel()
 	eachRoleWorks(t, newAccountsSite(t, "setup", "producer", "worker", "operator", "viewer"))
 }
 
 // The logins that are printed if none is named are those of a fleet whose nodes produce
 // and work.
-func TestTheAccountsOfAFleetRunIt(t *testing.T) {
+func TestAccountsOfAFleetRunIt(t *testing.T) {
 	t.Parallel()
 	g := newAccountsSite(t)
 	g.does("setup", "setup", "--queue", "default")
@@ -153,7 +153,7 @@ func TestAccountsKeepAHostileLoginFromTheStreams(t *testing.T) {
 
 // A request names the subject of its answer, and whoever may publish there may publish
 // anywhere. So nodes answer below a prefix of their own, and nowhere else.
-func TestNoLoginMayAnswerOnASubjectOfTheAskersChoice(t *testing.T) {
+func TestLoginsMayNotAnswerOnASubjectOfTheRequestersChoice(t *testing.T) {
 	t.Parallel()
 	g := newGuardedSite(t)
 	g.does("setup", "setup", "--queue", "default")

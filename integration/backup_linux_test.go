@@ -11,7 +11,7 @@ import (
 
 // The commands of the page, typed while the fleet works: what had an outcome in the
 // copy has it again and does not run a second time, and the fleet goes on.
-func TestTheOperationsPagesBackupIsRestored(t *testing.T) {
+func TestBackupOfTheOperationsPageIsRestored(t *testing.T) {
 	t.Parallel()
 	_, missing := lookPath("nats")
 	need(t, "the nats CLI in PATH", missing)

@@ -14,7 +14,7 @@ import (
 
 // Beside a service that does everything wrong the node says of each slot what was
 // wrong, goes on with the others, and needs no more memory for it.
-func TestASlotsRecordSaysWhatABadServiceDid(t *testing.T) {
+func TestRecordSaysWhatABadServiceDid(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	addr, refused := freeAddress(t), freeAddress(t)

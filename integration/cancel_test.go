@@ -63,8 +63,8 @@ func TestCancelEndsARunningCommandWithAllItsChildren(t *testing.T) {
 	}
 }
 
-// TestACancelThatIsKilledIsFinishedByTheSameAgain, whatever it had got to.
-func TestACancelThatIsKilledIsFinishedByTheSameAgain(t *testing.T) {
+// TestCancelThatIsKilledIsFinishedByTheSameAgain, whatever it had got to.
+func TestCancelThatIsKilledIsFinishedByTheSameAgain(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t).beginSlot("")
 	killed := b.start("killed", "slot", "cancel", b.id)

@@ -13,7 +13,7 @@ import (
 // A record that says that its slot has more parts than memory has room for, and a plan
 // of the past that says the same, end no process and make no command run for long: not
 // the worker that gets the slot, not the sweep, and nothing that reads the ledger.
-func TestARecordWithCountlessShardsHarmsNobody(t *testing.T) {
+func TestRecordWithCountlessShardsHarmsNoNode(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	file := s.jobs("echo $CRONCE_SLOT_ID >> touched", `name: tick, schedule: "* * * * * *", overlap: queue`, `name: report, schedule: "0 0 1 1 *"`, `name: after, after: [report]`)

@@ -11,7 +11,7 @@ import (
 
 // Attempts are counted by claims: a slot whose handler kills its worker ends too,
 // with the history of all that it has killed.
-func TestASlotThatKillsItsWorkerEveryTimeEndsFailed(t *testing.T) {
+func TestSlotThatKillsItsWorkerEveryTimeEndsFailed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")

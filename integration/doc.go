@@ -5,19 +5,19 @@
 //
 //   - Several servers submit the same timer task to schedulers that share a store
 //     which fails at unlock time, and one joins late:
-//     TestSeveralServersSubmitTheSameTimerTask.
+//     TestTimersThatSeveralServersSubmitRunOnce.
 //   - Four copies of a web process each start the scheduler:
-//     TestFourCopiesOfAWebProcessEachStartTheScheduler.
-//   - A single scheduler is a single point of failure: TestNoSinglePointOfFailure.
+//     TestWebProcessInFourCopiesRunsEachSlotOnce.
+//   - A single scheduler is a single point of failure: TestFleetHasNoSinglePointOfFailure.
 //   - A worker loses the registry, and comes back:
 //     TestWorkerLosesTheRegistryForLessThanTheLease, ...ForMoreThanTheLease.
 //   - Clocks of the fleet differ: TestClocksOfTheFleetDifferByTwoHours.
 //   - A run is longer than its interval, or crashes with the lock:
-//     TestARunLongerThanItsIntervalNeverOverlaps, TestTheLockOfACrashedRunFreesItself.
+//     TestRunLongerThanItsIntervalNeverOverlaps, TestLockOfACrashedRunFreesItself.
 //   - Two applications have jobs of the same name:
 //     TestNamespacesKeepSameNamedJobsOfTwoApplicationsApart.
 //   - Main and standby, and work for all machines:
-//     TestAStandbyWorkerTakesOverAndHandsBack,
+//     TestStandbyWorkerTakesOverAndHandsBack,
 //     TestWorkIsSpreadOverAllMachinesAndGrowsWithOneMore.
 //
 // What takes minutes is built with the tag "long", is named TestLong..., and runs

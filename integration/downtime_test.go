@@ -21,7 +21,7 @@ const downtime = 10 * time.Minute
 // The downtime is made by setting back the watermark and the jobs' beginnings: to
 // wait for it would take minutes. The slots lie half a minute off the time of the
 // test, so that none is just about to become late.
-func TestAfterDowntimeEachPolicyDoesWhatItSays(t *testing.T) {
+func TestCatchUpPoliciesDoWhatTheySayAfterDowntime(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	schedule := fmt.Sprintf(`schedule: "%d * * * * *", overlap: allow`, (time.Now().Second()+30)%60)

@@ -19,7 +19,7 @@ import (
 
 // Four processes that Node's cluster has forked each bring up the scheduler: each slot
 // runs once, and one that is killed is replaced. (examples/node/web.js)
-func TestEachProcessOfAClusteredWebApplicationSchedules(t *testing.T) {
+func TestJavaScriptWebApplicationSchedulesInEachProcess(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
 	s := newServedSite(t)
@@ -82,7 +82,7 @@ func (s *site) alive(n int) {
 
 // A service that knows nothing of NATS is killed at work, and does each slot once.
 // (examples/node/http.js and sidecar.yaml)
-func TestANodeServiceBehindTheSidecarDoesEachSlotOnce(t *testing.T) {
+func TestSidecarBesideANodeServiceDoesEachSlotOnce(t *testing.T) {
 	t.Parallel()
 	node, missing := lookPath("node")
 	need(t, "Node.js in PATH", missing)
@@ -134,7 +134,7 @@ func TestANodeServiceBehindTheSidecarDoesEachSlotOnce(t *testing.T) {
 
 // The script starts three replicas and the server; each slot runs once, one replica is
 // killed, and TERM ends them all. (examples/replicas)
-func TestThreeReplicasOfAServiceRunEachSlotOnce(t *testing.T) {
+func TestReplicasOfAServiceRunEachSlotOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	addr := freeAddress(t)

@@ -73,7 +73,7 @@ func term(p *process) {
 }
 
 // It uses the default address, so nothing runs beside it.
-func TestEachSlotOnceWhileProcessesComeAndGo(t *testing.T) {
+func TestFleetRunsEachSlotOnceWhileProcessesComeAndGo(t *testing.T) {
 	need(t, "port 4222", taken(defaultAddress))
 	f := &fleet{site: newSite(t)}
 	f.file = f.jobs(`echo "$CRONCE_SLOT_ID" >>touched`, `name: tick, schedule: "* * * * * *", overlap: allow`)

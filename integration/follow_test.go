@@ -64,7 +64,7 @@ func (s *site) states(job string) map[string]string {
 
 // The worker that records the outcomes cannot publish what follows from them, and is
 // killed over it: that is a crash just between the two.
-func TestACrashBetweenAnOutcomeAndWhatFollowsLosesAndDoublesNothing(t *testing.T) {
+func TestCrashBetweenAnOutcomeAndWhatFollowsLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	config := s.write("nats.conf", `authorization { users: [

@@ -20,7 +20,7 @@ var hostile = []string{
 
 // What others put into the streams and buckets by hand harms nobody: it is said to
 // be wrong or left out, what is well goes on, and no terminal obeys it.
-func TestHostileValuesHarmNobody(t *testing.T) {
+func TestHostileValuesHarmNoNode(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	file := s.jobs("cat > payload.$CRONCE_ATTEMPT; echo $CRONCE_SLOT_ID >> touched", `name: tick, schedule: "* * * * * *", overlap: queue`, `name: manual, schedule: "0 0 1 1 *"`)

@@ -33,7 +33,7 @@ func countsAt(t *testing.T, url string) (c counts) {
 
 // What heartbeats, announcements and requests for work cost grows with the nodes, and
 // not with their square.
-func TestLongAnIdleFleetCostsTheBrokerLittle(t *testing.T) {
+func TestLongIdleFleetCostsTheBrokerLittle(t *testing.T) {
 	for _, test := range []struct {
 		nodes   int
 		in, out int64 // at most, a second
@@ -67,7 +67,7 @@ func TestLongAnIdleFleetCostsTheBrokerLittle(t *testing.T) {
 	}
 }
 
-func TestLongAnEmbeddedServerIsSmall(t *testing.T) {
+func TestLongEmbeddedServerIsSmall(t *testing.T) {
 	s := newServedSite(t)
 	<-time.After(time.Minute)
 	resident := s.server.usage().resident >> 20

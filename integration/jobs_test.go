@@ -60,7 +60,7 @@ func (s *site) command(code int, args ...string) *process {
 
 // Design section 7: two files that disagree are reported with both nodes' names,
 // and the one started last holds.
-func TestTwoFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
+func TestFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	w1 := s.worker("w1", s.jobFile("one.yaml", `name: report, schedule: "0 7 * * *"`, `name: same, schedule: "@daily"`))
@@ -89,7 +89,7 @@ func TestTwoFilesThatDisagreeAreReportedByBothNodes(t *testing.T) {
 
 // Design section 7: a node that may not write the registry compares and reports,
 // and works.
-func TestANodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
+func TestNodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
 	t.Parallel()
 	broker := natstest.Run(t, func(o *server.Options) {
 		deny := &server.SubjectPermission{Deny: []string{"$KV.cronce_jobs.>"}}
@@ -130,7 +130,7 @@ func TestANodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
 }
 
 // An operator's edit against a rolling restart of nodes with an older file.
-func TestAnOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
+func TestOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	file := s.jobFile("jobs.yaml", `name: report, schedule: "0 7 * * *"`)
@@ -168,7 +168,7 @@ func TestAnOperatorsEditOutlivesARollingRestartOfOlderFiles(t *testing.T) {
 
 // kill -9 in the middle of an apply of 2,000 jobs: each is old or new, and the same
 // again finishes it.
-func TestAnApplyThatIsKilledIsFinishedByTheNext(t *testing.T) {
+func TestApplyThatIsKilledIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	const many = 2000
 	s := newServedSite(t)
@@ -222,7 +222,7 @@ func TestAnApplyThatIsKilledIsFinishedByTheNext(t *testing.T) {
 
 // Two operators at once: whoever is told that it was done has done it, and whoever
 // was slower is told by whom.
-func TestOfOperatorsAtOnceTheSlowerOnesAreToldByWhom(t *testing.T) {
+func TestOperatorsThatAreSlowerGetTheNameOfTheFaster(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	s.command(0, "setup")

@@ -12,7 +12,7 @@ import (
 // A worker does not hear from the broker for longer than its lease while it runs
 // one slot of each kind: one is ended in time and run again, the other runs on and
 // is recorded when the broker is back.
-func TestWhatALostLeaseDoesToAHandlerIsTheJobsToSay(t *testing.T) {
+func TestLeaseThatIsLostEndsAHandlerOrNotAsTheJobSays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")

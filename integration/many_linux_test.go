@@ -93,7 +93,7 @@ func (p *process) usage() (u usage) {
 
 // The watermark tells from outside which revision of the registry a producer has
 // taken in.
-func TestARegistryOfManyJobsLoadsFastAndIsSmall(t *testing.T) {
+func TestRegistryOfManyJobsIsSmall(t *testing.T) {
 	n := manyJobs(t)
 	for _, role := range []string{"producer", "producer and worker"} {
 		s := newForeignSite(t)

@@ -19,7 +19,7 @@ import (
 
 // A Go handler that ignores its context cannot be killed: only in a program of the
 // library can there be one, since whatever "cronce run" starts can be.
-func TestAHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted(t *testing.T) {
+func TestHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	m, free := metrics.New(), make(chan struct{})

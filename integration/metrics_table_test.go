@@ -34,7 +34,7 @@ var shownBy = map[string]string{
 	"cronce_node_heartbeat_failures_total":      "TestMetricsOfHeartbeatsThatAreRefused",
 	"cronce_node_leases_lost_total":             "TestMetricsOfAFrozenWorker",
 	"cronce_node_owed_slots":                    "TestMetricsOfAKilledWorker",
-	"cronce_node_stuck_handlers":                "TestAHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted",
+	"cronce_node_stuck_handlers":                "TestHandlerThatDoesNotReturnIsReportedAndEndsRunIfWanted",
 	"cronce_node_trust_seconds":                 "TestMetricsOfHeartbeatsThatAreRefused",
 	"cronce_producer_caught_up_total":           "TestMetricsOfAFleetThatWasDown",
 	"cronce_producer_folded_total":              "TestMetricsOfFoldedCopies",
@@ -43,9 +43,9 @@ var shownBy = map[string]string{
 	"cronce_producer_retries_total":             "TestMetricsOfPublicationsThatAreRefused",
 	"cronce_producer_standing_slots":            "TestMetricsOfProducersThatStandBy",
 	"cronce_producer_stood_by_total":            "TestMetricsOfProducersThatStandBy",
-	"cronce_queue_age_seconds":                  "TestMetricsOfAQueueThatNobodyServes",
-	"cronce_queue_taken_slots":                  "TestMetricsOfAQueueThatNobodyServes",
-	"cronce_queue_waiting_slots":                "TestMetricsOfAQueueThatNobodyServes",
+	"cronce_queue_age_seconds":                  "TestMetricsOfAQueueWithoutWorkers",
+	"cronce_queue_taken_slots":                  "TestMetricsOfAQueueWithoutWorkers",
+	"cronce_queue_waiting_slots":                "TestMetricsOfAQueueWithoutWorkers",
 	"cronce_queue_withheld":                     "TestMetricsOfAServiceThatIsNotReady",
 	"cronce_server_connections":                 "TestMetricsOfTheServer",
 	"cronce_server_messages":                    "TestMetricsOfTheServer",
@@ -65,7 +65,7 @@ var shownBy = map[string]string{
 }
 
 // A metric that no test compares with anything is one that nobody should trust.
-func TestEveryMetricIsShownByATest(t *testing.T) {
+func TestMetricsAreEachShownByATest(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
 	described := make(chan *prometheus.Desc)

@@ -226,7 +226,7 @@ func TestMetricsOfAPausedBroker(t *testing.T) {
 	}
 }
 
-func TestMetricsOfAQueueThatNobodyServes(t *testing.T) {
+func TestMetricsOfAQueueWithoutWorkers(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	instant := soon()
@@ -301,7 +301,7 @@ func (p *process) is(want int, page, says string) {
 	})
 }
 
-func TestReadyAndLiveOfAProcessThatIsToldToDoNothing(t *testing.T) {
+func TestReadyAndLiveOfADisabledProcess(t *testing.T) {
 	t.Parallel()
 	s := newMeasuredSite(t)
 	file := s.jobs(tick, `name: tick, schedule: "* * * * * *"`)
@@ -321,7 +321,7 @@ func TestHealthAndMetricsOfTheServer(t *testing.T) {
 	}
 }
 
-func TestAMetricsAddressThatCannotBeHad(t *testing.T) {
+func TestMetricsAddressThatIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,7 +12,7 @@ import (
 
 // What the page on migration shows in Python compiles, and what of it needs nothing
 // but Python is run: by its plan, and by a trigger, which has no instant.
-func TestThePythonOfTheMigrationPageRuns(t *testing.T) {
+func TestMigrationPagesPythonRuns(t *testing.T) {
 	t.Parallel()
 	python, why := lookPath("python3")
 	need(t, "python3", why)

@@ -43,7 +43,7 @@ func (s *site) byState(job string) map[string][]slotRow {
 }
 
 // Several workers, slots every second, each run 1.5 s: what each policy makes of it.
-func TestARunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
+func TestRunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	for policy, check := range map[string]func(*testing.T, map[string][]slotRow){
 		"skip": func(t *testing.T, by map[string][]slotRow) {
@@ -105,7 +105,7 @@ func TestARunLongerThanItsIntervalNeverOverlaps(t *testing.T) {
 
 // The worker of a slot dies: the slot keeps its place, is resumed by another, and
 // then the next one has its turn. Nothing is reset by hand.
-func TestTheLockOfACrashedRunFreesItself(t *testing.T) {
+func TestLockOfACrashedRunFreesItself(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 // store fails when the task is done and about to be unlocked, and recovers: the
 // finished task is not run again. C joins late, when A and B are gone, and knows of
 // what is pending.
-func TestSeveralServersSubmitTheSameTimerTask(t *testing.T) {
+func TestTimersThatSeveralServersSubmitRunOnce(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	file := s.jobs(`
@@ -94,7 +94,7 @@ func (s *site) triggered(key string) slotRow {
 
 // Four copies of a web process each start the scheduler: each slot runs once. No
 // copy knows of the others, and none was told to be the one that schedules.
-func TestFourCopiesOfAWebProcessEachStartTheScheduler(t *testing.T) {
+func TestWebProcessInFourCopiesRunsEachSlotOnce(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	var copies []*process
@@ -121,7 +121,7 @@ func TestFourCopiesOfAWebProcessEachStartTheScheduler(t *testing.T) {
 // A single scheduler is a single point of failure. Here there is none: each of the
 // three nodes is killed, and the one of the three servers that leads, and nothing
 // stops.
-func TestNoSinglePointOfFailure(t *testing.T) {
+func TestFleetHasNoSinglePointOfFailure(t *testing.T) {
 	t.Parallel()
 	c := newClusterSite(t)
 	file := c.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`)

@@ -10,7 +10,7 @@ import (
 
 // Two workers share the shards of a slot; one of them dies in the middle of its
 // share, and one shard needs a second attempt. The slot succeeds when all have.
-func TestTheShardsOfASlotAreSharedAndEachIsTriedForItself(t *testing.T) {
+func TestShardsOfASlotAreSharedAndEachIsRetriedAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 
 // Two workers beside a service that is killed in the middle of its work and comes
 // back: every slot succeeds, and the idempotency key makes its work once.
-func TestEachSlotSucceedsOnceBesideAServiceThatIsKilled(t *testing.T) {
+func TestSidecarBesideAServiceThatIsKilledSucceedsOnceForEachSlot(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	addr := freeAddress(t)
@@ -126,7 +126,7 @@ func (s *site) refusing(workers ...*process) {
 
 // The service answers with what it was sent: nothing of it that is secret is found
 // anywhere.
-func TestSecretsAreNowhereToBeFound(t *testing.T) {
+func TestSecretsOfActionsAreNotStoredOrLogged(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	addr := freeAddress(t)

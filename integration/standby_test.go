@@ -10,7 +10,7 @@ import (
 
 // Main and standby: the one with the lower priority takes all slots while it lives,
 // the other takes over when it is gone, and hands back when it returns.
-func TestAStandbyWorkerTakesOverAndHandsBack(t *testing.T) {
+func TestStandbyWorkerTakesOverAndHandsBack(t *testing.T) {
 	t.Parallel()
 	onEachServer(t, func(t *testing.T, s *site) {
 		file := s.jobs(`echo "$CRONCE_SLOT_ID $CRONCE_NODE" >>touched`, `name: tick, schedule: "* * * * * *"`)

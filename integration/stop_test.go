@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestStoppingFinishesWhatRunsAndLeavesTheRestToOthers(t *testing.T) {
+func TestTermFinishesWhatRunsAndLeavesTheRestToOthers(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	file := s.jobs(`
@@ -54,7 +54,7 @@ echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 	}
 }
 
-func TestSecondTermEndsAtOnce(t *testing.T) {
+func TestTermAgainEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t).beginSlot("")
 	b.owner.signal(syscall.SIGTERM)

@@ -27,7 +27,7 @@ func callers(n int) (traceparent, trace, parent string) {
 // Whoever publishes a slot, a plan, a command, a request, a message, an outcome
 // before it, its publication and what becomes of it are one trace: the caller's, if
 // it has one, or the slot's own.
-func TestASlotIsOneTraceWhoeverPublishesIt(t *testing.T) {
+func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 	t.Parallel()
 	c, url := newCollector(t)
 	s := newServedSite(t)

@@ -91,7 +91,7 @@ func (c *spans) of(slot string) map[string][]span {
 
 // One process publishes, another one works, and a service and a program continue
 // what they began: one trace, whose ID the slot's name says.
-func TestASlotIsOneTraceAcrossProcesses(t *testing.T) {
+func TestTraceOfASlotIsOneAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	c, url := newCollector(t)
 	s := newServedSite(t)
@@ -173,7 +173,7 @@ func checkTrace(t *testing.T, c *spans, slot job.Slot, attempts int, parents []s
 	}
 }
 
-func TestWithoutACollectorNothingIsTraced(t *testing.T) {
+func TestTraceIsNotMadeWithoutACollector(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	instant := soon()
@@ -197,7 +197,7 @@ func TestWithoutACollectorNothingIsTraced(t *testing.T) {
 
 // A collector that is away holds nothing up, and an exporter that is not built in is
 // refused at once.
-func TestACollectorThatIsAwayOrCannotBe(t *testing.T) {
+func TestCollectorThatIsAwayOrWrong(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	s.environment = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + freeAddress(t), "OTEL_BSP_SCHEDULE_DELAY=100"}

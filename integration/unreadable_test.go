@@ -13,7 +13,7 @@ import (
 // A lock that cannot be read holds up its job, and a record its slot. doctor names both
 // and what removes them; with them gone the job goes on, and what has changed in between
 // or a newer version wrote is left.
-func TestRemovingWhatCannotBeReadLetsAJobGoOn(t *testing.T) {
+func TestUnreadableValuesAreRemovedAndTheJobGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	file := s.jobs("echo $CRONCE_SLOT_ID >> touched", `name: report, schedule: "0 0 1 1 *", overlap: queue`, `name: free, schedule: "0 0 1 1 *", overlap: allow`)

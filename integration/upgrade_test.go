@@ -43,7 +43,7 @@ func TestWorkersOfAnOlderVersionLeaveNewJobsToTheNewer(t *testing.T) {
 
 // Two versions of a file in one fleet: the newer one's edit stands, even when a
 // member with the older file starts again; and what it has edited is what runs.
-func TestAMemberOfAnOlderVersionThatRestartsRevertsNothing(t *testing.T) {
+func TestOlderVersionThatRestartsRevertsNothing(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
 	v1 := s.version("v1.yaml", `name: tick, schedule: "* * * * * *", payload: one`)

@@ -77,7 +77,7 @@ func TestNamesFollowPrometheusConventions(t *testing.T) {
 }
 
 // The page's table is what a scrape has, and every name in its text is one of it.
-func TestThePageDescribesEveryMetric(t *testing.T) {
+func TestPageDescribesEveryMetric(t *testing.T) {
 	t.Parallel()
 	families := gather(t, exercised())
 	table := "| name | type | labels | what it is |\n|---|---|---|---|\n"
@@ -112,7 +112,7 @@ func TestThePageDescribesEveryMetric(t *testing.T) {
 
 // Each expression asks for metrics and labels that there are, and counts only on what
 // counts. That they fire when they should was looked at with Prometheus' own promtool.
-func TestTheAlarmsAskForWhatThereIs(t *testing.T) {
+func TestAlarmsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	families := gather(t, exercised())
 	data, err := os.ReadFile(page)
@@ -198,7 +198,7 @@ func TestJobsBeyondTheFirstAreCountedTogether(t *testing.T) {
 }
 
 // What is not known is not there: a zero would be taken for the truth.
-func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
+func TestUnknownValuesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	m := metrics.New()
 	m.Follow(func() replica.Stats { return replica.Stats{Queues: map[string]kv.Backlog{"q": {Waiting: 1}}} })
@@ -212,7 +212,7 @@ func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
 
 // A zero would be a success of 1970, and set off the alarm for jobs that have not
 // succeeded for long, with the first failure after each restart.
-func TestAJobThatHasNotSucceededHasNoLastSuccess(t *testing.T) {
+func TestJobThatHasNotSucceededHasNoLastSuccess(t *testing.T) {
 	t.Parallel()
 	const name = "cronce_job_last_success_timestamp_seconds"
 	m := metrics.New()
@@ -236,7 +236,7 @@ func slot(m *metrics.Metrics) {
 	m.Event(job.Event{Kind: job.EventSucceeded, Job: "report"})
 }
 
-func TestASlotIsMeasuredWithoutAllocating(t *testing.T) {
+func TestSlotIsMeasuredWithoutAllocating(t *testing.T) {
 	m := metrics.New()
 	if n := testing.AllocsPerRun(100, func() { slot(m) }); n > 0 {
 		t.Errorf("%v allocations", n)

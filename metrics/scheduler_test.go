@@ -31,7 +31,7 @@ func ExampleNew() {
 	_ = s.Run(context.Background())
 }
 
-func TestASchedulerIsMeasuredAndSaysWhenItIsReady(t *testing.T) {
+func TestSchedulerIsMeasuredAndSaysWhenItIsReady(t *testing.T) {
 	t.Parallel()
 	m, ran := metrics.New(), make(chan struct{}, 100)
 	s, err := cronce.New(t.Context(), natstest.Run(t).Conn(), cronce.WithObserver(m))

@@ -23,14 +23,14 @@ func gone(t *testing.T, kv jetstream.KeyValue, key string) bool {
 	return err != nil
 }
 
-// TestAnUpdateTakesTheTimeToLiveAway is fact 4: the time to live is a header of
+// TestUpdateTakesTheTimeToLiveAway is fact 4: the time to live is a header of
 // one message, and the client library's Update has none. A key that is to live on
 // for a while is renewed by a message with the header and the expected revision.
 //
 // On it stands: no key of ours has a time to live of its own; leases are judged
 // by who watches them (internal/fleet/node), and age is a limit of the bucket (kv). When
 // this fails, keys that expire are still judged by the broker's clock.
-func TestAnUpdateTakesTheTimeToLiveAway(t *testing.T) {
+func TestUpdateTakesTheTimeToLiveAway(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact4", LimitMarkerTTL: time.Second})
@@ -54,7 +54,7 @@ func TestAnUpdateTakesTheTimeToLiveAway(t *testing.T) {
 	}
 }
 
-// TestAReplicaAnswersWithTheValueBefore is fact 5: a Get is answered by any
+// TestReplicaAnswersWithTheValueBefore is fact 5: a Get is answered by any
 // replica, and a replica may not have heard yet of a write that was acknowledged.
 // The stream's leader has. (A leader that was deposed and does not know it might
 // not; that is not shown here.)
@@ -62,7 +62,7 @@ func TestAnUpdateTakesTheTimeToLiveAway(t *testing.T) {
 // On it stands: single keys are read at the leader, reads are hints, and only won
 // writes decide (kv). When this fails, reads may be cheaper; they decide nothing
 // all the same.
-func TestAReplicaAnswersWithTheValueBefore(t *testing.T) {
+func TestReplicaAnswersWithTheValueBefore(t *testing.T) {
 	t.Parallel()
 	js := onThree(t, "KV_fact5")
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact5", Replicas: 3})
@@ -100,14 +100,14 @@ func atLeader(t *testing.T, js jetstream.JetStream, stream, subject string) uint
 	return answer.Message.Sequence
 }
 
-// TestAnOlderValueComesBackWhenTheNewestExpires is fact 13: with a history, the
+// TestOlderValueComesBackWhenTheNewestExpires is fact 13: with a history, the
 // end of the newest value makes the one before it the last, with its own, older
 // revision.
 //
 // On it stands: history is 1 everywhere, and kv refuses a bucket with more:
 // revisions that go back would let a write pass whose time is over. When this
 // fails, a history might be kept for the people who look.
-func TestAnOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
+func TestOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "fact13", History: 2, LimitMarkerTTL: time.Second})
@@ -129,14 +129,14 @@ func TestAnOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
 	}
 }
 
-// TestATimeToLiveIsAWholeNumberOfSeconds is fact 14: fractions are cut off, less
+// TestTimeToLiveIsAWholeNumberOfSeconds is fact 14: fractions are cut off, less
 // than a second is refused, and with a history less than the life of the markers
 // is raised to it, without a word.
 //
 // On it stands: keys with a time to live were rejected as leases (kv,
 // internal/fleet/node), and the ages that we set are limits of whole buckets. When this
 // fails, keys that expire are still judged by the broker's clock.
-func TestATimeToLiveIsAWholeNumberOfSeconds(t *testing.T) {
+func TestTimeToLiveIsAWholeNumberOfSeconds(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	t.Run("a fraction is cut off", func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestAWorkQueueForgetsTheIDsOfAckedMessagesAtARestart is fact 1: the IDs of the
+// TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart is fact 1: the IDs of the
 // duplicate window are only in memory, and a server that starts learns again
 // those of messages that are still stored. In a cluster one restarted server is
 // enough, once it leads.
@@ -19,7 +19,7 @@ import (
 // On it stands: the message ID only spares the workers copies (producer). What
 // makes a slot one is its record in the ledger, which is kept for the retention.
 // When this fails, nothing of ours breaks; the window might then bear more.
-func TestAWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
+func TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart(t *testing.T) {
 	t.Parallel()
 	ask := func(t *testing.T, js jetstream.JetStream, name string, replicas int, restart func()) {
 		s := queue(t, js, name, replicas)
@@ -75,7 +75,7 @@ func reconnected(t *testing.T, js jetstream.JetStream) {
 	})
 }
 
-// TestAMessageInFlightComesAgainAtOnceAfterALeaderChangeUnlessMarked is fact 2:
+// TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked is fact 2:
 // what replicas and files know of a delivery is when the message was *stored*. So
 // who takes over, or starts again, sees a message that was older than AckWait at
 // its delivery as overdue, and delivers it to the next. A mark (in progress)
@@ -84,7 +84,7 @@ func reconnected(t *testing.T, js jetstream.JetStream) {
 // On it stands: package consumer marks every message as soon as it has it, and
 // then every third of a lease; a mark that was lost with a leader costs a delivery,
 // not a run, since claims decide. When this fails, the first mark may go.
-func TestAMessageInFlightComesAgainAtOnceAfterALeaderChangeUnlessMarked(t *testing.T) {
+func TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked(t *testing.T) {
 	t.Parallel()
 	const (
 		ackWait = 12 * time.Second
@@ -136,14 +136,14 @@ func TestAMessageInFlightComesAgainAtOnceAfterALeaderChangeUnlessMarked(t *testi
 	})
 }
 
-// TestAnAckCountsWhoeverSendsIt is fact 3: an ack is matched by the message alone,
+// TestAckCountsFromAnySender is fact 3: an ack is matched by the message alone,
 // not by the delivery. Who held a message long ago takes it from under who holds
 // it now, and neither of them can tell: all their acks succeed.
 //
 // On it stands: invariant 6 (package consumer). Only who wrote the record, or
 // read it as final, acks; a worker that lost its claim says nothing. When this
 // fails, acks may fence; the record decides all the same.
-func TestAnAckCountsWhoeverSendsIt(t *testing.T) {
+func TestAckCountsFromAnySender(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	s := queue(t, js, "fact3", 1)
@@ -165,13 +165,13 @@ func TestAnAckCountsWhoeverSendsIt(t *testing.T) {
 	doubleAck(t, now)
 }
 
-// TestADelayedNakWaitsForItsBackOffToo is fact 11: on a consumer with a BackOff
+// TestDelayedNakWaitsForItsBackOffToo is fact 11: on a consumer with a BackOff
 // the delay of a nak is added to the next step of it (less the first).
 //
 // On it stands: our queues have no BackOff, and kv refuses one that has; the
 // worker gives slots back with a delay that it computed itself. When this fails,
 // read again what a delay means before anything else uses it.
-func TestADelayedNakWaitsForItsBackOffToo(t *testing.T) {
+func TestDelayedNakWaitsForItsBackOffToo(t *testing.T) {
 	t.Parallel()
 	const first, second, delay = 200 * time.Millisecond, 2 * time.Second, 500 * time.Millisecond
 	js := natstest.Run(t).JetStream()
@@ -189,14 +189,14 @@ func TestADelayedNakWaitsForItsBackOffToo(t *testing.T) {
 	}
 }
 
-// TestNobodyIsToldOfSpentDeliveriesUntilSomebodyPulls is fact 12: that a message has
+// TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls is fact 12: that a message has
 // reached MaxDeliver is found out when somebody asks for messages. It then stays
 // in the stream, and nobody gets it any more. (With a MaxDeliver of 1 it is found
 // out without: the count of deliveries lags by one.)
 //
 // On it stands: MaxDeliver is unlimited on our queues, and attempts are counted
 // by claims (kv, package consumer). When this fails, MaxDeliver might bear more.
-func TestNobodyIsToldOfSpentDeliveriesUntilSomebodyPulls(t *testing.T) {
+func TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls(t *testing.T) {
 	t.Parallel()
 	const ackWait = 200 * time.Millisecond
 	js := natstest.Run(t).JetStream()
@@ -236,14 +236,14 @@ func TestNobodyIsToldOfSpentDeliveriesUntilSomebodyPulls(t *testing.T) {
 	}
 }
 
-// TestAnAckedMessageStaysAWhileOnThreeReplicas is fact 16: on one server the
+// TestAckedMessageStaysAWhileOnThreeReplicas is fact 16: on one server the
 // answer to an ack comes after the message is gone; replicas agree on the ack,
 // answer, and then agree on the removal. A queue that holds one message of a
 // subject refuses the next one in between.
 //
 // On it stands: the slot stream has no limit by subject; overlap is decided by
 // the ledger (kv). When this fails, such a limit might do for overlap.
-func TestAnAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
+func TestAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 	t.Parallel()
 	refused := func(js jetstream.JetStream, replicas, tries int) (found bool) {
 		s := stream(t, js, jetstream.StreamConfig{
@@ -272,7 +272,7 @@ func TestAnAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 	}
 }
 
-// TestAPurgeOfOneSubjectTakesOtherMessagesFromWhoHasThem is fact 20: when somebody
+// TestPurgeOfOneSubjectForgetsOtherMessagesInFlight is fact 20: when somebody
 // purges one of the subjects that a consumer takes, of which it has given a message
 // out, and it has acked nothing yet that the stream still holds, then the next ack
 // carries its floor over all that it had given out before. The server gives that to
@@ -282,7 +282,7 @@ func TestAnAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 // On it stands: kv/strand.go and internal/fleet/sweep, which count such a message of a slot
 // as none; and what is said of users' streams and of alerts, for which nothing of the
 // kind can be done (internal/fleet/intake, internal/fleet/alert). When this fails, all of that may go.
-func TestAPurgeOfOneSubjectTakesOtherMessagesFromWhoHasThem(t *testing.T) {
+func TestPurgeOfOneSubjectForgetsOtherMessagesInFlight(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	for name, c := range map[string]struct {

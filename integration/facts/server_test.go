@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestAServerThatDoesNotListenForClientsNeverListensForRoutes is fact 9: the
+// TestServerThatDoesNotListenForClientsNeverListensForRoutes is fact 9: the
 // routes wait for the listener of the clients, so that a server for in-process
 // clients only, which has none, is never part of a cluster. It does not fail: it
 // is just never ready.
@@ -21,7 +21,7 @@ import (
 // On it stands: whatever of ours runs a cluster inside a process listens on
 // loopback (internal/lab/natstest); the embedded server always does (internal/natsconn/embed).
 // When this fails, a cluster in one process needs no client ports.
-func TestAServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
+func TestServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 	t.Parallel()
 	start := func(o server.Options) *server.Server {
 		o.NoSigs, o.NoLog = true, true
@@ -47,7 +47,7 @@ func TestAServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 	}
 }
 
-// TestAKilledLeaderStopsWritesForSeconds is fact 10: the followers wait four to
+// TestKilledLeaderStopsWritesForSeconds is fact 10: the followers wait four to
 // nine seconds for a word of their leader before they elect another, and until
 // then nobody takes a write, nor refuses it.
 //
@@ -55,7 +55,7 @@ func TestAServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 // lease that outlasts an election, 20 s by default (internal/fleet/node): trust is
 // renewed every tenth of it, and ends a quarter before. When this fails, because
 // elections are faster, a cluster may have shorter leases.
-func TestAKilledLeaderStopsWritesForSeconds(t *testing.T) {
+func TestKilledLeaderStopsWritesForSeconds(t *testing.T) {
 	t.Parallel()
 	ports := natstest.FreePorts(t, 3)
 	var kill func()
@@ -95,7 +95,7 @@ func TestAKilledLeaderStopsWritesForSeconds(t *testing.T) {
 	}
 }
 
-// TestAClientOfADomainHasToPrefixRawKeys is fact 17: the client library sends its
+// TestClientOfADomainHasToPrefixRawKeys is fact 17: the client library sends its
 // own requests, and its KV, into the domain that it was made for; a message that
 // is published on a key's subject by hand goes to whoever listens here. On the
 // way back the same: a subject that streams on both sides of a leaf node listen to
@@ -105,7 +105,7 @@ func TestAKilledLeaderStopsWritesForSeconds(t *testing.T) {
 // Slots.Publish refuses an answer from another domain; a context with a domain is
 // not supported yet (internal/natsconn/connect). When this fails, see whether the prefix
 // still works before it goes.
-func TestAClientOfADomainHasToPrefixRawKeys(t *testing.T) {
+func TestClientOfADomainHasToPrefixRawKeys(t *testing.T) {
 	t.Parallel()
 	hub := natstest.Run(t, func(o *server.Options) {
 		o.ServerName, o.JetStreamDomain = "hub", "hub"
@@ -166,7 +166,7 @@ const accounts = `accounts {
 	}
 }`
 
-// TestAnImportedAPIDeliversOneMessageForEachPull is fact 18: a service import
+// TestImportedAPIDeliversOneMessageForEachPull is fact 18: a service import
 // takes one answer to a request, unless its export says response_type: stream;
 // a pull is one request with many answers. Even then an empty message counts as
 // the end. A watch, whose messages are no answers, stays silent in any case, and
@@ -176,7 +176,7 @@ const accounts = `accounts {
 // worker that pulls several slots would get one, and the others after AckWait; and a
 // slot may well have no payload. When this fails, imported accounts are worth
 // another look.
-func TestAnImportedAPIDeliversOneMessageForEachPull(t *testing.T) {
+func TestImportedAPIDeliversOneMessageForEachPull(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, responses, body string

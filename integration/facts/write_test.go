@@ -54,7 +54,7 @@ func TestOneServerChecksTheRevisionFirstAndThreeTheMessageID(t *testing.T) {
 	})
 }
 
-// TestAGuardCannotBeSharedByWritesInFlightOnThreeReplicas is fact 7: a write may be
+// TestGuardCannotBeSharedByWritesInFlightOnThreeReplicas is fact 7: a write may be
 // tied to the revision of another key, its guard (a lease). One server takes any
 // number of such writes without a wait in between; replicas refuse all but one at
 // a time.
@@ -63,7 +63,7 @@ func TestOneServerChecksTheRevisionFirstAndThreeTheMessageID(t *testing.T) {
 // dead owner's writes are stopped by taking over each record (kv,
 // internal/fleet/node). When this fails, one guard for all of a node's writes is worth
 // another look: it would end a zombie's writes at one stroke.
-func TestAGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
+func TestGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
 	t.Parallel()
 	refused := func(js jetstream.JetStream, replicas, rounds int) bool {
 		stream(t, js, jetstream.StreamConfig{Name: "fact7", Subjects: []string{"fact7.>"}, Replicas: replicas})
@@ -95,13 +95,13 @@ func TestAGuardCannotBeSharedByWritesInFlightOnThreeReplicas(t *testing.T) {
 	}
 }
 
-// TestTheClientCutsScheduledTimesToSeconds is fact 8: WithScheduleAt writes whole
+// TestClientCutsScheduledTimesToSeconds is fact 8: WithScheduleAt writes whole
 // seconds, so that the server fires up to a second early. The server itself knows
 // fractions, and is never early.
 //
 // On it stands: nothing yet. Triggers for a later time are to be such schedules;
 // they have to write the header themselves. When this fails, they need not.
-func TestTheClientCutsScheduledTimesToSeconds(t *testing.T) {
+func TestClientCutsScheduledTimesToSeconds(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	s := stream(t, js, jetstream.StreamConfig{Name: "fact8", Subjects: []string{"fact8.>"}, AllowMsgSchedules: true})
@@ -133,14 +133,14 @@ func TestTheClientCutsScheduledTimesToSeconds(t *testing.T) {
 	})
 }
 
-// TestAnAtomicBatchIsSlowOnOneServer is fact 15: one server lays each batch down
+// TestAtomicBatchIsSlowOnOneServer is fact 15: one server lays each batch down
 // on disk before it takes it, which costs it a hundred times what its messages
 // would cost one by one. Here a factor of three has to be seen, once.
 //
 // On it stands: a slot's steps are single writes, each at a revision of its own
 // key, and the producer publishes single messages (kv, producer). When this fails,
 // batches that write a record and its lock together are worth another look.
-func TestAnAtomicBatchIsSlowOnOneServer(t *testing.T) {
+func TestAtomicBatchIsSlowOnOneServer(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
 	stream(t, js, jetstream.StreamConfig{Name: "fact15", Subjects: []string{"fact15"}, AllowAtomicPublish: true})

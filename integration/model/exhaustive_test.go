@@ -10,9 +10,9 @@ const (
 	forever = 1000
 )
 
-// TestNoInterleavingBreaksAnInvariant explores two workers wholly, and three as
+// TestWorkerBreaksNoInvariantInAnyInterleaving explores two workers wholly, and three as
 // deep as time allows.
-func TestNoInterleavingBreaksAnInvariant(t *testing.T) {
+func TestWorkerBreaksNoInvariantInAnyInterleaving(t *testing.T) {
 	t.Parallel()
 	for _, world := range []struct{ workers, attempts, depth int }{
 		{2, 1, forever},
@@ -53,8 +53,8 @@ func (f found) mustBeRich(t *testing.T) {
 	}
 }
 
-// TestEachMutantOfTheWorkerIsFound: what the rules are for, one by one.
-func TestEachMutantOfTheWorkerIsFound(t *testing.T) {
+// TestWorkersMutantsAreEachFound: what the rules are for, one by one.
+func TestWorkersMutantsAreEachFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		mutation

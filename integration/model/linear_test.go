@@ -71,9 +71,9 @@ func (f *fleet) report() {
 	}
 }
 
-// TestTheLedgerIsLinearizableOnOneServer: through lost answers, cut connections
+// TestLedgerIsLinearizableOnOneServer: through lost answers, cut connections
 // and a restart, reads included.
-func TestTheLedgerIsLinearizableOnOneServer(t *testing.T) {
+func TestLedgerIsLinearizableOnOneServer(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
 	proxy := natstest.NewProxy(t, server.ClientURL())
@@ -89,10 +89,10 @@ func TestTheLedgerIsLinearizableOnOneServer(t *testing.T) {
 	f.h.mustBeLinearizable(t, false)
 }
 
-// TestTheLedgerIsLinearizableOnThreeServers: through lost answers and the stop of
+// TestLedgerIsLinearizableOnThreeServers: through lost answers and the stop of
 // the ledger's leader. Reads are hints there, as package kv says: a leader that
 // was just elected may answer with what was true a moment ago.
-func TestTheLedgerIsLinearizableOnThreeServers(t *testing.T) {
+func TestLedgerIsLinearizableOnThreeServers(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.RunCluster(t)
 	if _, err := kv.Open(t.Context(), cluster.JetStream(), kv.Options{}); err != nil {
@@ -116,9 +116,9 @@ func TestTheLedgerIsLinearizableOnThreeServers(t *testing.T) {
 	f.h.mustBeLinearizable(t, true)
 }
 
-// TestTheCheckerCatchesBrokenLedgers runs the same fleet on ledgers that are
+// TestCheckerCatchesBrokenLedgers runs the same fleet on ledgers that are
 // wrong in one way each: their histories must be found impossible.
-func TestTheCheckerCatchesBrokenLedgers(t *testing.T) {
+func TestCheckerCatchesBrokenLedgers(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(slotLedger) slotLedger{
 		"AWriteThatIgnoresTheRevision":       func(l slotLedger) slotLedger { return careless{l} },

@@ -7,9 +7,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// TestNoInterleavingLetsTwoSlotsRunBesideEachOther explores two slots of one job,
+// TestLockLetsNoTwoSlotsRunAtOnceInAnyInterleaving explores two slots of one job,
 // its lock and two workers.
-func TestNoInterleavingLetsTwoSlotsRunBesideEachOther(t *testing.T) {
+func TestLockLetsNoTwoSlotsRunAtOnceInAnyInterleaving(t *testing.T) {
 	t.Parallel()
 	for _, world := range []struct {
 		policy          job.Overlap
@@ -42,8 +42,8 @@ func TestNoInterleavingLetsTwoSlotsRunBesideEachOther(t *testing.T) {
 	}
 }
 
-// TestEachMutantOfTheLockIsFound: what its rules are for, one by one.
-func TestEachMutantOfTheLockIsFound(t *testing.T) {
+// TestLocksMutantsAreEachFound: what its rules are for, one by one.
+func TestLocksMutantsAreEachFound(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lockMutation

@@ -33,7 +33,7 @@ var kvMutants = []mutant{
 		file:   "kv/accounts.go",
 		old:    `Many: strings.Contains(subject, ".MSG.NEXT.") || strings.Contains(subject, ".DIRECT.GET.")`,
 		new:    `Many: false`,
-		test:   "TestTheAccountsOfAFleetRunIt",
+		test:   "TestAccountsOfAFleetRunIt",
 		in:     "integration",
 	},
 	{
