@@ -30,7 +30,7 @@ var fleetMutants = []mutant{
 		name:   "apply-waits-for-each-answer",
 		breaks: "a start writes one job after the other",
 		file:   "internal/fleet/replica/upsert.go",
-		old:    "most = writers",
+		old:    "most = maxUnanswered",
 		new:    "most = 1",
 		test:   "TestApplySendsWritesWithoutWaitingForEachAnswerAndEndsWithItsContext",
 	},
