@@ -28,7 +28,7 @@ import (
 type Scheduler struct {
 	conn   *nats.Conn
 	store  *kv.Store
-	tracer *tracing.Tracer // nil: nobody follows slots
+	tracer *tracing.Tracer // nil: slots are not traced
 	cfg    config
 
 	mu       sync.Mutex
@@ -174,7 +174,7 @@ func (s *Scheduler) current() *replica.Replica {
 func (s *Scheduler) Trigger(ctx context.Context, name, key string, at time.Time, payload json.RawMessage) error {
 	host := s.cfg.host
 	if host == "" {
-		host, _ = os.Hostname() // it is only told: who triggered
+		host, _ = os.Hostname() // only shown: the host that triggered
 	}
 	c := control.New(control.Config{
 		Jobs: s.store.Jobs(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),

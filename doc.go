@@ -20,26 +20,26 @@
 // # Handlers
 //
 // A handler returns nil when its work is done. [job.Permanent] ends the slot as
-// failed; [job.RetryAfter] says when to come again; any other error, and a panic,
-// is retried with backoff, up to the job's attempts. Its context ends when the node
-// can no longer prove that it is alive ([job.ErrLeaseLost]), at the job's timeout,
+// failed; [job.RetryAfter] sets the delay of the retry; any other error, and a panic,
+// is retried with backoff, up to the job's attempts. The handler's context ends when the
+// node can no longer prove that it is alive ([job.ErrLeaseLost]), at the job's timeout,
 // when an operator cancels the slot or a newer one replaces it, and when the
-// replica stops: [context.Cause] says which. A handler that ignores its context
-// cannot be stopped, but with its process: see [WithEndOnStuck]. [job.Run] has what it is told; Slot.At is the time that the
-// work is about, whenever it runs.
+// replica stops: [context.Cause] returns the reason. A handler that ignores its context
+// ends only with its process: see [WithEndOnStuck]. The handler gets a [job.Run]; its
+// Slot.At is the planned time, whenever the handler runs.
 //
 // # The promise, and its edge
 //
 // Every slot inside the horizon is published at least once, tried until it
 // succeeds or its attempts are spent, and recorded with exactly one outcome.
-// While its owner lives nobody else starts it. A handler may start twice for one
+// While its owner lives no other worker starts it. A handler may start twice for one
 // slot if its worker dies or stalls in the middle: pass Run.Fence and the slot ID
 // on to the place where the effect lands.
 //
 // # The parts
 //
-// Package job says what and when, and is pure; producer turns due slots into
-// messages, consumer messages into outcomes; kv is the broker's memory. The
-// documentation of each gives its design. What stands on the broker is
-// docs/protocol.md, how it works as a whole docs/concepts.md.
+// Package job has the definitions and is pure; producer turns due slots into messages,
+// consumer turns messages into outcomes, and kv stores both on the broker. The
+// documentation of each package gives its design. docs/concepts.md describes the whole,
+// docs/protocol.md what is stored.
 package cronce

@@ -144,7 +144,7 @@ func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error { c.logger = l; return nil }
 }
 
-// Observer is told what a Scheduler does, for measuring: *metrics.Metrics is one, for
+// Observer receives what a Scheduler does, for measuring: *metrics.Metrics is one, for
 // Prometheus. Methods may be added to it.
 type Observer = replica.Observer
 

@@ -14,8 +14,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A handler goes on with the trace of its slot, whichever that is: of a planned one
-// its name says it, of a run that was triggered it is that of who did, now and later.
+// A handler continues the trace of its slot. For a planned slot the slot's name decides
+// the trace; for a triggered run it is the trace of the trigger, now and later.
 func TestHandlersContextIsInTheTraceOfItsSlot(t *testing.T) {
 	t.Parallel()
 	provider := sdktrace.NewTracerProvider()

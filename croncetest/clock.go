@@ -37,7 +37,7 @@ func (m *manual) read(real time.Time) time.Time {
 	return real.Add(m.steps[max(i-1, 0)].offset)
 }
 
-// set sets the clock forward to t, if it is not there yet, and tells of it.
+// set sets the clock forward to t, unless it is later already, and notifies the listeners.
 func (m *manual) set(t time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *manual) set(t time.Time) {
 	}
 }
 
-// listen is told each time that the clock is set.
+// listen returns a channel that receives whenever the clock is set.
 func (m *manual) listen() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

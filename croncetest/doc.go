@@ -12,42 +12,41 @@
 //
 // # The clock
 //
-// Advance goes from one due time to the next, sets the clock there, and waits until
-// all that is due has its outcome: nothing is late, whatever the machine does
-// meanwhile. Only when no replica runs does it go all the way at once, and what fell
-// due meanwhile was missed: that is how a downtime is tested.
+// Advance sets the clock to each due time in turn, and waits until every slot that is
+// due has its outcome. So no slot is late, however slow the machine is. If no replica
+// runs, Advance sets the clock to the end at once, and the slots in between are missed:
+// test a downtime in this way.
 //
-// Between two settings the clock goes on at its own pace. All that the scheduler
-// knows of the time it knows by this clock, the broker's timestamps included: due
-// times, lateness, catch-up, horizons, pauses, records. What is measured and not
-// dated is real: a handler's timeout, the wait before a retry (give jobs that fail a
-// short backoff), the lease.
+// Between two settings the clock runs at the pace of the real one. The scheduler uses
+// this clock for due times, lateness, catch-up, horizons, pauses, records and the
+// broker's timestamps. Durations are real: the timeout of a handler, the delay before a
+// retry (give jobs that fail a short backoff), the lease.
 //
 // # Crashes
 //
-// Crash cuts a replica off from the broker, without a goodbye, and ends its handlers'
-// contexts, at any moment, from within a handler too. What it had claimed is taken
-// over when its lease has run out: 3 s, or what Lease says.
+// Crash cuts a replica's connection to the broker and ends the contexts of its handlers,
+// at any moment, also from within a handler. Another replica takes over its slots after
+// its lease: 3 s, or the value of Lease.
 //
 // # What it does not do
 //
-// The server knows nothing of the clock. So a run cannot be triggered for a later
-// time, which is the server's to count; and what the server forgets with age it
-// forgets by its own.
+// The server does not use this clock. So you cannot trigger a run for a later time,
+// because the server keeps that timer; and the server removes old messages by its own
+// clock.
 //
-// Use it in tests only: it brings the server along.
+// Use this package in tests only: it links nats-server.
 //
 // # Decisions
 //
-//   - The engine is the real one, all of it. Rejected: a scheduler that a test calls
-//     for each slot. What users want to know is whether their job, with its policies,
-//     does what they think, and that is decided by the engine.
-//   - The broker's timestamps are read by the clock that was in force when they were
-//     made: a step function of the real time, the same for all who read. So they are
-//     in order, each is always read alike, and none is ahead of the clock. Rejected:
-//     a server whose clock is another (it has none that could be set), and
-//     testing/synctest (a week is hundreds of thousands of heartbeats and
-//     announcements: they would all have to happen).
-//   - Steps, not a jump: a producer that finds a week due at once has been asleep,
-//     and rightly goes by the jobs' catch-up policies.
+//   - The whole engine is the real one. Rejected: a scheduler that a test calls for each
+//     slot. Users test whether a job with its policies does what they expect, and the
+//     engine decides that.
+//   - A broker timestamp is converted with the clock setting of the moment when it was
+//     made: a step function of the real time, the same for every reader. So timestamps
+//     are in order, each has one value, and none is ahead of the clock. Rejected: a
+//     server with another clock (nats-server has none that can be set), and
+//     testing/synctest (a week has hundreds of thousands of heartbeats and
+//     announcements, which would all be sent).
+//   - Steps, not a jump: a producer that finds a week of slots due at once applies the
+//     catch-up policies.
 package croncetest

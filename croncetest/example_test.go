@@ -67,7 +67,7 @@ func ExampleFleet_Stop() {
 	f.Start(1)
 	f.Advance(time.Hour)
 	f.Stop(0)
-	f.Advance(3*time.Hour + 30*time.Minute) // nobody is there
+	f.Advance(3*time.Hour + 30*time.Minute) // no replica runs
 	f.Start(1)
 	f.Settle()
 
@@ -81,7 +81,7 @@ func ExampleFleet_Stop() {
 	// 04:00 succeeded
 }
 
-// The same key is the same run, whoever triggers it.
+// The same key is the same run, from any replica.
 func ExampleFleet_Trigger() {
 	t := &exampleT{} // t *testing.T
 	defer t.end()

@@ -161,7 +161,7 @@ func (f *Fleet) Replica(run job.Run) int {
 	return slices.IndexFunc(f.replicas, func(r *replicaProcess) bool { return r.is(run.Node) })
 }
 
-// Crash ends replica i as a kill does: what it does from now on reaches nobody, and
+// Crash ends replica i as a kill does: what it sends from now on does not reach the broker, and
 // its handlers' contexts end. It does not wait for them. A handler may crash its own
 // replica:
 //

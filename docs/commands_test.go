@@ -23,15 +23,15 @@ import (
 type how struct {
 	status  []int  // that it may end with; none: 0
 	shows   string // what it prints, a regular expression
-	endless bool   // until it shows that; then it is told to end, and ends with 0
+	endless bool   // it runs until it shows that; then the test sends TERM, and it ends with 0
 	by      string // "FILE NAME": the test, or script, that runs it
 	never   string // why no test can run it
 }
 
 const quickstart = "go run ./cmd/cronce run -f examples/quickstart.yaml"
 
-// commands are all that the pages show. One that is not here fails the test: who
-// writes it says how it is run.
+// commands has every command that the pages show. A command that is missing here fails
+// the test: add how to run it.
 var commands = map[string]how{
 	quickstart:                                  {endless: true, shows: "slot succeeded"}, // .ci/quickstart does it as a newcomer
 	"go test ./...":                             {by: ".ci/run go test ./..."},
@@ -224,7 +224,7 @@ func newStage(t *testing.T, bin, page string) *stage {
 		}
 		return m != nil
 	})
-	// Whoever applies the file after this changes something.
+	// A later apply of the file then changes something.
 	edited := strings.Replace(stageJobs, "name: report\n", "name: report\n    timeout: 1m\n", 1)
 	if err := os.WriteFile(filepath.Join(dir, "jobs.yaml"), []byte(edited), 0o644); err != nil {
 		t.Fatal(err)

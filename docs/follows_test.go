@@ -53,14 +53,14 @@ func record(t *testing.T, value json.RawMessage) job.Record {
 	return r
 }
 
-// alertCase is what is told of an outcome that stands in the ledger at a revision.
+// alertCase is the alert for an outcome that the ledger has at a revision.
 type alertCase struct {
 	Name       string          `json:"name"`
 	Definition stored          `json:"definition"`
 	Record     json.RawMessage `json:"record"`
 	Revision   uint64          `json:"revision"`
 
-	// MsgID and Event are absent when nobody is told.
+	// MsgID and Event are absent if there is no alert.
 	MsgID string          `json:"msg_id,omitempty"`
 	Event json.RawMessage `json:"event,omitempty"`
 }

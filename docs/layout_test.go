@@ -16,7 +16,7 @@ import (
 )
 
 // layoutCase is a namespace on a real server: what is made, and what the writes
-// of the protocol look like to who listens.
+// of the protocol look like to a subscriber.
 type layoutCase struct {
 	Namespace string          `json:"namespace"`
 	Settings  json.RawMessage `json:"settings"`

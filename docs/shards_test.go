@@ -32,7 +32,7 @@ type shardStep struct {
 	Place  *lockAnswer    `json:"place,omitempty"`
 	Result *attemptResult `json:"result,omitempty"`
 
-	// By is who wants the whole slot ended, in mark.
+	// By is the operator that cancels the whole slot, in mark.
 	By   string `json:"by,omitempty"`
 	Wins uint64 `json:"wins,omitempty"`
 

@@ -223,7 +223,7 @@ esac`
 	g.unhindered(workers[owner])
 }
 
-// who are the logins that may do something: the first letters of roles, and N for
+// who lists the logins that may do something: the first letters of roles, and N for
 // the worker of one queue and one job.
 var logins = map[byte]string{'P': "producer", 'W': "worker", 'O': "operator", 'V': "viewer", 'S': "setup", 'N': "narrow"}
 

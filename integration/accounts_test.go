@@ -151,7 +151,7 @@ func TestAccountsKeepAHostileLoginFromTheStreams(t *testing.T) {
 	}
 }
 
-// A request names the subject of its answer, and whoever may publish there may publish
+// A request names the subject of its answer, and a login that may publish there may publish
 // anywhere. So nodes answer below a prefix of their own, and nowhere else.
 func TestLoginsMayNotAnswerOnASubjectOfTheRequestersChoice(t *testing.T) {
 	t.Parallel()

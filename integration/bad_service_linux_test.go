@@ -20,7 +20,7 @@ func TestRecordSaysWhatABadServiceDid(t *testing.T) {
 	addr, refused := freeAddress(t), freeAddress(t)
 	s.service(addr)
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "trusted") }))
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would tell of who did not trust it
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would log clients that do not trust it
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	bad := "http://" + addr + "/bad/"

@@ -69,7 +69,7 @@ func TestBadFilesAreUsageErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.url = "nats://127.0.0.1:1" // nobody asks a server about a bad file
+			s.url = "nats://127.0.0.1:1" // no server is needed for a bad file
 			file := s.write("bad.yaml", c.file)
 			refusal{status: 2, says: c.says, lines: true}.check(t, s.start("run", "run", "-f", file))
 		})

@@ -14,7 +14,7 @@ import (
 )
 
 // cluster is three nats-server processes that sync every write, and a wire to each:
-// clients are told of no other way.
+// clients know no other address.
 type cluster struct {
 	*site
 	members []*member

@@ -9,7 +9,7 @@ import (
 )
 
 // fillDisk has every write of the process that makes a file longer fail, as on a
-// full disk, until mend: the system refuses it with "file too large". Nobody needs
+// full disk, until mend: the system refuses it with "file too large". No test needs
 // rights for it, and Go programs ignore the signal. The process cannot log any more, either.
 func (p *process) fillDisk() (mend func()) {
 	p.t.Helper()

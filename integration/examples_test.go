@@ -116,7 +116,7 @@ func TestSidecarBesideANodeServiceDoesEachSlotOnce(t *testing.T) {
 		done[key]++
 	}
 	for _, row := range s.slots() {
-		of := row.ID // which a triggered run is told in place of its instant
+		of := row.ID // which a triggered run gets in place of its instant
 		if !row.Slot.IsZero() {
 			of = row.ID[len("report:"):]
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// defaultAddress is where "cronce run" embeds its server when it is told nothing.
+// defaultAddress is where "cronce run" embeds its server without further flags.
 const defaultAddress = "127.0.0.1:4222"
 
 // fleet is processes that come and go on one site without a server of its own:
-// whoever is there embeds it.
+// one of them embeds it.
 type fleet struct {
 	*site
 	file    string

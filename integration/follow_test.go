@@ -23,7 +23,7 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// hook is a webhook that counts, by idempotency key, what it is told.
+// hook is a webhook that counts requests by idempotency key.
 type hook struct {
 	*httptest.Server
 	mu   sync.Mutex

@@ -18,7 +18,7 @@ var hostile = []string{
 	"$(touch owned)", "; touch owned", strings.Repeat("x", 900_000),
 }
 
-// What others put into the streams and buckets by hand harms nobody: it is said to
+// What others put into the streams and buckets by hand harms no node: it is said to
 // be wrong or left out, what is well goes on, and no terminal obeys it.
 func TestHostileValuesHarmNoNode(t *testing.T) {
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestHostileValuesHarmNoNode(t *testing.T) {
 }
 
 // tame fails when what a process has written would be obeyed by a terminal, or tells
-// a line that nobody wrote.
+// a forged line.
 func tame(t *testing.T, p *process) {
 	t.Helper()
 	for stream, text := range map[string]string{"stdout": p.stdout(), "stderr": p.stderr()} {

@@ -121,7 +121,7 @@ func TestJobIsPure(t *testing.T) {
 	}
 }
 
-// TestPrometheusAndExportersComeOnlyWhenAskedFor: who embeds the scheduler gets the
+// TestPrometheusAndExportersComeOnlyWhenAskedFor: a program that embeds the scheduler links the
 // client of Prometheus by importing package metrics, and not otherwise; of
 // OpenTelemetry no more than the API, since the SDK and its exporters are the
 // program's choice.

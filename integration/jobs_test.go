@@ -124,7 +124,7 @@ func TestNodeThatMayNotWriteTheRegistryComparesReportsAndWorks(t *testing.T) {
 	s.url = as("worker")
 	refused := s.command(1, "job", "pause", "tick")
 	if said := refused.stderr(); !strings.Contains(said, "not permitted") || !strings.Contains(said, "$KV.cronce_jobs.tick") {
-		t.Errorf("a person who may not is told %s", said)
+		t.Errorf("without the right, the command says %s", said)
 	}
 	term(w)
 }
@@ -220,8 +220,8 @@ func TestApplyThatIsKilledIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
-// Two operators at once: whoever is told that it was done has done it, and whoever
-// was slower is told by whom.
+// Two operators change a job at once: a command that reports success has made its
+// change, and the slower command names the faster operator.
 func TestOperatorsThatAreSlowerGetTheNameOfTheFaster(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)

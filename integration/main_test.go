@@ -18,8 +18,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// workshop is where programs are built, once for all tests. Everybody may read
-// it: one test runs the program as a user with fewer rights.
+// workshop is the folder of the built programs, which all tests share. Every user may
+// read it, because one test runs the program as a user with fewer rights.
 var workshop string
 
 func TestMain(m *testing.M) {
@@ -49,8 +49,8 @@ func runTests(m *testing.M) int {
 	return code
 }
 
-// waitMore lets more tests run beside each other than there are processors: they
-// wait for leases and clocks, most of the time. Under the race detector they work more.
+// waitMore runs more tests in parallel than there are processors, because most of the
+// time they wait for leases and clocks. Under the race detector they use more CPU.
 func waitMore() {
 	many := "12"
 	if raceDetector {
@@ -95,7 +95,7 @@ func program(t *testing.T, build func() (string, error)) string {
 }
 
 // need skips the test, by name, when something that not everybody has is missing;
-// why is empty when it is there. Who sets CRONCE_TEST_NO_SKIP=1 has promised that
+// why is empty when it is there. CRONCE_TEST_NO_SKIP=1 promises that
 // everything is.
 func need(t *testing.T, what, why string) {
 	t.Helper()
@@ -108,9 +108,9 @@ func need(t *testing.T, what, why string) {
 	}
 }
 
-// leftovers are the processes that run a program of the workshop although all
-// tests are over: guards that did not notice the end of their workers. They have a
-// moment to end. It needs /proc, and finds nothing where there is none.
+// leftovers waits until no process runs a program of the workshop any more, and returns
+// those that do not end: guards that did not notice the end of their workers. Without
+// /proc it finds none.
 func leftovers() (left []string) {
 	deadline := time.After(natstest.Patience)
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -54,7 +54,7 @@ func (h *heard) count(so func(*nats.Msg) bool) (n int) {
 
 func anyMessage(*nats.Msg) bool { return true }
 
-// stored is every message of the stream of slots, which nobody works on.
+// stored is every message of the stream of slots, which no worker takes.
 func (s *site) stored() (all []*jetstream.RawStreamMsg) {
 	s.t.Helper()
 	stream, err := s.js.Stream(s.t.Context(), "cronce_slots")
@@ -179,7 +179,7 @@ func TestMetricsOfProducersThatStandBy(t *testing.T) {
 	most := 0.0
 	look := func() { most = max(most, a.metrics()[standing]) }
 	eventually(t, "half of the time to be over", func() bool { look(); return time.Now().After(half) })
-	// For who is frozen they are held a quarter of a second: long enough to be seen.
+	// For a frozen producer they are held a quarter of a second: long enough to be seen.
 	b.signal(syscall.SIGSTOP)
 	eventually(t, "copies to be held", func() bool { look(); return most > 0 })
 	b.kill()
@@ -203,7 +203,7 @@ func TestMetricsOfProducersThatStandBy(t *testing.T) {
 	}
 }
 
-// Somebody purges the stream while slots wait to be tried again, and who comes next
+// The stream is purged while slots wait for their retry, and the next sweep
 // finds that out.
 func TestMetricsOfLostMessages(t *testing.T) {
 	t.Parallel()

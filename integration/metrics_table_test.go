@@ -64,7 +64,7 @@ var shownBy = map[string]string{
 	"cronce_watermark_lag_seconds":              "TestMetricsOfPublicationsThatAreRefused",
 }
 
-// A metric that no test compares with anything is one that nobody should trust.
+// A metric that no test compares with anything is not trustworthy.
 func TestMetricsAreEachShownByATest(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}

@@ -130,7 +130,7 @@ func TestMetricsOfAFrozenWorker(t *testing.T) {
 	b.other.measured(map[string]float64{`cronce_slot_takeovers_total`: 1, `cronce_node_fences_total`: 1})
 }
 
-// The test is a producer too, which nobody hears of: each of its copies is there
+// The test is a producer too, which announces nothing: each of its copies is there
 // when the node publishes its own.
 func TestMetricsOfFoldedCopies(t *testing.T) {
 	t.Parallel()

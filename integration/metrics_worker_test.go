@@ -144,7 +144,7 @@ func TestMetricsOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.measured(map[string]float64{"cronce_server_connections": 2})
-	eventually(t, "the server to cut off who does not read", func() bool {
+	eventually(t, "the server to cut off a client that does not read", func() bool {
 		for range 16 {
 			if err := s.nc.Publish("loud", make([]byte, 1<<20)); err != nil {
 				t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // The broker comes back with an older copy of its files: what it acknowledged since
-// is gone, and revisions, fences with them, go backwards. Nobody can know that the
+// is gone, and revisions, fences with them, go backwards. No record shows that the
 // slots since had run, so they are offered again; every slot still has an outcome,
 // those outside that time ran once, and no node goes on under a name whose revisions
 // are not to be trusted.

@@ -78,7 +78,7 @@ func (s *site) service(addr string) *process {
 	return p
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress is an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -30,7 +30,7 @@ type site struct {
 	t   *testing.T
 	dir string
 
-	// url is the server that programs are told of; empty: none, they find or
+	// url is the server that programs get as --server; if it is empty, they find or
 	// embed one on the default address.
 	url    string
 	server *process
@@ -38,7 +38,7 @@ type site struct {
 	// workerArgs are given to every worker, environment to every program.
 	workerArgs, environment []string
 
-	// as changes who the programs run as.
+	// as sets the user that the programs run as.
 	as *syscall.SysProcAttr
 
 	nc *nats.Conn

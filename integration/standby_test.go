@@ -17,15 +17,15 @@ func TestStandbyWorkerTakesOverAndHandsBack(t *testing.T) {
 		main := s.worker("main", file)
 		standby := s.worker("standby", file, "--priority", "5")
 		// runs waits for n slots in a row on one of them.
-		runs := func(who string, n int) {
+		runs := func(node string, n int) {
 			t.Helper()
 			last := func() int {
 				row, lines := 0, s.touched()
-				for ; row < len(lines) && strings.Contains(lines[len(lines)-1-row], " "+who+"-"); row++ {
+				for ; row < len(lines) && strings.Contains(lines[len(lines)-1-row], " "+node+"-"); row++ {
 				}
 				return row
 			}
-			eventually(t, fmt.Sprintf("%d slots in a row on %s", n, who), func() bool { return last() >= n })
+			eventually(t, fmt.Sprintf("%d slots in a row on %s", n, node), func() bool { return last() >= n })
 		}
 		runs("main", 5)
 		if n := s.node("standby"); n.State != "alive" || n.Priority != 5 {

@@ -28,7 +28,7 @@ echo "end $CRONCE_SLOT_ID $CRONCE_NODE" >>touched
 	}
 	eventually(t, "a running slot", func() bool {
 		if on("start", stopped) == on("end", stopped) {
-			stopped, other = other, stopped // who is idle has nothing to finish
+			stopped, other = other, stopped // an idle worker has nothing to finish
 		}
 		return on("start", stopped) > on("end", stopped)
 	})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Somebody purges the stream of slots while one slot waits for its turn, one runs
+// The stream of slots is purged while one slot waits for its turn, one runs
 // under a worker that dies, one waits for its next attempt, one was triggered and
 // waits in its job's lock under a worker that dies, and one has not come to a worker
 // yet. Each ends within two minutes of when it should have moved.

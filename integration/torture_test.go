@@ -55,7 +55,7 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 func TestTortureOfServersThatAreGiven(t *testing.T) {
 	t.Parallel()
 	s := newServedSite(t)
-	// Somebody else's: neither may it be touched.
+	// Another application's: torture must not touch it.
 	for _, name := range []string{"torture_other_slots", "KV_cronce_ledger"} {
 		if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{name}}); err != nil {
 			t.Fatal(err)

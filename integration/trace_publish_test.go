@@ -18,13 +18,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// callers is a traceparent of somebody else's trace, numbered.
+// callers returns the numbered traceparent of another application.
 func callers(n int) (traceparent, trace, parent string) {
 	trace, parent = fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e47%02d", n), fmt.Sprintf("00f067aa0ba902%02d", n)
 	return "00-" + trace + "-" + parent + "-01", trace, parent
 }
 
-// Whoever publishes a slot, a plan, a command, a request, a message, an outcome
+// Whatever publishes a slot, a plan, a command, a request, a message, an outcome
 // before it, its publication and what becomes of it are one trace: the caller's, if
 // it has one, or the slot's own.
 func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
@@ -113,7 +113,7 @@ func TestTraceOfASlotIsOneFromAnyPublisher(t *testing.T) {
 		id, parent, _ := strings.Cut(line, " ")
 		told[id] = parent
 	}
-	// One publication by who triggered, one by who had it retried.
+	// One publication by the trigger, one by the retry.
 	if p := c.of(broken.ID())["publish broken"]; len(p) != 2 || p[0].trace != of(broken) || p[1].trace != p[0].trace {
 		t.Errorf("published in %+v", p)
 	}

@@ -64,7 +64,7 @@ func TestUnreadableValuesAreRemovedAndTheJobGoesOn(t *testing.T) {
 		}
 	}
 
-	// Nobody can answer: nothing is removed.
+	// There is no terminal to answer on: nothing is removed.
 	mute := s.start("mute", "doctor", "--remove-unreadable")
 	if code := mute.exit(); code != 2 || !strings.Contains(mute.stderr(), "--yes") {
 		t.Errorf("without a terminal: %d: %s", code, mute.stderr())

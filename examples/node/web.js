@@ -1,5 +1,5 @@
 // Four real processes of one web application, as Node's cluster and pre-forking web
-// servers have them. Each serves HTTP and brings up the scheduler; none is told to be
+// servers have them. Each serves HTTP and starts the scheduler; none is configured as
 // the one that schedules, and each slot runs once.
 //
 //   node web.js --server nats://127.0.0.1:4222 --port 8080

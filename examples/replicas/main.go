@@ -1,7 +1,7 @@
 // Replicas is a web service with a job. Each of its replicas starts the scheduler, and
-// none is told to be the one that schedules; up.sh starts three of them.
+// none is configured as the one that schedules; up.sh starts three of them.
 //
-// It is told its name, and finds NATS by NATS_URL.
+// It gets its name as argument, and finds NATS with NATS_URL.
 package main
 
 import (

@@ -1,4 +1,4 @@
--- An attempt begins: whoever has a smaller fence is out from here on. No row: the slot
+-- An attempt begins: from here on a smaller fence is refused. No row: the slot
 -- is done, or a later attempt has begun.
 INSERT INTO cronce_effects (slot_id, fence, done) VALUES (:'slot', :fence, false)
 ON CONFLICT (slot_id) DO UPDATE SET fence = EXCLUDED.fence

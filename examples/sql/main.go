@@ -65,7 +65,7 @@ func (s service) run(ctx context.Context, schedule string) error {
 	return scheduler.Run(ctx)
 }
 
-// pay is the handler. It asks nobody whether it still may: the database knows.
+// pay is the handler. It does not ask whether its claim still stands: the database decides.
 func (s service) pay(_ context.Context, run job.Run) error {
 	say := func(what string) {
 		fmt.Printf("%s attempt %d fence %d: %s\n", run.Slot.ID(), run.Attempt, run.Fence, what)
@@ -90,7 +90,7 @@ func (s service) pay(_ context.Context, run job.Run) error {
 		say("paid")
 	}
 	if s.lost(run.Attempt) {
-		return errors.New("the answer was lost: nobody knows whether it has paid")
+		return errors.New("the answer was lost: unknown whether it has paid")
 	}
 	return nil
 }

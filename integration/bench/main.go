@@ -3,7 +3,7 @@
 // servers, and says which.
 //
 // The work: runs with a payload of 100 bytes and a handler that does nothing. First
-// they are entered while nobody works, and then drained by one worker process, which
+// they are entered while no worker runs, and then drained by one worker process, which
 // is this one. Then some are entered for each of the coming seconds, and the handlers
 // note how late they start.
 package main

@@ -28,7 +28,7 @@ func gone(t *testing.T, kv jetstream.KeyValue, key string) bool {
 // for a while is renewed by a message with the header and the expected revision.
 //
 // On it stands: no key of ours has a time to live of its own; leases are judged
-// by who watches them (internal/fleet/node), and age is a limit of the bucket (kv). When
+// by the nodes that watch them (internal/fleet/node), and age is a limit of the bucket (kv). When
 // this fails, keys that expire are still judged by the broker's clock.
 func TestUpdateTakesTheTimeToLiveAway(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func atLeader(t *testing.T, js jetstream.JetStream, stream, subject string) uint
 //
 // On it stands: history is 1 everywhere, and kv refuses a bucket with more:
 // revisions that go back would let a write pass whose time is over. When this
-// fails, a history might be kept for the people who look.
+// fails, a history might be kept for people to read.
 func TestOlderValueComesBackWhenTheNewestExpires(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

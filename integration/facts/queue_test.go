@@ -77,7 +77,7 @@ func reconnected(t *testing.T, js jetstream.JetStream) {
 
 // TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked is fact 2:
 // what replicas and files know of a delivery is when the message was *stored*. So
-// who takes over, or starts again, sees a message that was older than AckWait at
+// a server that takes over, or restarts, sees a message that was older than AckWait at
 // its delivery as overdue, and delivers it to the next. A mark (in progress)
 // writes down the true time.
 //
@@ -137,10 +137,10 @@ func TestMessageInFlightIsRedeliveredAtOnceAfterALeaderChangeUnlessMarked(t *tes
 }
 
 // TestAckCountsFromAnySender is fact 3: an ack is matched by the message alone,
-// not by the delivery. Who held a message long ago takes it from under who holds
+// not by the delivery. A client that held a message long ago removes it for the client that holds
 // it now, and neither of them can tell: all their acks succeed.
 //
-// On it stands: invariant 6 (package consumer). Only who wrote the record, or
+// On it stands: invariant 6 (package consumer). Only a worker that wrote the record, or
 // read it as final, acks; a worker that lost its claim says nothing. When this
 // fails, acks may fence; the record decides all the same.
 func TestAckCountsFromAnySender(t *testing.T) {
@@ -190,8 +190,8 @@ func TestDelayedNakWaitsForItsBackOffToo(t *testing.T) {
 }
 
 // TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls is fact 12: that a message has
-// reached MaxDeliver is found out when somebody asks for messages. It then stays
-// in the stream, and nobody gets it any more. (With a MaxDeliver of 1 it is found
+// reached MaxDeliver is found out when a client pulls. It then stays
+// in the stream, and is not delivered any more. (With a MaxDeliver of 1 it is found
 // out without: the count of deliveries lags by one.)
 //
 // On it stands: MaxDeliver is unlimited on our queues, and attempts are counted
@@ -222,17 +222,17 @@ func TestSpentDeliveriesAreAnnouncedOnlyWhenAClientPulls(t *testing.T) {
 	w, witnessTold := spent(witness, 2*ackWait)
 	pull(w)
 	if _, err := witnessTold.NextMsg(limit); err != nil {
-		t.Fatalf("nobody was told although a pull was waiting: %v", err)
+		t.Fatalf("no advisory came although a pull was waiting: %v", err)
 	}
 	if m, err := told.NextMsg(time.Millisecond); !errors.Is(err, nats.ErrTimeout) {
 		t.Fatalf("told without a pull: %v, %v", m, err)
 	}
 	pull(c)
 	if _, err := told.NextMsg(limit); err != nil {
-		t.Fatalf("nobody was told after a pull: %v", err)
+		t.Fatalf("no advisory came after a pull: %v", err)
 	}
 	if n := messages(t, deaf); n != 1 {
-		t.Errorf("%d messages, want the one that nobody gets", n)
+		t.Errorf("%d messages, want the one that is not delivered", n)
 	}
 }
 
@@ -272,11 +272,11 @@ func TestAckedMessageStaysAWhileOnThreeReplicas(t *testing.T) {
 	}
 }
 
-// TestPurgeOfOneSubjectForgetsOtherMessagesInFlight is fact 20: when somebody
+// TestPurgeOfOneSubjectForgetsOtherMessagesInFlight is fact 20: when a client
 // purges one of the subjects that a consumer takes, of which it has given a message
 // out, and it has acked nothing yet that the stream still holds, then the next ack
 // carries its floor over all that it had given out before. The server gives that to
-// nobody any more, though it stays in the stream. A message before the floor that is
+// no client any more, though it stays in the stream. A message before the floor that is
 // still stored prevents it, which a work queue never has.
 //
 // On it stands: kv/strand.go and internal/fleet/sweep, which count such a message of a slot

@@ -49,7 +49,7 @@ func TestServerThatDoesNotListenForClientsNeverListensForRoutes(t *testing.T) {
 
 // TestKilledLeaderStopsWritesForSeconds is fact 10: the followers wait four to
 // nine seconds for a word of their leader before they elect another, and until
-// then nobody takes a write, nor refuses it.
+// then no server stores a write or refuses it.
 //
 // On it stands: attempts of a second, repeated until they are answered (kv); a
 // lease that outlasts an election, 20 s by default (internal/fleet/node): trust is
@@ -97,7 +97,7 @@ func TestKilledLeaderStopsWritesForSeconds(t *testing.T) {
 
 // TestClientOfADomainHasToPrefixRawKeys is fact 17: the client library sends its
 // own requests, and its KV, into the domain that it was made for; a message that
-// is published on a key's subject by hand goes to whoever listens here. On the
+// is published on a key's subject by hand goes to the subscribers here. On the
 // way back the same: a subject that streams on both sides of a leaf node listen to
 // is stored by both, and either of them answers.
 //
@@ -143,7 +143,7 @@ func TestClientOfADomainHasToPrefixRawKeys(t *testing.T) {
 
 	both := jetstream.StreamConfig{Name: "both", Subjects: []string{"both"}}
 	s, other := stream(t, here, both), stream(t, there, both)
-	publish(t, here, "both") // answered by either, whoever is first
+	publish(t, here, "both") // answered by the first of both
 	natstest.Eventually(t, limit, "both sides to store one message", func() bool { return messages(t, s) == 1 && messages(t, other) == 1 })
 }
 

@@ -88,7 +88,7 @@ func (f *fleet) round(ctx context.Context, fault *fault) {
 }
 
 // interrupted has each of the clients own a slot, and breaks something before they
-// complete it. Nobody else writes meanwhile: what is not answered still stands
+// complete it. No other client writes meanwhile: what is not answered still stands
 // there when they stop waiting.
 func (f *fleet) interrupted(ctx context.Context, clients []*client, fault *fault) {
 	f.t.Helper()

@@ -10,23 +10,23 @@
 // with what they own. Three of them are behind a proxy that loses answers or cuts
 // the connection; the single server is restarted, the leader of the three stopped.
 // Clients are worse than workers: they fence whenever their dice say so, and go on
-// completing after they were fenced. What each was told, and when, is a history,
+// completing after they were fenced. The answers that each got, and when, are a history,
 // and porcupine looks for an order in which a sequential ledger says the same: per
 // key a register that is written at a revision, and whose final values stay.
 //
 //   - A write that is repeated until it is answered is one call, from the first
 //     request to the last answer.
 //   - A write that was given up may land at any later time, or never: it has no
-//     end. If anybody has seen its nonce, it did land.
-//   - A conflict may mean stored and then overwritten (see package kv). If anybody
-//     has seen its nonce, it is two steps: stored, and gone again before its writer
-//     was told.
+//     end. If any client has seen its nonce, it was stored.
+//   - A conflict may mean stored and then overwritten (see package kv). If any client
+//     has seen its nonce, it is two steps: stored, and overwritten before its writer
+//     got the answer.
 //   - A read on one server is linearizable. On three it is taken for a hint, which
 //     is all that package kv promises: it may show what was true before, never what
 //     is not stored yet. (In practice it was linearizable there too.)
 //
-// Three ledgers that are wrong in one way each are found out by the same clients
-// and the same check. Not covered: a server that loses acknowledged writes (a
+// The same clients and the same check find the mistakes of three ledgers that are wrong
+// in one way each. Not covered: a server that loses acknowledged writes (a
 // crash without sync), removal by age, and a bucket that is created again.
 //
 // # Are the rules right? (exhaustive_test.go)
@@ -40,7 +40,7 @@
 //   - a write lands at any time, or never, also long after its writer gave up, was
 //     replaced or died; its answer comes at any later time, or not at all;
 //   - the message is delivered to any worker without a task at any time, as often
-//     as it likes, also while another has it in hand; an ack by anybody removes it;
+//     as it likes, also while another holds it; an ack from any worker removes it;
 //   - time goes in ticks, the same for all: a lease is three, the margin one. A
 //     node trusts itself from when it sent its heartbeat, for two; its handlers end
 //     within the third. A key can be fenced when it has stood still for three;
@@ -51,21 +51,21 @@
 // stored; no handler starts without a won claim of its incarnation, after its
 // lease, or twice for one attempt (so an at-most-once slot starts at most once);
 // attempts stay within their number; while a handler can act its claim stands in
-// the ledger; a message goes only when its slot has its outcome; and, if nobody
+// the ledger; a message goes only when its slot has its outcome; and, if no worker
 // dies from here on, an outcome can still be reached. Thirteen mutants of the
 // worker each break the invariant that the test names, or the test fails.
 //
 // What makes the world finite, and small:
 //
-//   - A revision is one bit to whoever holds it: is it still the last? Names that
+//   - A revision is one bit to the worker that holds it: is it still the last? Names that
 //     nothing refers to any more are used again.
-//   - Only how long each key has stood still is kept, not who has seen it for how
-//     long: nobody has seen it still for longer, and who saw less can do less.
+//   - Only how long each key has stood still is kept, not which node has seen it for
+//     how long: no node has seen it still for longer, and one that saw less can do less.
 //   - A heartbeat lands when it is sent. One that lands later gives less trust for
 //     the same key; one of a dead incarnation only keeps challengers waiting.
-//   - Who is to be told of a conflict is told at once, since waiting he can do
+//   - A conflict is answered at once, since a worker that waits can do
 //     less. A won write's answer is not hurried.
-//   - A worker that is told to stop goes on taking slots: it can do more.
+//   - A worker that stops goes on taking slots: it can do more.
 //   - Being frozen is no other than being slow, until the lease is over; so a
 //     worker freezes only there.
 //   - Workers are alike, so states that differ in which is which are one.
@@ -93,7 +93,7 @@
 //   - a worker crashes anywhere, also between the outcome and the lock.
 //
 // Checked in each state: a handler runs only while its slot has the one place, and
-// its claim; and, if nobody dies from here on, both slots can still have their
+// its claim; and, if no worker dies from here on, both slots can still have their
 // outcomes, whatever was left in the lock. Eight mutants each break one of these.
 // Overlap is queue, skip or latest; not modelled are replace, more places than one,
 // more than two slots, a lock that is full, edits, and wake-up calls (a parked slot

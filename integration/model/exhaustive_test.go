@@ -64,7 +64,7 @@ func TestWorkersMutantsAreEachFound(t *testing.T) {
 		"completion without a revision":             {mutation{completeAnywhere: true}, 1, finalChanged},
 		"takeover without a fence":                  {mutation{takeOverUnfenced: true}, 1, actsBeside},
 		"fence at a revision not seen to stand":     {mutation{fenceUnseen: true}, 1, actsBeside},
-		"nobody is ever fenced":                     {mutation{neverFence: true}, 1, noWayOut},
+		"no node is ever fenced":                    {mutation{neverFence: true}, 1, noWayOut},
 		"ack before the record":                     {mutation{ackFirst: true}, 1, ackedEarly},
 		"ack by a worker that lost its claim":       {mutation{ackRefused: true}, 2, ackedEarly},
 		"start after a mere read":                   {mutation{startOnRead: true}, 1, unclaimedStart},

@@ -21,7 +21,7 @@ type world[S comparable] interface {
 	check(S)
 
 	// successors makes every step that can be next, by emit. live says that the
-	// step is one which goes on happening in a fleet where nobody dies any more.
+	// step is one which goes on happening in a fleet where no node dies any more.
 	successors(s S, emit func(label string, next S, live bool))
 
 	// ended says that all has come to its end.

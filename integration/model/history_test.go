@@ -73,9 +73,9 @@ type stepKind int
 
 const (
 	stores  stepKind = iota // the value was stored, at a known revision
-	loses                   // somebody else's value stands there
+	loses                   // the key has another client's value
 	sees                    // the value was read
-	perhaps                 // stored or not, nobody has seen it since
+	perhaps                 // stored or not, no client has seen it since
 )
 
 // ledger is the sequential model: a register per key, written at a revision.
@@ -103,7 +103,7 @@ func apply(c cell, s step) (bool, cell) {
 	case sees:
 		return c.revision == s.revision && c.nonce == s.nonce, c
 	default:
-		// Nobody can name the revision of a value that nobody saw: a zero
+		// No client can name the revision of a value that none saw: a zero
 		// revision with a nonce is one at which nothing can be won any more.
 		if c.revision == s.at && !(c.revision == 0 && c.nonce != "") {
 			c = cell{0, s.nonce, s.value, s.final}

@@ -199,7 +199,7 @@ func (q *queue) look(i, n int) {
 	q.w[i].duty[n] = duty{step: looked, seen: q.slot[n], last: true}
 }
 
-// deliver hands the message out. On its first delivery nobody looks at the record.
+// deliver hands the message out. On its first delivery no worker reads the record.
 func (m *locking) deliver(q queue, i, n int) {
 	if !q.msg[n] {
 		return

@@ -16,7 +16,7 @@ type queue struct {
 	msg  [maxSlots]bool
 	lock lock
 
-	// late are writes that nobody waits for any more and that can still land.
+	// late are writes that no worker waits for any more and that can still be stored.
 	late     [maxSlots]slot
 	lateLock lock
 	isLate   bool

@@ -50,14 +50,14 @@ func TestLocksMutantsAreEachFound(t *testing.T) {
 		attempts int
 		breaks   string
 	}{
-		"a dead owner frees its place":              {lockMutation{deadFrees: true}, 2, withoutPlace},
-		"a slot without a record holds no place":    {lockMutation{goneFrees: true}, 1, withoutPlace},
-		"the lock is taken without a revision":      {lockMutation{writeAnywhere: true}, 1, withoutPlace},
-		"the lock is left without a revision":       {lockMutation{leaveAnywhere: true}, 1, withoutPlace},
-		"a place is taken before the answer":        {lockMutation{noAnswer: true}, 1, withoutPlace},
-		"who has ended and not left holds a place":  {lockMutation{neverLearns: true}, 1, noWayOut},
-		"a place is left before the outcome stands": {lockMutation{leaveEarly: true}, 2, withoutPlace},
-		"a claim before the place":                  {lockMutation{claimFirst: true}, 1, withoutPlace},
+		"a dead owner frees its place":                     {lockMutation{deadFrees: true}, 2, withoutPlace},
+		"a slot without a record holds no place":           {lockMutation{goneFrees: true}, 1, withoutPlace},
+		"the lock is taken without a revision":             {lockMutation{writeAnywhere: true}, 1, withoutPlace},
+		"the lock is left without a revision":              {lockMutation{leaveAnywhere: true}, 1, withoutPlace},
+		"a place is taken before the answer":               {lockMutation{noAnswer: true}, 1, withoutPlace},
+		"a slot that has ended and not left holds a place": {lockMutation{neverLearns: true}, 1, noWayOut},
+		"a place is left before the outcome stands":        {lockMutation{leaveEarly: true}, 2, withoutPlace},
+		"a claim before the place":                         {lockMutation{claimFirst: true}, 1, withoutPlace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -262,7 +262,7 @@ func (s *state) setKey(name uint8, k key) { s.keys[name], s.quiet[name] = k, 0 }
 
 // put is a write to the ledger, by the name of node, that is stored: every other
 // one that names an older revision has lost, which its writer may learn at once.
-// Who learns it later can do less meanwhile.
+// A worker that learns it later can do less meanwhile.
 func (m *machine) put(s *state, x slot, node uint8) {
 	if s.slot.final() {
 		m.violate(finalChanged)
@@ -327,7 +327,7 @@ func (m *machine) writes(s state) {
 }
 
 // fence declares the slot's owner dead, at the revision at which its key was seen
-// to stand still. Whoever sends it may send it late, and not live to see it land.
+// to stand still. Its sender may send it late, and die before it is stored.
 func (m *machine) fence(s state) {
 	n := s.slot.node
 	if s.slot.state != running || s.keys[n] != alive || m.neverFence {

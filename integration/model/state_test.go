@@ -8,7 +8,7 @@ const (
 )
 
 // state is everything of the small world that the exploration knows. Revisions
-// are not in it: whoever holds one only needs to know whether it is still the
+// are not in it: a worker that holds one only needs to know whether it is still the
 // last, and that is one bit. So the world is finite, however long it lives.
 type state struct {
 	slot slot // what the ledger says
@@ -16,12 +16,12 @@ type state struct {
 
 	keys [maxNames]key
 
-	// quiet is for how many ticks each key has stood still. Nobody can have seen it
-	// stand still for longer, and who saw less can only do less: so one number
+	// quiet is for how many ticks each key has stood still. No node can have seen it
+	// stand still for longer, and a node that saw less can only do less: so one number
 	// stands for all that watch.
 	quiet [maxNames]uint8
 
-	// late are the ledger writes that nobody waits for any more and that can still
+	// late are the ledger writes that no worker waits for any more and that can still
 	// land, by the name of their writer.
 	late [maxNames]slot
 

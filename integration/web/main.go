@@ -20,7 +20,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// main is told the NATS server and a file, to which each run adds a line. It prints
+// main gets the NATS server and a file as arguments, to which each run adds a line. It prints
 // the address that it serves on.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -141,7 +141,7 @@ const unhandled = (d) => ({ do: "later", delay: Math.min(100 * 2 ** Math.min(d.c
 
 function claim(d, v, attempt) {
   if (d.message.slot.shards) return unhandled(d); // this program leaves split slots to others
-  if (!v.entry) return unhandled(d); // deleted since its first claim: who knows what its lock then is goes on with it
+  if (!v.entry) return unhandled(d); // deleted since its first claim: its lock is unknown here
   if (guarded(v.entry.job) && v.place?.kind !== "held") return unplaced(d, v);
   const { retry_at, error, output, ...record } = recordOf(d, v);
   record.max_attempts ??= v.entry.job.attempts;

@@ -1,7 +1,7 @@
 // What a producer has to publish (docs/protocol.md, section 8). Pure.
 //
 // A position is {time, revision, registryTime}: every slot due up to time has been
-// published, by who knew the registry up to revision. It is the watermark, and what
+// published, by a producer that knew the registry up to revision. It is the watermark, and what
 // a producer holds of its own after each round.
 import { fromSeconds, parseDuration, toMs } from "./values.js";
 import { formatMessage } from "./message.js";

@@ -1,7 +1,7 @@
 // Events (docs/protocol.md, section 13): told, not promised.
 import { formatInstant } from "./values.js";
 
-// emitter makes a function that tells of a kind.
+// emitter returns a function that publishes events of a kind.
 export const emitter = (store, node) => (kind, members) => {
   const body = { v: 1, kind, time: formatInstant(node.now()), node: node.name };
   for (const [name, value] of Object.entries(members)) if (value) body[name] = value;

@@ -10,7 +10,7 @@ import { parseDuration } from "./values.js";
 export { Permanent } from "./worker.js";
 
 // run takes part until the signal: nc is a connection, queues and handlers say for what
-// (handlers: a job's name to async (run) => output). log is told what is of interest.
+// (handlers: a job's name to async (run) => output). log is called with lines of text.
 export async function run(nc, { namespace = "cronce", name, queues = ["default"], handlers = {}, produce = true, places, grace = 25_000, signal, log = () => {} }) {
   const store = new Store(nc, namespace);
   const settings = await adopt(store);

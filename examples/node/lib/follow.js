@@ -29,8 +29,8 @@ export async function follow({ store, node, registry }, record, revision, messag
 
 const failed = new Set(["failed", "expired"]);
 
-// alertOf is the event that somebody is to be told of, if there is somebody; the same
-// however often it is told. Who delivers it is another matter, and left to others here.
+// alertOf returns the alert event for an outcome, if the job has a target; it is the same
+// however often it is published. Other nodes deliver it.
 // Pure.
 export function alertOf(record, revision, entry, node, namespace) {
   const state = record.state;

@@ -46,7 +46,7 @@ export class Locks {
     return toMs(this.node.now() - parseInstant(stayOf(lock, id).at)) > horizon + this.node.lease;
   }
 
-  // replace has a holder ended. One that nobody has claimed yet is left for the next
+  // replace has a holder ended. A holder that no worker has claimed yet is left for the next
   // time that the newer slot asks for its place.
   async replace(id, by) {
     const { value, revision } = await this.store.read("ledger", slotKey(parseSlot(id)));
@@ -54,7 +54,7 @@ export class Locks {
   }
 
   // leave takes a slot out whose outcome is written, if its stay is still the one that
-  // began then: it may have been reopened meanwhile. Who does not come to it leaves a
+  // began then: it may have been reopened meanwhile. A worker that does not get to it leaves a
   // holder that has ended.
   async leave(id, since, entry, signal) {
     if (since === undefined || entry && !guarded(entry.job)) return;

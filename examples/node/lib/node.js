@@ -28,7 +28,7 @@ export class Node {
 
   get signal() { return this.ended.signal; }
 
-  // trusted must be asked right before anything is started or completed: who slept
+  // trusted must be asked right before anything is started or completed: a process that slept
   // finds its timers late.
   trusted() {
     if (!this.signal.aborted && boot() >= this.trustedUntil && this.revision > 0) this.end("its lease lapsed");
@@ -111,8 +111,8 @@ export class Node {
     this.seen.set(key, { text, revision, since: stopwatch() });
   }
 
-  // dead asks whether a node is dead: {dead}, or {wait} in ms. Who has stood still for
-  // a lease is declared dead by a write at the revision that was seen.
+  // dead asks whether a node is dead: {dead}, or {wait} in ms. A node whose key has not
+  // moved for a lease is declared dead by a write at the revision that was seen.
   async dead(name) {
     if (!this.seen.has(name)) {
       const found = await this.store.read("nodes", name);

@@ -68,7 +68,7 @@ export class Producer {
     }
   }
 
-  // advance moves the watermark: at most once a second, and after five when somebody
+  // advance moves the watermark: at most once a second, and after five when another producer
   // else does it.
   async advance(signal) {
     if (performance.now() < (this.again ?? 0)) return;

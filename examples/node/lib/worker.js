@@ -134,8 +134,8 @@ export class Worker {
   // implausible.
   trustedHorizon() { return this.node.implausible ? Infinity : this.horizon; }
 
-  // settle answers the broker, once. An answer does not fence: who has lost its claim,
-  // or its trust, says nothing.
+  // settle answers the broker, once. An ack does not fence: a worker that has lost its claim
+  // or its trust sends nothing.
   async settle(m, answer) {
     if (answer === undefined || !this.node.trusted()) return;
     if (answer.nak !== undefined) return m.nak(Math.max(1, Math.ceil(answer.nak)));
@@ -237,7 +237,7 @@ export class Worker {
   }
 
   // end has a slot ended for a newer one: asks its owner, or writes its outcome if
-  // nobody owns it.
+  // no node owns it.
   async end(record, revision, by) {
     if (record.state === "running") {
       const request = JSON.stringify({ v: 1, id: record.id, fence: revision, replaced: true, by });

@@ -65,8 +65,8 @@ export function* spansFrom(zone, after) {
   }
 }
 
-// change is the first instant with another offset. Rules repeat within a year: who
-// has no change for ten will have none.
+// change is the first instant with another offset. Rules repeat within a year: a zone
+// without a change for ten years will have none.
 function change(zone, start, offset) {
   const known = zone.spans.find((s) => s.start <= start && start < s.end);
   if (known) return known.end;

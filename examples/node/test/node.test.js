@@ -16,7 +16,7 @@ for (const c of vectors("fences")) {
     }
     assert.deepEqual(unsigned(step.value), unsigned(c.written));
     if (!c.moved) return;
-    // The write was refused: what stands there now says who was faster.
+    // The write was refused: the stored value names the writer that was faster.
     const then = challenge(c.node, c.by, JSON.stringify(c.moved), parseDuration(c.lease), 0, parseInstant(c.now));
     assert.equal(then.dead ?? false, c.dead);
     assert.equal(then.wait, c.wait && parseDuration(c.wait));
