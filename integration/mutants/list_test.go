@@ -119,8 +119,8 @@ func TestWhatCountsAsAKill(t *testing.T) {
 		"panic: test timed out after 2m0s\n\trunning tests:\n\t\tTestX": "", // it hangs: noticed
 	} {
 		err := m.judge(output)
-		if got := ""; err != nil {
-			if got = err.Error(); want == "" || !strings.Contains(got, want) {
+		if err != nil {
+			if got := err.Error(); want == "" || !strings.Contains(got, want) {
 				t.Errorf("%q: %s, want %q", output, got, want)
 			}
 		} else if want != "" {

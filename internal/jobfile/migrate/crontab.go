@@ -86,13 +86,13 @@ func unquote(text string) string {
 
 // entry reads a line that says when and what.
 func (c *crontab) entry(line int, text string) {
-	schedule, rest := text, ""
+	rest := text
 	n := 5
 	if text[0] == '@' {
 		n = 1
 	}
 	var fields []string
-	for rest = text; len(fields) < n; {
+	for len(fields) < n {
 		word := cronWord.FindString(rest)
 		if word == "" {
 			c.note(line, "", "not carried over: it ends after %q, before there is a command", strings.Join(fields, " "))
@@ -101,7 +101,7 @@ func (c *crontab) entry(line int, text string) {
 		fields, rest = append(fields, strings.TrimSpace(word)), rest[len(word):]
 	}
 	fields[0] = strings.TrimPrefix(fields[0], "-") // "do not log it", of some crons
-	schedule = strings.Join(fields, " ")
+	schedule := strings.Join(fields, " ")
 	user := ""
 	if c.system {
 		word := cronWord.FindString(rest)

@@ -298,7 +298,7 @@ func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answer
 // Beside is kv.Ledger.Beside.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	if _, stands, err := l.Read(ctx, own); err != nil || stands < revision {
-		return nil, fmt.Errorf("read beside %s, which stands at %d: %w: %v", own, stands, job.ErrUnknown, err)
+		return nil, fmt.Errorf("read beside %s, which stands at %d: %w: %w", own, stands, job.ErrUnknown, err)
 	}
 	var records []job.Record
 	for _, s := range others {

@@ -45,7 +45,7 @@ func probe(ctx context.Context, addr string) (info, error) {
 		return info{}, fmt.Errorf("%w on %s: %w", errAbsent, addr, err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
 	const most = 64 << 10
