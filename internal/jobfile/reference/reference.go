@@ -81,8 +81,8 @@ func jobFields() []Field {
 	fields = append(fields, planFields(d)...)
 	fields = append(fields, runFields(d)...)
 	return append(fields,
-		alertField("on_failure", "Where to tell of a slot that has failed or expired."),
-		alertField("on_missed", "Where to tell of a slot that was missed."),
+		alertField("on_failure", "The target of alerts for slots that failed or expired."),
+		alertField("on_missed", "The target of alerts for slots that were missed."),
 		actionField(),
 	)
 }
@@ -130,7 +130,7 @@ func runFields(d job.Job) []Field {
 			{Name: "max_backoff", Kind: Duration, Default: short(d.Retry.MaxBackoff) + ", or `backoff` if that is more", Limit: "not below `backoff`", Example: "1m", About: "The longest delay."},
 		}},
 		{Name: "catch_up", Kind: Mapping, Example: "{policy: all, within: 12h, max: 10}",
-			About: "Slots that nobody published within a minute of their due time, because all producers were down, or the job paused. What is left out is recorded as `missed`.", Fields: []Field{
+			About: "What happens to slots that were not published within a minute of their due time, because no producer ran, or the job was paused. Slots that do not run are recorded as `missed`.", Fields: []Field{
 				{Name: "policy", Kind: Word, Default: string(d.CatchUp.Policy), Words: words(job.CatchUpLatest, job.CatchUpAll, job.CatchUpNone), Example: "all",
 					About: "The newest missed slot runs (`latest`), each does (`all`), or `none`."},
 				{Name: "within", Kind: Duration, Default: "the horizon, " + short(job.DefaultHorizon), Example: "12h", About: "How far back a missed slot may lie and still run."},
@@ -153,7 +153,7 @@ func alertField(name, about string) Field {
 		About: "The environment variable, of the node that delivers, that holds the value."}
 	prefix := Field{Name: "prefix", Kind: Text, Limit: "256 bytes", Example: `"Bearer "`, About: "Stands before the value."}
 	return Field{Name: name, Kind: Mapping, OneOf: []string{"http", "nats"}, Example: "{nats: {subject: alerts.jobs}}",
-		About: about + " It stands in the registry, for all who may read it, so secrets are only named. Delivered at least once, by any worker of the fleet.",
+		About: about + " It is stored in the registry, where every login that reads jobs can read it, so name secrets by their environment variables. Any worker of the fleet delivers an alert, at least once.",
 		Fields: []Field{
 			{Name: "http", Kind: Mapping, Example: `{url: "https://example.com/alerts"}`, About: "A webhook: a POST of JSON.", Fields: []Field{
 				{Name: "url", Kind: TextOr, Required: true, Example: `"https://example.com/alerts"`, About: "A URL without user and password, or `{env: NAME}` if it is a secret itself.", Fields: []Field{env}},
@@ -183,7 +183,7 @@ func actionField() Field {
 				{Name: "url", Kind: Text, Required: true, Limit: "http or https", Example: `"http://127.0.0.1:8080/jobs/report"`, About: "Absolute."},
 				{Name: "method", Kind: Word, Default: http.MethodPost, Words: jobfile.Methods(), Example: "PUT", About: "GET and HEAD carry no payload."},
 				{Name: "headers", Kind: Headers, Example: `{Authorization: {prefix: "Bearer ", env: API_TOKEN}}`,
-					About:  "Sent beside those that tell of the slot. A value is text, or comes from the environment or a file, and is then never shown.",
+					About:  "Sent in addition to the headers of the slot. A value is text, or comes from the environment or a file, and is then never shown.",
 					Fields: []Field{{Kind: TextOr, Limit: fmt.Sprintf("%d KiB", jobfile.MaxHeader>>10), Fields: secret, OneOf: []string{"env", "file"}}}},
 				{Name: "timeout", Kind: Duration, Default: short(action.DefaultTimeout) + ", if the job has no `timeout` either", Example: "20s", About: "Bounds one request."},
 				{Name: "ready", Kind: Text, Limit: "http or https", Example: `"http://127.0.0.1:8080/ready"`, About: "Asked every second. While it does not answer with 2xx, this node takes no slots of the job's queue."},
