@@ -61,7 +61,7 @@ func (t *task) alerts(rec job.Record) bool {
 	case t.view.Entry == nil:
 		return t.undefined != nil
 	}
-	return t.view.Entry.Job.AlertAbout(rec.State) != nil
+	return core.AlertAbout(t.view.Entry.Job, rec.State) != nil
 }
 
 // chain publishes the slot of e's job that follows from rec, if all that it comes

@@ -431,7 +431,7 @@ func (t *task) arrive(mayBlock bool) progress {
 // it: it comes again until it is older than any slot may be. A message that contradicts
 // itself is no slot for any program, and is dropped at once.
 func (t *task) refuseUnreadable() progress {
-	if errors.Is(t.unread, job.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
+	if errors.Is(t.unread, core.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
 		return t.end(drop(t.unread.Error()))
 	}
 	if t.d.Count <= 2 { // it may come back for a day

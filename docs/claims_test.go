@@ -191,7 +191,7 @@ func (l *slotLife) write(t *testing.T, s *claimStep, r job.Record, at uint64, no
 	if s.Wins <= l.revision {
 		t.Fatalf("%s: the write at %d wins revision %d: want a larger one", l.Name, at, s.Wins)
 	}
-	read, err := job.DecodeRecord(s.Record)
+	read, err := core.DecodeRecord(s.Record)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestChains(t *testing.T) {
 
 func record(t *testing.T, value json.RawMessage) job.Record {
 	t.Helper()
-	r, err := job.DecodeRecord(value)
+	r, err := core.DecodeRecord(value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAlerts(t *testing.T) {
 	hold(t, "alerts.json", func(t *testing.T, c alertCase) alertCase {
 		r := record(t, c.Record)
 		c.MsgID, c.Event = "", nil
-		if c.Definition.entry(t).Job.AlertAbout(r.State) != nil {
+		if core.AlertAbout(c.Definition.entry(t).Job, r.State) != nil {
 			e := core.NewAlert(r, c.Revision)
 			e.Node = "a-1-1-x"
 			c.MsgID, c.Event = core.AlertID(r, c.Revision), raw(t, e)

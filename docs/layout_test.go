@@ -39,7 +39,7 @@ func TestLayout(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
 	hold(t, "layout.json", func(t *testing.T, c layoutCase) layoutCase {
-		want, err := job.DecodeSettings(c.Settings)
+		want, err := core.DecodeSettings(c.Settings)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func TestPageNamesWhatIsOnTheWire(t *testing.T) {
 	for _, s := range []job.State{job.Running, job.Retrying, job.Succeeded, job.Failed, job.Skipped, job.Missed, job.Expired, job.Cancelled} {
 		words = append(words, string(s))
 	}
-	for _, kind := range job.Exceptional() {
+	for _, kind := range core.Exceptional() {
 		words = append(words, string(kind))
 	}
 	var m core.Message

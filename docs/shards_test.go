@@ -132,7 +132,7 @@ func (l *shardLife) write(t *testing.T, s *shardStep, r job.Record, at uint64) {
 	if s.Wins <= l.revision {
 		t.Fatalf("%s: the write of %s wins revision %d: want a larger one", l.Name, s.Of, s.Wins)
 	}
-	read, err := job.DecodeRecord(s.Record)
+	read, err := core.DecodeRecord(s.Record)
 	if err != nil {
 		t.Fatal(err)
 	}

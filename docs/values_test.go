@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -118,11 +120,11 @@ func TestStoredValues(t *testing.T) {
 	})
 }
 
-func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value any, unknown job.Extra, err error) {
+func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value any, unknown codec.Extra, err error) {
 	t.Helper()
 	switch kind {
 	case "settings":
-		s, err := job.DecodeSettings(data)
+		s, err := core.DecodeSettings(data)
 		return s, s.Extra, err
 	case "definition":
 		e, err := core.DecodeEntry(data, 7, at)
@@ -131,7 +133,7 @@ func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value an
 		n, err := core.DecodeNode(data)
 		return n, n.Extra, err
 	case "record":
-		r, err := job.DecodeRecord(data)
+		r, err := core.DecodeRecord(data)
 		return r, r.Extra, err
 	case "watermark":
 		w, err := core.DecodeWatermark(data)
@@ -140,7 +142,7 @@ func decodeValue(t *testing.T, kind string, data []byte, at time.Time) (value an
 		l, err := core.DecodeLock(data)
 		return l, l.Extra, err
 	case "event":
-		e, err := job.DecodeEvent(data)
+		e, err := core.DecodeEvent(data)
 		return e, nil, err
 	}
 	t.Fatalf("no such kind of value: %q", kind)

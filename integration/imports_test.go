@@ -47,10 +47,11 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 func TestArrowsPointOneWay(t *testing.T) {
 	t.Parallel()
 	may := map[string][]string{
-		"job":                        {"internal/codec", "internal/suggest"},
+		"job":                        {"internal/codec", "internal/suggest", "internal/tzdata"},
 		"internal/codec":             {},
 		"internal/core":              {"internal/codec", "internal/suggest", "job"},
 		"internal/suggest":           {},
+		"internal/tzdata":            {"internal/codec", "internal/suggest"},
 		"kv":                         {"job"},
 		"producer":                   {"job"},
 		"consumer":                   {"job"},
@@ -93,7 +94,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 			t.Errorf("package %s does not exist: mend this list", path)
 		}
 		for _, imported := range p.Imports {
-			pure := imported == module+"/internal/core" || imported == module+"/internal/codec"
+			pure := imported == module+"/internal/core" || imported == module+"/internal/codec" || imported == module+"/internal/tzdata"
 			if pure && slices.Contains(allowed, "job") {
 				continue // the rules and the formats are as pure as the words
 			}
@@ -109,9 +110,9 @@ func TestArrowsPointOneWay(t *testing.T) {
 func TestJobIsPure(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
-	for _, pure := range []string{"job", "internal/core", "internal/codec"} {
+	for _, pure := range []string{"job", "internal/core", "internal/codec", "internal/tzdata"} {
 		for _, imported := range packages[module+"/"+pure].Imports {
-			if !packages[imported].Standard && !ours(imported) && imported != "github.com/robfig/cron/v3" {
+			if !packages[imported].Standard && !ours(imported) {
 				t.Errorf("%s must not import %s", pure, imported)
 			}
 			if slices.Contains([]string{"net", "net/http", "os", "os/exec", "math/rand", "math/rand/v2", "crypto/rand", "log/slog"}, imported) {

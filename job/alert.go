@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,25 +41,6 @@ type AlertNATS struct {
 	Subject string `json:"subject"`
 }
 
-// AlertEnv begins the names of all environment variables that an alert may name.
-// Who may write the registry must not be able to have any other secret of a node
-// sent to where they please.
-const AlertEnv = "CRONCE_ALERT_"
-
-// MaxAlertHeaders is how many headers a webhook may have.
-const MaxAlertHeaders = 20
-
-// AlertAbout is where to tell of a slot that has ended so; nil: nowhere.
-func (j Job) AlertAbout(s State) *Alert {
-	switch s {
-	case Failed, Expired:
-		return j.OnFailure
-	case Missed:
-		return j.OnMissed
-	}
-	return nil
-}
-
 // validate says what is wrong with it; nil is right.
 func (a *Alert) validate(field string) error {
 	switch {
@@ -84,7 +64,7 @@ func (h *AlertHTTP) validate(field string) error {
 		}
 	}
 	if h.URLEnv == "" {
-		_, err := ParseAlertURL(h.URL)
+		_, err := codec.ParseURL(h.URL)
 		bad(err != nil, ".url: %v", err)
 	} else {
 		bad(h.URL != "", ".url: want text or {env: NAME}, not both")
@@ -92,7 +72,7 @@ func (h *AlertHTTP) validate(field string) error {
 	}
 	bad(len(h.Headers) > MaxAlertHeaders, ".headers: %d, at most %d", len(h.Headers), MaxAlertHeaders)
 	for i, header := range h.Headers {
-		why := RefusedHeader(header.Name)
+		why := codec.RefusedHeader(header.Name)
 		bad(why != "", ".headers: header %q %s", codec.Clip(header.Name), why)
 		bad(slices.ContainsFunc(h.Headers[:i], func(o AlertHeader) bool { return strings.EqualFold(o.Name, header.Name) }),
 			".headers: %q is here twice: upper and lower case make no difference", codec.Clip(header.Name))
@@ -108,47 +88,4 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
 
 func alertEnv(name string) bool {
 	return strings.HasPrefix(name, AlertEnv) && envName.MatchString(name)
-}
-
-// ParseAlertURL reads the URL of a webhook. Its errors do not show it.
-func ParseAlertURL(s string) (*url.URL, error) {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || len(s) > 4<<10:
-		return nil, errors.New("want a URL like https://example.com/alerts")
-	case u.User != nil:
-		return nil, errors.New("it holds a user or a password, which the registry would show: use headers, with {env: NAME}")
-	case strings.Contains(s, "#"):
-		return nil, errors.New("a fragment is never sent: leave out what begins with #")
-	}
-	return u, nil
-}
-
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
-// protocolHeaders belong to the connection or the message's framing: set by a
-// job, they would let it say one thing and send another.
-var protocolHeaders = []string{
-	"Connection", "Content-Length", "Expect", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
-// ownHeaders tell of the slot, as do all that begin with Cronce-.
-var ownHeaders = []string{"Idempotency-Key", "Traceparent", "Tracestate"}
-
-// RefusedHeader says what is wrong with the name of a header of a request, in its
-// canonical case; empty: nothing.
-func RefusedHeader(name string) string {
-	is := func(other string) bool { return strings.EqualFold(name, other) }
-	switch {
-	case !headerName.MatchString(name):
-		return "is no name of a header: want letters, digits and -"
-	case is("Host"):
-		return "is part of the url: put it there"
-	case slices.ContainsFunc(protocolHeaders, is):
-		return "belongs to the connection: leave it out"
-	case slices.ContainsFunc(ownHeaders, is) || len(name) >= 7 && strings.EqualFold(name[:7], "Cronce-"):
-		return "is set for each slot: leave it out"
-	}
-	return ""
 }

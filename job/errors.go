@@ -42,12 +42,6 @@ var (
 	// not well formed. It can be known without a server.
 	ErrInvalid = codec.ErrInvalid
 
-	// ErrContradicts says that a message names another slot, or another job, than
-	// its subject or its ID does. It is what a login looks like that may publish for
-	// one job and speaks of another's; no program, a newer one neither, makes anything
-	// of it. It comes with ErrInvalid.
-	ErrContradicts = errors.New("it contradicts itself")
-
 	// ErrLeaseLost is the cause with which a handler's context ends when its
 	// node can no longer prove that it is alive: another node may already run
 	// the slot.

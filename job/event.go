@@ -1,10 +1,8 @@
 package job
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
@@ -27,14 +25,6 @@ const (
 	EventRefused   EventKind = "refused"  // a completion came too late
 	EventAlert     EventKind = "alert"    // somebody is to be told, or a slot was reopened
 )
-
-// Exceptional lists the kinds that the events stream keeps, for the ledger's
-// retention.
-func Exceptional() []EventKind {
-	return []EventKind{
-		EventFenced, EventTakeover, EventRefused, EventFailed, EventMissed, EventSkipped, EventExpired, EventCancelled, EventAlert,
-	}
-}
 
 // Event is the body of a message on <namespace>.event.<kind>.<job>. Events are
 // told, not promised: the ledger is the truth.
@@ -77,20 +67,20 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return o.End(), nil
 }
 
-// DecodeEvent reads an event. Nothing is written back, so unknown members are let
-// go; kinds may be unknown too.
-func DecodeEvent(data []byte) (Event, error) {
-	var e Event
-	if err := json.Unmarshal(data, &e); err != nil {
-		return Event{}, codec.Unreadable("event", err)
+// UnmarshalJSON reads the body of an event. The kind may be one that this program does
+// not know. It refuses a value of another format version with ErrVersion, and one that is
+// out of bounds with ErrInvalid.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	type members Event // without methods
+	var m members
+	if err := json.Unmarshal(data, &m); err != nil {
+		return codec.Unreadable("event", err)
 	}
-	if e.V != codec.Version {
-		return Event{}, fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, e.V, codec.Version)
+	if m.V != codec.Version {
+		return fmt.Errorf("%w: an event has v=%d, this program knows v=%d: upgrade it", ErrVersion, m.V, codec.Version)
 	}
-	if err := e.bound(); err != nil {
-		return Event{}, err
-	}
-	return e, nil
+	*e = Event(m)
+	return e.bound()
 }
 
 func (e *Event) bound() error {
@@ -109,20 +99,3 @@ func (e *Event) bound() error {
 	codec.CutText(codec.MaxText, &e.Error)
 	return b.Err
 }
-
-// CheckSubject refuses the event if it was not published on NS.event.<kind>.<job> of
-// its own kind and job, or its slot is another job's: so a login that may tell of one
-// job tells of no other. Its errors wrap ErrInvalid and ErrContradicts.
-func (e Event) CheckSubject(subject string) error {
-	of, _, _ := strings.Cut(e.ID, ":")
-	name := cmp.Or(e.Job, of, NoJob)
-	tokens := strings.Split(subject, ".")
-	if len(tokens) == 4 && tokens[1] == "event" && tokens[2] == string(e.Kind) && tokens[3] == name && (of == "" || of == name) {
-		return nil
-	}
-	return fmt.Errorf("%w event: %w: it tells that %q is %q, of job %q, and was published on %q",
-		ErrInvalid, ErrContradicts, codec.Clip(e.ID), codec.Clip(string(e.Kind)), codec.Clip(e.Job), codec.Clip(subject))
-}
-
-// NoJob is the last token of the subject of an event that is about no job.
-const NoJob = "_"

@@ -14,9 +14,6 @@ import (
 // stream (Job.On). Its plan has no slot of its own, so that producers, verify and
 // next find none; its slots come from what starts it.
 
-// MaxAfter is how many jobs one can come after.
-const MaxAfter = 32
-
 // maxSubject is far below what makes a server hang up, which is the length of a
 // whole protocol line.
 const maxSubject = 1024

@@ -101,22 +101,6 @@ type Job struct {
 	Concurrency int
 }
 
-const (
-	// DefaultQueue is the queue of jobs that name none.
-	DefaultQueue = "default"
-
-	// MaxPayload is the size limit of a payload, in bytes.
-	MaxPayload = 256 << 10
-
-	// DefaultOutput and MaxOutput bound what is kept of an attempt's output, in
-	// bytes.
-	DefaultOutput = 4 << 10
-	MaxOutput     = 64 << 10
-
-	// MaxSpread bounds Job.Spread.
-	MaxSpread = 24 * time.Hour
-)
-
 // GapPolicy says what becomes of a wall-clock slot whose time the clocks skip.
 type GapPolicy string
 
@@ -146,13 +130,6 @@ type Retry struct {
 	Backoff, MaxBackoff time.Duration
 }
 
-const (
-	DefaultAttempts   = 3
-	DefaultBackoff    = time.Second
-	DefaultMaxBackoff = time.Minute
-	MaxAttempts       = 1000 // of Retry.Attempts
-)
-
 // LeaseLost says what becomes of a handler whose node can no longer prove that it
 // is alive.
 type LeaseLost string
@@ -181,9 +158,6 @@ const (
 	OverlapLatest  Overlap = "latest"  // it waits; a newer one that comes meanwhile takes its place
 	OverlapReplace Overlap = "replace" // the older one is cancelled if it was on time, and then it runs
 	OverlapAllow   Overlap = "allow"   // both run
-
-	// MaxConcurrency bounds Job.Concurrency.
-	MaxConcurrency = 1000
 )
 
 // Overlaps lists the policies.
@@ -212,11 +186,6 @@ type CatchUp struct {
 	// Max bounds CatchUpAll. Zero: 100. At most MaxCatchUp.
 	Max int
 }
-
-const (
-	DefaultCatchUpMax = 100
-	MaxCatchUp        = 1000
-)
 
 // WithDefaults returns the job with its empty fields filled.
 func (j Job) WithDefaults() Job {
@@ -249,7 +218,7 @@ func def[T comparable](field *T, value T) {
 
 // Validate checks every field and names all that are wrong, each with what would
 // be right. Its errors wrap ErrInvalid.
-func (j Job) Validate() error { return j.validate(ParseSchedule) }
+func (j Job) Validate() error { return j.ValidateWith(ParseSchedule) }
 
 // Guarded reports whether a slot of the job needs to be admitted by the job's lock.
 func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow || j.Concurrency > 0 }
@@ -267,7 +236,9 @@ func (j Job) Hash() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-func (j Job) validate(parse func(string, Plan) (*Schedule, error)) error {
+// ValidateWith does what Validate does, but compiles the plan with parse: for a program that
+// holds many jobs with equal plans.
+func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	j = j.WithDefaults()
 	errs := []error{codec.ValidateName("job", j.Name), codec.ValidateName("queue", j.Queue)}
 	bad := func(wrong bool, format string, args ...any) {

@@ -10,7 +10,8 @@ import (
 	"github.com/cronce-io/cronce/internal/suggest"
 )
 
-func (p Plan) withDefaults() Plan {
+// WithDefaults returns the plan with its empty fields filled.
+func (p Plan) WithDefaults() Plan {
 	def(&p.Timezone, "UTC")
 	def(&p.DSTGap, GapAfter)
 	def(&p.DSTOverlap, RepeatFirst)

@@ -106,7 +106,9 @@ type Record struct {
 	Count int
 	Last  time.Time
 
-	Extra Extra
+	// Extra holds the members that a newer program stored, for which this one has no
+	// field. They are kept when the record is written again.
+	Extra map[string]json.RawMessage
 }
 
 // Attempt is one claim of a slot and what came of it.
@@ -193,26 +195,28 @@ func (a Attempt) append(o codec.Object) codec.Object {
 		TimeIf("finished", a.Finished).TextIf("error", a.Error).End()
 }
 
-// DecodeRecord reads a ledger value.
-func DecodeRecord(data []byte) (Record, error) {
+// UnmarshalJSON reads a value of the ledger. It refuses a value of another format version
+// with ErrVersion, and one that is out of bounds with ErrInvalid.
+func (r *Record) UnmarshalJSON(data []byte) error {
 	var w recordWire
 	extra, err := codec.Decode("slot record", data, &w)
 	if err != nil {
-		return Record{}, err
+		return err
 	}
 	slot, err := ParseSlotID(w.ID)
 	if err != nil {
-		return Record{}, fmt.Errorf("slot record: %w", err)
+		return fmt.Errorf("slot record: %w", err)
 	}
 	if err := w.bound(slot); err != nil {
-		return Record{}, err
+		return err
 	}
-	return Record{
+	*r = Record{
 		Slot: slot, Queue: w.Queue, State: w.State, Attempt: w.Attempt, Attempts: w.Attempts,
 		MaxAttempts: w.MaxAttempts, StartBy: w.StartBy, Node: w.Node, Nonce: w.Nonce, JobRevision: w.JobRevision,
 		Due: w.Due, Published: w.Published, Publisher: w.Publisher, Event: w.Event, Payload: w.Payload, RetryAt: w.RetryAt,
 		Finished: w.Finished, Error: w.Error, Output: w.Output, Shards: w.Shards, Count: w.Count, Last: w.Last, Extra: extra,
-	}, nil
+	}
+	return nil
 }
 
 func (w *recordWire) bound(slot Slot) error {
@@ -250,13 +254,6 @@ func (w *recordWire) bound(slot Slot) error {
 	}
 	return b.Err
 }
-
-var _ json.Marshaler = Record{}
-
-// Extra holds the members of a stored object that this program has no field
-// for. They are kept when the object is written again, so that an older node
-// does not strip what a newer one stored.
-type Extra map[string]json.RawMessage
 
 // maxOutputText bounds, in bytes, what is read of an output: more than this program ever
 // writes.

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
+
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -24,14 +27,14 @@ func sampleRecord() job.Record {
 
 func TestRecordRoundTripsWithWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	for name, extra := range map[string]job.Extra{"plain": nil, "newer": {"shade": json.RawMessage(`{"n":1}`)}} {
+	for name, extra := range map[string]codec.Extra{"plain": nil, "newer": {"shade": json.RawMessage(`{"n":1}`)}} {
 		r := sampleRecord()
 		r.Extra = extra
 		data, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := job.DecodeRecord(data)
+		got, err := core.DecodeRecord(data)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -58,7 +61,7 @@ func BenchmarkDecodeRecord(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := job.DecodeRecord(data); err != nil {
+		if _, err := core.DecodeRecord(data); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/tzdata"
 )
 
 // Schedule computes the slots of one job. It is immutable and safe for
@@ -28,11 +29,11 @@ type Schedule struct {
 // starts its job; one that has none any more is not. The error names all that is wrong, wraps ErrInvalid and
 // quotes the bad input.
 func ParseSchedule(name string, p Plan) (*Schedule, error) {
-	p = p.withDefaults()
+	p = p.WithDefaults()
 	if p.started() {
 		return parseStarted(name, p)
 	}
-	zone, zoneErr := LoadZone(p.Timezone)
+	zone, zoneErr := tzdata.Load(p.Timezone)
 	exclude, excludeErr := parseExclusions(p.Exclude)
 	first, last, boundsErr := parseBounds(p.From, p.Until)
 	delay, spreadErr := parseSpread(name, p.Spread)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -45,7 +47,7 @@ var transitions = sync.OnceValues(func() (map[string][]int64, error) {
 	found := map[string][]int64{}
 	end := time.Date(2038, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	for _, name := range judgedZones {
-		loc, err := job.LoadZone(name)
+		loc, err := tzdata.Load(name)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +75,7 @@ func transitionsOf(t testing.TB, name string) []int64 {
 
 func zone(t testing.TB, name string) *time.Location {
 	t.Helper()
-	loc, err := job.LoadZone(name)
+	loc, err := tzdata.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/robfig/cron/v3"
 	"pgregory.net/rapid"
 
@@ -78,7 +80,7 @@ func TestAnyExpressionAgreesWithASecondImplementation(t *testing.T) {
 			near = rapid.SampledFrom(c).Draw(t, "transition")
 		}
 		p.Exclude = append(p.Exclude, time.Unix(near, 0).UTC().AddDate(0, 0, rapid.IntRange(-2, 2).Draw(t, "date")).Format(time.DateOnly))
-		loc, err := job.LoadZone(p.Timezone)
+		loc, err := tzdata.Load(p.Timezone)
 		if err != nil {
 			t.Fatal(err)
 		}

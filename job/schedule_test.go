@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -49,7 +51,7 @@ func TestNextDependsOnNothingButItsArguments(t *testing.T) {
 	after := time.Date(2026, 3, 7, 12, 0, 0, 123, time.UTC)
 	want := parse(t, plan).Next(after)
 	for _, zone := range []string{"UTC", "Pacific/Apia", "America/Sao_Paulo"} {
-		loc, err := job.LoadZone(zone)
+		loc, err := tzdata.Load(zone)
 		if err != nil {
 			t.Fatal(err)
 		}

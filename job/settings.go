@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -31,19 +32,14 @@ type Settings struct {
 	// three servers or more, else 1.
 	Replicas int
 
-	Extra Extra
+	// Extra holds the members that a newer program stored, for which this one has no
+	// field. They are kept when the settings are written again.
+	Extra map[string]json.RawMessage
 }
 
-// DefaultNamespace is the one of whoever names none.
-const DefaultNamespace = "cronce"
-
 const (
-	DefaultLease      = 20 * time.Second
-	DefaultHorizon    = 24 * time.Hour
-	DefaultRetention  = 7 * 24 * time.Hour
-	DefaultDuplicates = 2 * time.Minute
-	minLease          = time.Second
-	retentionSlack    = time.Hour
+	minLease       = time.Second
+	retentionSlack = time.Hour
 )
 
 // WithDefaults fills the zero fields, except Replicas, whose default only a
@@ -106,18 +102,16 @@ func (s Settings) MarshalJSON() ([]byte, error) {
 	}, s.Extra)
 }
 
-// DecodeSettings reads the value of the key "settings".
-func DecodeSettings(data []byte) (Settings, error) {
+// UnmarshalJSON reads what MarshalJSON writes, and validates it. It refuses a value of
+// another format version with ErrVersion.
+func (s *Settings) UnmarshalJSON(data []byte) error {
 	var w settingsWire
 	extra, err := codec.Decode("settings", data, &w)
 	if err != nil {
-		return Settings{}, err
+		return err
 	}
-	s := Settings{
+	*s = Settings{
 		time.Duration(w.Lease), time.Duration(w.Horizon), time.Duration(w.Retention), time.Duration(w.Duplicates), w.Replicas, extra,
 	}
-	return s, s.Validate()
+	return s.Validate()
 }
-
-// MaxLease bounds the lease: a silent node keeps what it claimed for that long.
-const MaxLease = 24 * time.Hour

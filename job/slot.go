@@ -14,9 +14,6 @@ import (
 const (
 	idLayout  = "2006-01-02T15:04:05Z"
 	keyLayout = "20060102T150405Z"
-
-	// MaxToken is the longest token of a triggered run, in bytes.
-	MaxToken = 128
 )
 
 // Slot is one planned run of one job: the job and its nominal instant, in UTC
@@ -37,9 +34,6 @@ type Slot struct {
 	// message, a record, retries and an outcome of its own.
 	Shard, Shards int
 }
-
-// MaxShards is the most that one slot can be split into.
-const MaxShards = 256
 
 // Part is shard i of the slot's n.
 func (s Slot) Part(i, n int) Slot {

@@ -100,29 +100,6 @@ func TestNamesAreWhatSubjectsAndKeysCanHold(t *testing.T) {
 	}
 }
 
-func TestEventOnAnotherSubjectIsNone(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		subject string
-		e       job.Event
-		good    bool
-	}{
-		{"cronce.event.failed.mail", job.Event{Kind: job.EventFailed, Job: "mail", ID: "mail:@x"}, true},
-		{"cronce.event.fenced._", job.Event{Kind: job.EventFenced, Peer: "b"}, true},
-		{"cronce.event.failed.mail", job.Event{Kind: job.EventFailed, ID: "mail:@x"}, true},
-		{"cronce.event.failed.mail", job.Event{Kind: job.EventFailed, ID: "payroll:@x"}, false},
-		{"cronce.event.alert.mail", job.Event{Kind: job.EventAlert, Job: "payroll", ID: "payroll:@x", Alert: job.Failed}, false},
-		{"cronce.event.alert.mail", job.Event{Kind: job.EventAlert, Job: "mail", ID: "payroll:@x", Alert: job.Failed}, false},
-		{"cronce.event.failed.mail", job.Event{Kind: job.EventAlert, Job: "mail", ID: "mail:@x", Alert: job.Failed}, false},
-		{"cronce.event.failed._", job.Event{Kind: job.EventFailed, ID: "payroll:@x"}, false},
-		{"cronce.slot.failed.mail", job.Event{Kind: job.EventFailed, Job: "mail", ID: "mail:@x"}, false},
-	} {
-		if err := c.e.CheckSubject(c.subject); (err == nil) != c.good || err != nil && !errors.Is(err, job.ErrContradicts) {
-			t.Errorf("%+v on %s: %v", c.e, c.subject, err)
-		}
-	}
-}
-
 func ExampleParseSlotID() {
 	slot, _ := job.ParseSlotID("report:2026-11-21T07:00:00Z")
 	fmt.Println(slot.Job, slot.At, slot.Key())

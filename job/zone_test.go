@@ -1,93 +1,22 @@
 package job
 
 import (
-	"archive/zip"
-	"bytes"
-	"crypto/sha256"
-	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronce-io/cronce/internal/tzdata"
 )
 
-// Whoever replaces zoneinfo.zip meets this test, and so remembers the version.
-func TestTheVersionIsThatOfTheZoneData(t *testing.T) {
-	t.Parallel()
-	const version, digest = "2025c", "8f55634d05f8bca1f7bc7c69c5933428c69357e0bdf565e5ba224e3f88ff12e8"
-	if got := fmt.Sprintf("%x", sha256.Sum256(zoneData)); got != digest {
-		t.Errorf("zoneinfo.zip is now %s: set zoneDataVersion and this digest", got)
-	}
-	if TzdataVersion() != version {
-		t.Errorf("TzdataVersion() = %q, want %q", TzdataVersion(), version)
-	}
-}
-
-func TestEveryZoneInTheDataLoads(t *testing.T) {
-	t.Parallel()
-	archive, err := zip.NewReader(bytes.NewReader(zoneData), int64(len(zoneData)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(archive.File) < 400 {
-		t.Errorf("only %d zones", len(archive.File))
-	}
-	for _, file := range archive.File {
-		if loc, err := LoadZone(file.Name); err != nil || loc.String() != file.Name {
-			t.Errorf("%s: %v, %v", file.Name, loc, err)
-		}
-	}
-}
-
-func TestZonesComeFromTheProgramAndNotFromTheSystem(t *testing.T) {
-	t.Setenv("ZONEINFO", t.TempDir())
-	loc, err := LoadZone("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, offset := time.Date(2026, 7, 1, 0, 0, 0, 0, loc).Zone(); offset != 7200 {
-		t.Errorf("summer in Berlin is %d s from UTC", offset)
-	}
-	if again, _ := LoadZone("Europe/Berlin"); again != loc {
-		t.Error("a zone is read twice")
-	}
-}
-
-func TestUnknownZoneIsAnsweredWithTheOneThatWasMeant(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"Europe/berlin":         "did you mean Europe/Berlin?",
-		"berlin":                "did you mean Europe/Berlin?",
-		"Europe/Brelin":         "did you mean Europe/Berlin?",
-		"utc":                   "did you mean UTC?",
-		"Amerika/New_York":      "did you mean America/New_York?",
-		"":                      "want an IANA name like Europe/Berlin",
-		"Local":                 "another zone on every machine",
-		"/etc/localtime":        "no such zone; want",
-		"../zoneinfo":           "no such zone; want",
-		"Europe/":               "no such zone",
-		"Europe/Berlin\x00":     "Berlin\\x00",
-		strings.Repeat("x", 99): "xxx...",
-	} {
-		if _, err := LoadZone(name); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", name, err, want)
-		}
-	}
-}
-
-// The search for slots stands on this: within a span the offset is one, it
-// changes where the span says, and the next one is further on. Go's own bounds
-// do not hold to it on the last day of some leap years.
+// The search for slots relies on this: within a span the offset is constant, it changes
+// where the span ends, and the next span ends later. The bounds that package time returns
+// are wrong on the last day of some leap years.
 func TestSpansHaveOneOffsetAndGoOn(t *testing.T) {
 	t.Parallel()
-	var names []string
-	for name := range zones() {
-		names = append(names, name)
-	}
+	names := tzdata.Names()
 	check := func(t interface{ Fatalf(string, ...any) }, name string, u int64, inside ...int64) {
-		loc, err := LoadZone(name)
+		loc, err := tzdata.Load(name)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -239,7 +240,7 @@ func (a Access) working() []right {
 	}
 	told := around(ns+".event.*.", jobs, "")
 	if len(a.Jobs) > 0 {
-		told = append(told, ns+".event.*."+job.NoJob)
+		told = append(told, ns+".event.*."+core.NoJob)
 	}
 	rights := []right{
 		may("take slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // ack is what the broker answers when it has stored a message, or (duplicate) has

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -16,7 +17,7 @@ func (s *Store) eventStream() string { return s.namespace + "_events" }
 
 // EventFilter narrows Store.Events. Its zero value takes everything.
 type EventFilter struct {
-	// Job takes the events about one job, or with job.NoJob those about none.
+	// Job takes the events about one job, or with core.NoJob those about none.
 	// Empty: all.
 	Job string
 
@@ -44,9 +45,9 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 				yield(job.Event{}, err)
 				return
 			}
-			event, err := job.DecodeEvent(e.data)
+			event, err := core.DecodeEvent(e.data)
 			if err == nil {
-				err = event.CheckSubject(e.subject)
+				err = core.CheckEventSubject(event, e.subject)
 			}
 			if err != nil {
 				err = fmt.Errorf("event %d on %s: %w", e.revision, e.subject, err)
@@ -73,7 +74,7 @@ func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 func (s *Store) Tell(ctx context.Context, e job.Event) error { return s.tell(ctx, e) }
 
 func (s *Store) tell(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) error {
-	data, err := e.MarshalWithin(s.room())
+	data, err := core.MarshalEvent(e, s.room())
 	if err != nil {
 		return err
 	}

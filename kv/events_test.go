@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -47,7 +48,7 @@ func TestEventsAreKept(t *testing.T) {
 	for e, err := range s.Events(ctx, kv.EventFilter{Since: time.Now().Add(time.Hour)}) {
 		t.Errorf("from the future: %+v, %v", e, err)
 	}
-	for name, want := range map[string]int{"report": 2, "repor": 0, job.NoJob: 0} {
+	for name, want := range map[string]int{"report": 2, "repor": 0, core.NoJob: 0} {
 		n := 0
 		for _, err := range s.Events(ctx, kv.EventFilter{Job: name}) {
 			if err == nil {

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/core"
+	"github.com/cronce-io/cronce/job"
 )
 
 // nodesTTL collects the records of nodes long dead; it never decides who lives,
@@ -34,7 +36,7 @@ func layout(namespace string, set job.Settings, recent bool) []jetstream.StreamC
 		}
 	}
 	var events []string
-	for _, kind := range job.Exceptional() {
+	for _, kind := range core.Exceptional() {
 		events = append(events, namespace+".event."+string(kind)+".*")
 	}
 	jobs := bucket("jobs", 0)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -102,7 +103,7 @@ func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint
 // other writes of the process wait for it.
 func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
 	w := l.b.writing(ctx, r.Slot.Key(), revision, answered)
-	data, err := r.AppendWithin(w.data, l.b.room())
+	data, err := core.AppendRecord(w.data, r, l.b.room())
 	recordHeader(r, w.set)
 	w.sendValue(data, r.Nonce, err)
 }
@@ -218,7 +219,7 @@ func ahead[T any](ctx context.Context, seq func(context.Context) iter.Seq2[T, er
 }
 
 func (l *Ledger) decode(e entry) (job.Record, error) {
-	r, err := job.DecodeRecord(e.data)
+	r, err := core.DecodeRecord(e.data)
 	if err == nil && r.Slot.Key() != l.b.key(e.subject) {
 		err = fmt.Errorf("%w record: it names slot %q", job.ErrInvalid, r.Slot)
 	}

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // Open finds the namespace on the broker, or creates it: first everything that

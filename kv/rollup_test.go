@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/kv"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // oldBucket makes a bucket as nats.go does, and as older versions did.

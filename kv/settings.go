@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -62,7 +63,7 @@ func (s *Store) readSettings(ctx context.Context) (job.Settings, uint64, error) 
 	if err != nil {
 		return job.Settings{}, e.revision, err
 	}
-	set, err := job.DecodeSettings(e.data)
+	set, err := core.DecodeSettings(e.data)
 	if err == nil {
 		// Another program may have stored them: the rules between them are what
 		// the promise stands on.

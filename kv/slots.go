@@ -253,7 +253,7 @@ func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
 	var err error
 	w.Message, err = core.ParseMessage(e.header)
 	if err == nil && w.Slot.Job != name {
-		err = fmt.Errorf("%w message: %w: it names slot %q", job.ErrInvalid, job.ErrContradicts, w.Slot)
+		err = fmt.Errorf("%w message: %w: it names slot %q", job.ErrInvalid, core.ErrContradicts, w.Slot)
 	}
 	if err != nil {
 		w.Message = core.Message{} // what it says of a slot counts for nothing

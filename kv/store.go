@@ -182,9 +182,9 @@ func (s *Store) say(kind, job string, data []byte) {
 func (s *Store) EmitEvent(e job.Event) error {
 	name := e.Job
 	if name == "" {
-		name = job.NoJob
+		name = core.NoJob
 	}
-	data, err := e.MarshalWithin(s.room())
+	data, err := core.MarshalEvent(e, s.room())
 	if err != nil {
 		return err
 	}

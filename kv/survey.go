@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // Survey is what a namespace is on the broker, right or wrong.

@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 const (

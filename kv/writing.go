@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/cronce-io/cronce/job"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // writing is a won write under way: one question that is open until it is certain what

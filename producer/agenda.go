@@ -32,7 +32,7 @@ type agenda struct {
 	cursor time.Time
 
 	tasks     map[string]*task
-	plans     job.Parser
+	plans     core.Parser
 	schedules map[string]*schedule
 	groups    map[groupKey]*group
 	heap      groupHeap

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/job"
 )
 
 const (
@@ -82,7 +83,7 @@ func newFleet(cfg Config, rules core.Lateness) *fleet {
 	self := newPeer(cfg.Node, cfg.Started)
 	return &fleet{
 		self: self, vouched: cfg.Vouched, auditEvery: cmp.Or(cfg.auditEvery, auditEvery), peers: map[string]*peer{}, active: []*peer{self},
-		rules: fmt.Sprintf("%d %s %v %v", core.SlotAlgorithm, job.TzdataVersion(), rules.Late, rules.Horizon),
+		rules: fmt.Sprintf("%d %s %v %v", core.SlotAlgorithm, tzdata.Version, rules.Late, rules.Horizon),
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+
 	"github.com/cenkalti/backoff/v4"
+
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -45,7 +48,7 @@ type keeper struct {
 	// goroutine starts.
 	stored   position
 	revision uint64
-	extra    job.Extra // members of the stored value that only a newer program knows
+	extra    codec.Extra // members of the stored value that only a newer program knows
 
 	// unreadable is true while the stored value cannot be read. newerFormat is true if a
 	// newer program wrote it; it is not overwritten then.

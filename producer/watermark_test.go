@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -178,7 +180,7 @@ func TestWatermarkKeepsWhatANewerProgramPutThere(t *testing.T) {
 		advance(10 * time.Second)
 		for round, shade := range []string{`"red"`, `"blue"`} {
 			mark := b.watermark()
-			mark.Extra = job.Extra{"shade": json.RawMessage(shade)}
+			mark.Extra = codec.Extra{"shade": json.RawMessage(shade)}
 			mark.Time = mark.Time.Add(time.Millisecond)
 			b.resetTo(mark)
 			advance(15 * time.Second) // a producer that met a conflict waits for five seconds

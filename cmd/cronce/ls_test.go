@@ -217,7 +217,7 @@ func TestNodeLsAllTellsWhichNodesWereDeclaredDeadAndByWhom(t *testing.T) {
 		e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: began.Add(time.Duration(i) * time.Minute), Node: "a-1", Peer: dead}
 		data, err := json.Marshal(e)
 		if err == nil {
-			err = f.store.Emit(string(e.Kind), job.NoJob, data)
+			err = f.store.Emit(string(e.Kind), core.NoJob, data)
 		}
 		if err != nil {
 			t.Fatal(err)

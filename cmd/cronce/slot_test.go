@@ -28,7 +28,7 @@ func (f *fixture) failedSlot(t *testing.T) job.Slot {
 	say := func(e job.Event, after time.Duration) {
 		e.V, e.ID, e.Job, e.Time = codec.Version, slot.ID(), "report", nine.Add(after)
 		if e.Kind == job.EventFenced {
-			e.ID, e.Job = "", job.NoJob
+			e.ID, e.Job = "", core.NoJob
 		}
 		if err := f.store.Tell(t.Context(), e); err != nil {
 			t.Fatal(err)

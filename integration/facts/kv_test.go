@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // gone reports whether the key holds nothing.

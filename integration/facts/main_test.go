@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // TestMain also runs the server that one of the tests kills.

@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // TestWorkQueueForgetsTheIDsOfAckedMessagesAtARestart is fact 1: the IDs of the

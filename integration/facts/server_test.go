@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // TestServerThatDoesNotListenForClientsNeverListensForRoutes is fact 9: the

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
 // TestOneServerChecksTheRevisionFirstAndThreeTheMessageID is fact 6: the same

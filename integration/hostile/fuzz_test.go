@@ -41,7 +41,7 @@ func newBroker(record, lock, definition, node, event, slot []byte, at time.Time)
 		}
 	}
 	var err error
-	b.record, err = job.DecodeRecord(record)
+	b.record, err = core.DecodeRecord(record)
 	note("record", err)
 	b.lock, err = core.DecodeLock(lock)
 	note("lock", err)
@@ -49,7 +49,7 @@ func newBroker(record, lock, definition, node, event, slot []byte, at time.Time)
 	note("definition", err)
 	b.node, err = core.DecodeNode(node)
 	note("node", err)
-	b.event, err = job.DecodeEvent(event)
+	b.event, err = core.DecodeEvent(event)
 	note("event", err)
 	b.message, err = core.ParseMessage(map[string][]string{core.HeaderSlot: {string(slot)}})
 	note("message", err)

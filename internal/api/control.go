@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/fleet/node"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -20,7 +21,7 @@ func Control(store *kv.Store, who string, now func() time.Time, log *slog.Logger
 		Fenced: func(dead, by string) {
 			e := job.Event{V: codec.Version, Kind: job.EventFenced, Time: now().UTC(), Node: by, Peer: dead}
 			if data, err := json.Marshal(e); err == nil {
-				_ = store.Emit(string(e.Kind), job.NoJob, data)
+				_ = store.Emit(string(e.Kind), core.NoJob, data)
 			}
 		},
 	})

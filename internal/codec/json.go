@@ -18,10 +18,15 @@ var (
 	ErrVersion = errors.New("unknown format version")
 )
 
+// Extra holds the members of a stored object for which this program has no field. They are
+// kept when the object is written again, so that an older node does not remove what a newer
+// one stored.
+type Extra = map[string]json.RawMessage
+
 // decode reads the object in data into the struct that dst points to, whose field
 // V is the version, and returns the members left over. An unknown version is
 // refused.
-func Decode(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
+func Decode(what string, data []byte, dst any) (Extra, error) {
 	// Nearly all objects have no unknown members: one strict pass reads them, and
 	// a ledger of a million records is listed three times as fast.
 	if NewStrict().Read(data, dst) {
@@ -50,7 +55,7 @@ func (s *Strict) Read(data []byte, dst any) bool {
 	return s.Decode(dst) == nil && reflect.ValueOf(dst).Elem().FieldByName("V").Int() == Version && !s.More()
 }
 
-func DecodeLoosely(what string, data []byte, dst any) (map[string]json.RawMessage, error) {
+func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	var head struct {
 		V int `json:"v"`
 	}
@@ -63,7 +68,7 @@ func DecodeLoosely(what string, data []byte, dst any) (map[string]json.RawMessag
 	if err := json.Unmarshal(data, dst); err != nil {
 		return nil, Unreadable(what, err)
 	}
-	var extra map[string]json.RawMessage
+	var extra Extra
 	if err := json.Unmarshal(data, &extra); err != nil {
 		return nil, Unreadable(what, err)
 	}
@@ -91,7 +96,7 @@ func Marshal(v any) ([]byte, error) {
 }
 
 // encode writes src with the extra members beside its own.
-func Encode(src any, extra map[string]json.RawMessage) ([]byte, error) {
+func Encode(src any, extra Extra) ([]byte, error) {
 	data, err := Marshal(src)
 	if err != nil {
 		return nil, err
@@ -100,7 +105,7 @@ func Encode(src any, extra map[string]json.RawMessage) ([]byte, error) {
 }
 
 // withExtra adds to an object the members that this program has no field for.
-func WithExtra(data []byte, extra map[string]json.RawMessage) ([]byte, error) {
+func WithExtra(data []byte, extra Extra) ([]byte, error) {
 	if len(extra) == 0 {
 		return data, nil
 	}

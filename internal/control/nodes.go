@@ -106,7 +106,7 @@ func (c *Control) FormerNodes(ctx context.Context, listed NodeList) ([]ListedNod
 		known[n.Node] = true
 	}
 	var former []ListedNode
-	for e, err := range c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: job.NoJob}) {
+	for e, err := range c.cfg.Fleet.Events(ctx, kv.EventFilter{Job: core.NoJob}) {
 		c.cfg.Alive()
 		if err != nil && !unreadable(err) {
 			return nil, err

@@ -137,7 +137,7 @@ func (t *teller) read(ctx context.Context) (err error) {
 	if t.record != nil {
 		since = t.record.Published
 	}
-	for _, about := range []string{s.Job, job.NoJob} {
+	for _, about := range []string{s.Job, core.NoJob} {
 		for e, err := range t.cfg.Fleet.Events(ctx, kv.EventFilter{Job: about, Since: since.Add(-time.Minute)}) {
 			t.cfg.Alive()
 			if err != nil && !unreadable(err) {

@@ -22,3 +22,15 @@ func NewAlert(r job.Record, revision uint64) job.Event {
 func AlertID(r job.Record, revision uint64) string {
 	return r.Slot.ID() + "/alert/" + string(r.State) + "/" + strconv.FormatUint(revision, 10)
 }
+
+// AlertAbout returns where to send the alert about a slot of j that ended with this
+// outcome. Nil: nowhere.
+func AlertAbout(j job.Job, outcome job.State) *job.Alert {
+	switch outcome {
+	case job.Failed, job.Expired:
+		return j.OnFailure
+	case job.Missed:
+		return j.OnMissed
+	}
+	return nil
+}

@@ -14,13 +14,13 @@ import (
 
 // decoders are all that read what stands on the broker, by kind of value.
 var decoders = map[string]func([]byte) (json.Marshaler, error){
-	"record":       func(b []byte) (json.Marshaler, error) { return job.DecodeRecord(b) },
+	"record":       func(b []byte) (json.Marshaler, error) { return core.DecodeRecord(b) },
 	"lock":         func(b []byte) (json.Marshaler, error) { return core.DecodeLock(b) },
 	"node":         func(b []byte) (json.Marshaler, error) { return core.DecodeNode(b) },
-	"settings":     func(b []byte) (json.Marshaler, error) { return job.DecodeSettings(b) },
+	"settings":     func(b []byte) (json.Marshaler, error) { return core.DecodeSettings(b) },
 	"watermark":    func(b []byte) (json.Marshaler, error) { return core.DecodeWatermark(b) },
 	"sweep":        func(b []byte) (json.Marshaler, error) { return core.DecodeSweepEnd(b) },
-	"event":        func(b []byte) (json.Marshaler, error) { return job.DecodeEvent(b) },
+	"event":        func(b []byte) (json.Marshaler, error) { return core.DecodeEvent(b) },
 	"announcement": func(b []byte) (json.Marshaler, error) { return core.DecodeAnnouncement(b) },
 	"definition": func(b []byte) (json.Marshaler, error) {
 		e, err := core.DecodeEntry(b, 7, at0)
@@ -185,7 +185,7 @@ func TestAnUnknownStateIsLeftToANewerProgram(t *testing.T) {
 			t.Errorf("%s without a state: %v", kind, err)
 		}
 	}
-	if _, err := job.DecodeRecord([]byte(strings.Replace(sound["record"], "retrying", "pending", 1))); !errors.Is(err, job.ErrInvalid) {
+	if _, err := core.DecodeRecord([]byte(strings.Replace(sound["record"], "retrying", "pending", 1))); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("a record that says pending, which is never stored: %v", err)
 	}
 }
@@ -196,7 +196,7 @@ func TestASlotEndsBeforeItsAttemptsAreOutOfBounds(t *testing.T) {
 	t.Parallel()
 	const most = 1_000_000
 	for _, state := range []job.State{job.Retrying, job.Running} {
-		r, err := job.DecodeRecord([]byte(fmt.Sprintf(`{"v":1,"id":"report:@k","queue":"default","state":%q,"attempt":%d,"max_attempts":%d,"node":"a","nonce":"n","published":"2026-11-21T07:00:00Z"}`, state, most, most)))
+		r, err := core.DecodeRecord([]byte(fmt.Sprintf(`{"v":1,"id":"report:@k","queue":"default","state":%q,"attempt":%d,"max_attempts":%d,"node":"a","nonce":"n","published":"2026-11-21T07:00:00Z"}`, state, most, most)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestASlotEndsBeforeItsAttemptsAreOutOfBounds(t *testing.T) {
 		again := core.Reopen(done, "alice", job.MaxAttempts, at0)
 		data, err := again.MarshalJSON()
 		if err == nil {
-			_, err = job.DecodeRecord(data)
+			_, err = core.DecodeRecord(data)
 		}
 		if err != nil {
 			t.Errorf("a new start: %v", err)

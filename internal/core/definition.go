@@ -50,7 +50,7 @@ type Definition struct {
 	// Nonce tells a writer its own write from another's.
 	Nonce string
 
-	Extra job.Extra
+	Extra codec.Extra
 }
 
 // PastPlan is a plan that was in force for slots after From, up to and including
@@ -205,7 +205,7 @@ func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 // EntryDecoder decodes entries as DecodeEntry does, faster if there are many. The zero
 // value is ready for use. It is safe for concurrent use.
 type EntryDecoder struct {
-	job.Parser
+	Parser
 
 	strict sync.Pool // of *strict
 }
@@ -262,7 +262,7 @@ func (w *definitionWire) bound() error {
 }
 
 // decode is the function decode for definitions, of which it reads many.
-func (c *EntryDecoder) decode(data []byte, w *definitionWire) (job.Extra, error) {
+func (c *EntryDecoder) decode(data []byte, w *definitionWire) (codec.Extra, error) {
 	s, ok := c.strict.Get().(*codec.Strict)
 	if !ok {
 		s = codec.NewStrict()

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -114,7 +117,7 @@ func TestAnEditOfAnythingButThePlanDoesNotMoveTheEffectiveTime(t *testing.T) {
 func TestTheSameInstantInAnotherZoneIsNoEdit(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
-	berlin, err := job.LoadZone("Europe/Berlin")
+	berlin, err := tzdata.Load("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +174,7 @@ func TestAnUpsertTouchesNoPauseAndKeepsUnknownFields(t *testing.T) {
 	r := newRegistry(t)
 	r.apply(report("0 7 * * *"), "file", "A", false)
 	d := r.entry.Definition
-	d.Paused, d.Extra = true, job.Extra{"colour": json.RawMessage(`"red"`)}
+	d.Paused, d.Extra = true, codec.Extra{"colour": json.RawMessage(`"red"`)}
 	r.store(d)
 	r.apply(report("0 8 * * *"), "file", "A", false)
 	if !r.entry.Paused || string(r.entry.Extra["colour"]) != `"red"` {

@@ -98,7 +98,7 @@ func written(t *testing.T, r job.Record) {
 	t.Helper()
 	data, err := r.MarshalJSON()
 	if err == nil {
-		_, err = job.DecodeRecord(data)
+		_, err = core.DecodeRecord(data)
 	}
 	if err != nil {
 		t.Errorf("%v: it would be written, and cannot be read: %.500s", err, data)
@@ -257,7 +257,7 @@ func FuzzValue(f *testing.F) {
 					t.Error(err)
 				}
 			case job.Event:
-				_ = v.CheckSubject("cronce.event.failed.report")
+				_ = core.CheckEventSubject(v, "cronce.event.failed.report")
 			}
 		}
 	})

@@ -37,7 +37,7 @@ type Lock struct {
 	Newest time.Time
 
 	Nonce string
-	Extra job.Extra
+	Extra codec.Extra
 }
 
 // LockSlot is one slot in a lock.

@@ -56,7 +56,7 @@ type Node struct {
 	FencedAt time.Time
 
 	Nonce string
-	Extra job.Extra
+	Extra codec.Extra
 }
 
 type nodeWire struct {

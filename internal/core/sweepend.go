@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/job"
 )
 
 // SweepEnd is what the last sweep for lost slots left behind: its value says who made
@@ -25,7 +24,7 @@ type SweepEnd struct {
 	Rewound Rewound
 
 	Nonce string
-	Extra job.Extra
+	Extra codec.Extra
 }
 
 // MaxSkipped bounds SweepEnd.Skipped, maxSaid the bytes of what is said of each.

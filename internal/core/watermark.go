@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/job"
 )
 
 // Watermark says: every slot due up to Time has been published, by a producer
@@ -23,7 +22,7 @@ type Watermark struct {
 
 	Node  string
 	Nonce string
-	Extra job.Extra
+	Extra codec.Extra
 }
 
 type watermarkWire struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -102,7 +103,7 @@ func checkAction(t *testing.T, e Entry) {
 			t.Fatalf("job %q: %+v, %v", e.Job.Name, a, err)
 		}
 		for _, h := range a.Headers {
-			if job.RefusedHeader(h.Name) != "" || strings.ContainsAny(h.Value+h.Prefix, "\r\n\x00") || !oneSet(h.Value, h.Env, h.File) {
+			if codec.RefusedHeader(h.Name) != "" || strings.ContainsAny(h.Value+h.Prefix, "\r\n\x00") || !oneSet(h.Value, h.Env, h.File) {
 				t.Errorf("job %q: header %+v", e.Job.Name, h)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/codec"
 )
 
 // Header is one that is sent with a request. Of Value, Env and File one is set.
@@ -36,7 +36,7 @@ func (d *decoder) headers(v value) []Header {
 	var headers []Header
 	for _, m := range v.members {
 		name := textproto.CanonicalMIMEHeaderKey(m.name)
-		if why := job.RefusedHeader(name); why != "" {
+		if why := codec.RefusedHeader(name); why != "" {
 			d.fail(m.at, "%s: header %q %s", v.label, clip(m.name), why)
 			continue
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
@@ -204,7 +206,7 @@ func printHandlersAndNext(line func(name, format string, args ...any), d control
 	for _, name := range d.Handlers {
 		line("handler", "%s", name)
 	}
-	zone, err := job.LoadZone(d.Job.WithDefaults().Timezone)
+	zone, err := tzdata.Load(d.Job.WithDefaults().Timezone)
 	if err != nil {
 		zone = time.UTC // unreachable: the zone was validated
 	}

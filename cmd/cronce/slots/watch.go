@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
@@ -63,7 +64,7 @@ peer is the node that was declared dead, or whose slot was taken over:
 // eventKinds are all that there are.
 func eventKinds() []string {
 	kinds := []string{string(job.EventSucceeded), string(job.EventRetrying)}
-	for _, kind := range job.Exceptional() {
+	for _, kind := range core.Exceptional() {
 		kinds = append(kinds, string(kind))
 	}
 	return kinds
@@ -120,9 +121,9 @@ func runWatch(ctx context.Context, a *base.App, f watchFlags) error {
 }
 
 func printEvent(a *base.App, m *nats.Msg, f watchFlags) error {
-	e, err := job.DecodeEvent(m.Data)
+	e, err := core.DecodeEvent(m.Data)
 	if err == nil {
-		err = e.CheckSubject(m.Subject)
+		err = core.CheckEventSubject(e, m.Subject)
 	}
 	if err != nil {
 		a.Log.Warn("skipped an unreadable event", "subject", m.Subject, "error", err)

@@ -120,9 +120,9 @@ func (d *Deliverer) deliver(ctx context.Context) error {
 
 // one handles one message of the feed.
 func (d *Deliverer) one(ctx context.Context, m jetstream.Msg) {
-	e, err := job.DecodeEvent(m.Data())
+	e, err := core.DecodeEvent(m.Data())
 	if err == nil {
-		err = e.CheckSubject(m.Subject())
+		err = core.CheckEventSubject(e, m.Subject())
 	}
 	switch {
 	case errors.Is(err, job.ErrVersion):
@@ -195,7 +195,7 @@ func (d *Deliverer) send(ctx context.Context, e job.Event) error {
 	if err != nil {
 		return fmt.Errorf("look up job %s: %w", e.Job, err)
 	}
-	target := entry.Job.AlertAbout(e.Alert)
+	target := core.AlertAbout(entry.Job, e.Alert)
 	if target == nil {
 		return errUnwanted
 	}

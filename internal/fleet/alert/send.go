@@ -15,6 +15,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/action/httpaction"
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/job"
 )
@@ -33,7 +34,7 @@ func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e 
 			return fmt.Errorf("environment variable %s, which has the webhook's URL, is not set on this node", h.URLEnv)
 		}
 	}
-	u, err := job.ParseAlertURL(text)
+	u, err := codec.ParseURL(text)
 	switch {
 	case err != nil && h.URLEnv != "":
 		return fmt.Errorf("environment variable %s: %w", h.URLEnv, err)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/consumer"
@@ -176,7 +178,7 @@ func (r *Replica) record() core.Node {
 	return core.Node{
 		Producer: r.cfg.Produce, Worker: len(r.cfg.Queues) > 0, Queues: r.cfg.Queues, Handlers: r.cfg.Handlers(),
 		Priority: r.cfg.Priority, Running: r.table.Running(), ClockOffset: r.clock.Offset(), ClockError: r.clock.Error(),
-		Tzdata: job.TzdataVersion(), Version: r.cfg.Version,
+		Tzdata: tzdata.Version, Version: r.cfg.Version,
 	}
 }
 

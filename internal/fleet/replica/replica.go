@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
@@ -157,7 +159,7 @@ func New(cfg Config) *Replica {
 	}
 	r.beats = &beats{clock: r.clock}
 	r.watches = newOnOff()
-	r.zones = newZones(job.TzdataVersion(), r.log)
+	r.zones = newZones(tzdata.Version, r.log)
 	r.settingUp, r.registry = make(chan struct{}, 1), cfg.Store.Registry()
 	r.peers = node.NewPeers(node.PeersConfig{
 		Store: cfg.Store.Nodes(), Lease: cfg.Store.Settings().Lease, Now: r.clock.Now, Logger: r.log,

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -188,7 +190,7 @@ func TestNothingIsJudgedByALocalClockThatIsWrong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec, err := job.DecodeRecord(entry.Value())
+		rec, err := core.DecodeRecord(entry.Value())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +234,7 @@ func TestNodesWithOtherTimeZoneDataAreWarnedAboutOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, release := range map[string]string{"old-1": "1999x", "old-2": "1999x", "new-1": "2099x", "same": job.TzdataVersion()} {
+	for name, release := range map[string]string{"old-1": "1999x", "old-2": "1999x", "new-1": "2099x", "same": tzdata.Version} {
 		for beat := range 2 {
 			value, err := json.Marshal(core.Node{
 				Name: name, State: core.NodeAlive, Lease: time.Hour, Tzdata: release, Nonce: fmt.Sprint(name, beat),

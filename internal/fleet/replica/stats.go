@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/tzdata"
+
 	"github.com/cronce-io/cronce/internal/fleet/node"
-	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/cronce-io/cronce/producer"
 )
@@ -92,7 +93,7 @@ func (r *Replica) Stats() Stats {
 	if p != nil {
 		s.Producer = p.Stats().Plus(s.Producer)
 	}
-	s.Version, s.Tzdata = r.cfg.Version, job.TzdataVersion()
+	s.Version, s.Tzdata = r.cfg.Version, tzdata.Version
 	s.Connected, s.Reconnects = r.cfg.Store.Connected(), r.cfg.Store.Reconnects()
 	s.Registry, s.Clock = isClosed(r.view.Ready()), isClosed(r.clock.Known())
 	s.Now, s.ClockOffset, s.ClockError = r.clock.Now(), r.clock.Offset(), r.clock.Error()

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
+
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 )
@@ -316,7 +318,7 @@ func withoutNonce(t *testing.T, m Memory) {
 func unknownFields(t *testing.T, m Memory) {
 	ctx := limited(t)
 	r := Record(0, "a")
-	r.Extra = job.Extra{"from_the_future": json.RawMessage(`{"x":1}`)}
+	r.Extra = codec.Extra{"from_the_future": json.RawMessage(`{"x":1}`)}
 	rev := must[uint64](t)(m.Ledger.Write(ctx, r, 0))
 	got, _, err := m.Ledger.Read(ctx, r.Slot)
 	if err != nil {

@@ -281,7 +281,7 @@ func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, e
 	if err != nil {
 		return job.Record{}, e.revision, err
 	}
-	r, err := job.DecodeRecord(e.data)
+	r, err := core.DecodeRecord(e.data)
 	return r, e.revision, err
 }
 
@@ -320,7 +320,7 @@ func (l *Ledger) List(_ context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEnt
 			if e.data == nil || f.Job != "" && !strings.HasPrefix(e.key, f.Job+".") || e.at.Before(f.Since) {
 				continue
 			}
-			r, err := job.DecodeRecord(e.data)
+			r, err := core.DecodeRecord(e.data)
 			if !yield(kv.LedgerEntry{Record: r, Revision: e.revision, Time: e.at}, err) {
 				return
 			}

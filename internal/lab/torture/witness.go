@@ -157,7 +157,7 @@ func (w *witness) wroteLedger(l promise.LedgerWrite, subject string, data []byte
 		return err
 	}
 	if !l.Gone {
-		if l.Record, err = job.DecodeRecord(data); err != nil {
+		if l.Record, err = core.DecodeRecord(data); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package job
+package core
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/job"
 )
 
 // Invariant 11: what cannot be stored is cut. The largest record that there can be fits
@@ -16,15 +17,15 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	for _, text := range []string{"x", "<", "\"", "\x00", "é", "\xff", "\u2028"} {
-		r := Record{Slot: NewSlot("report", at), Queue: "default", State: Failed, Attempt: 1000, MaxAttempts: 1000, Node: "n", Nonce: "nonce", Finished: at}
+		r := job.Record{Slot: job.NewSlot("report", at), Queue: "default", State: job.Failed, Attempt: 1000, MaxAttempts: 1000, Node: "n", Nonce: "nonce", Finished: at}
 		for i := range codec.MaxHistory {
-			r.Attempts = append(r.Attempts, Attempt{Number: 801 + i, Node: "n", Fence: 1, Started: at, Finished: at, Error: strings.Repeat(text, codec.MaxText/len(text))})
+			r.Attempts = append(r.Attempts, job.Attempt{Number: 801 + i, Node: "n", Fence: 1, Started: at, Finished: at, Error: strings.Repeat(text, codec.MaxText/len(text))})
 		}
 		r.Error = r.Attempts[0].Error
-		r.Output = strings.Repeat(text, MaxOutput/len(text))
+		r.Output = strings.Repeat(text, job.MaxOutput/len(text))
 		for _, most := range []int{16 << 10, 32 << 10, 64 << 10, 1 << 20} {
 			before := fmt.Sprint(r)
-			data, err := r.AppendWithin([]byte("prefix"), most)
+			data, err := AppendRecord([]byte("prefix"), r, most)
 			data, prefixed := bytes.CutPrefix(data, []byte("prefix"))
 			if err != nil || !prefixed || len(data) > most {
 				t.Errorf("%q: %d bytes, %v; want at most %d", text, len(data), err, most)
@@ -41,8 +42,8 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 				t.Errorf("%q, %d: it was cut, and does not say so", text, most)
 			}
 		}
-		e := Event{V: codec.Version, Kind: EventFailed, Time: at, Node: "n", ID: r.Slot.ID(), Job: "report", Error: r.Error}
-		if data, err := e.MarshalWithin(1000); err != nil || len(data) > 1000 || !bytes.Contains(data, []byte(cutMark)) {
+		e := job.Event{V: codec.Version, Kind: job.EventFailed, Time: at, Node: "n", ID: r.Slot.ID(), Job: "report", Error: r.Error}
+		if data, err := MarshalEvent(e, 1000); err != nil || len(data) > 1000 || !bytes.Contains(data, []byte(cutMark)) {
 			t.Errorf("%q: an event of %d bytes, %v; want at most 1000, and a mark", text, len(data), err)
 		}
 	}
@@ -51,13 +52,13 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 // What fits is stored as it is.
 func TestWhatFitsIsNotCut(t *testing.T) {
 	t.Parallel()
-	r := Record{Slot: NewSlot("report", time.Unix(0, 0)), State: Succeeded, Output: strings.Repeat("<&>", 1000)}
+	r := job.Record{Slot: job.NewSlot("report", time.Unix(0, 0)), State: job.Succeeded, Output: strings.Repeat("<&>", 1000)}
 	plain, err := r.MarshalJSON()
 	if err != nil || len(plain) > 3500 {
 		t.Fatalf("%d bytes, %v; want HTML not escaped", len(plain), err)
 	}
 	for _, most := range []int{0, len(plain), 1 << 20} {
-		if data, err := r.AppendWithin(nil, most); err != nil || !bytes.Equal(data, plain) {
+		if data, err := AppendRecord(nil, r, most); err != nil || !bytes.Equal(data, plain) {
 			t.Errorf("%d: %v: it was changed", most, err)
 		}
 	}
