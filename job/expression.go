@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
@@ -73,8 +71,8 @@ func checkText(text string) error {
 	return nil
 }
 
-// parseFields reads five or six cron fields. seconds stands in for the first of
-// six where there are five. elapsed says that the hour field begins with a star.
+// parseFields reads five or six cron fields. If there are five, seconds stands for the
+// first of six. elapsed reports whether the hour field begins with a star.
 func parseFields(job, text, seconds string) (set fieldSet, elapsed bool, err error) {
 	fields := strings.Fields(text)
 	switch len(fields) {
@@ -84,23 +82,17 @@ func parseFields(job, text, seconds string) (set fieldSet, elapsed bool, err err
 	default:
 		return fieldSet{}, false, fmt.Errorf("%d fields: want 5 (minute, hour, day of month, month, day of week), or 6 with seconds first", len(fields))
 	}
+	var sets [6]uint64
+	var restricts [6]bool
 	for i, f := range cronFields {
-		if fields[i], err = f.resolve(job, fields[i]); err != nil {
+		if sets[i], restricts[i], err = f.parse(job, fields[i]); err != nil {
 			return fieldSet{}, false, err
 		}
 	}
-	const all = cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow
-	parsed, err := cron.NewParser(all).Parse(strings.Join(fields, " "))
-	if err != nil {
-		return fieldSet{}, false, err
-	}
-	spec := parsed.(*cron.SpecSchedule) // what the parser makes of fields, by its documentation
-	const star = 1 << 63
 	return fieldSet{
-		second: spec.Second &^ star, minute: spec.Minute &^ star, hour: spec.Hour &^ star,
-		dom: spec.Dom &^ star, month: spec.Month &^ star, dow: spec.Dow &^ star,
-		either: (spec.Dom|spec.Dow)&star == 0,
-	}, strings.HasPrefix(fields[2], "*"), nil
+		second: sets[0], minute: sets[1], hour: sets[2], dom: sets[3], month: sets[4], dow: sets[5],
+		either: restricts[3] && restricts[5],
+	}, strings.ContainsRune("*?", rune(fields[2][0])), nil
 }
 
 // parseEvery reads what follows @every, in seconds.

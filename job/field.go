@@ -28,49 +28,50 @@ var cronFields = [6]cronField{
 	{name: "dow", title: "day of week", max: 6, hashMax: 6, names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}},
 }
 
-// resolve checks text against a grammar stricter than robfig/cron's, which
-// panics, loops or guesses on bad input, and returns it with stars, numbers,
-// ranges and steps only: names and H replaced by numbers.
-func (f cronField) resolve(job, text string) (string, error) {
-	items := strings.Split(text, ",")
-	for i, item := range items {
-		resolved, err := f.resolveItem(job, item)
+// parse reads one field, which is a list of items. restricts reports whether the field
+// restricts the dates: a plain star among its items does not.
+func (f cronField) parse(job, text string) (set uint64, restricts bool, err error) {
+	restricts = true
+	for item := range strings.SplitSeq(text, ",") {
+		one, star, err := f.parseItem(job, item)
 		if err != nil {
-			return "", err
+			return 0, false, err
 		}
-		items[i] = resolved
+		set |= one
+		restricts = restricts && !star
 	}
-	return strings.Join(items, ","), nil
+	return set, restricts, nil
 }
 
-func (f cronField) resolveItem(job, item string) (string, error) {
+// parseItem reads one item: a star, a number, a range or an H, and its step. star reports
+// whether the item is a plain star.
+func (f cronField) parseItem(job, item string) (set uint64, star bool, err error) {
 	base, stepText, stepped := strings.Cut(item, "/")
 	if base == "" {
-		return "", fmt.Errorf("%s %s: a value is missing: want %s", f.title, quote(item), f.want())
+		return 0, false, fmt.Errorf("%s %s: a value is missing: want %s", f.title, quote(item), f.want())
 	}
 	step := 1
 	if stepped {
 		var ok bool
 		if step, ok = number(stepText); !ok || step < 1 || step > f.max-f.min+1 {
-			return "", fmt.Errorf("%s %s: step %s: want 1-%d", f.title, quote(item), quote(stepText), f.max-f.min+1)
+			return 0, false, fmt.Errorf("%s %s: step %s: want 1-%d", f.title, quote(item), quote(stepText), f.max-f.min+1)
 		}
 	}
-	if base == "*" || base == "?" {
-		if !stepped {
-			return "*", nil
-		}
-		return fmt.Sprintf("*/%d", step), nil
+	switch {
+	case base == "*" || base == "?":
+		return f.every(f.min, f.max, step), step == 1, nil
+	case strings.HasPrefix(base, "H"):
+		set, err = f.parseHash(job, item, base, step, stepped)
+	default:
+		set, err = f.parseRange(item, base, step, stepped)
 	}
-	if strings.HasPrefix(base, "H") {
-		return f.resolveHash(job, item, base, step, stepped)
-	}
-	return f.resolveRange(item, base, step, stepped)
+	return set, false, err
 }
 
-// resolveHash replaces H, H(a-b) and the two with a step.
-func (f cronField) resolveHash(job, item, base string, step int, stepped bool) (string, error) {
+// parseHash reads H and H(a-b), with or without a step.
+func (f cronField) parseHash(job, item, base string, step int, stepped bool) (uint64, error) {
 	if job == "" {
-		return "", fmt.Errorf("%s %s: H needs a job's name to hash, and there is none here", f.title, quote(item))
+		return 0, fmt.Errorf("%s %s: H needs a job's name to hash, and there is none here", f.title, quote(item))
 	}
 	low, high := f.min, f.hashMax
 	if base != "H" {
@@ -78,59 +79,52 @@ func (f cronField) resolveHash(job, item, base string, step int, stepped bool) (
 		inner, closed := strings.CutSuffix(inner, ")")
 		from, to, ok := strings.Cut(inner, "-")
 		if !opened || !closed || !ok {
-			return "", fmt.Errorf("%s %s: want H, H(%d-%d) or either with a step, like H/5", f.title, quote(item), f.min, f.max)
+			return 0, fmt.Errorf("%s %s: want H, H(%d-%d) or either with a step, like H/5", f.title, quote(item), f.min, f.max)
 		}
 		var err error
 		if low, high, err = f.bounds(item, from, to); err != nil {
-			return "", err
+			return 0, err
 		}
 	}
 	if !stepped {
 		n := low + stableHash(job, f.name, high-low+1)
-		if n > f.max {
-			n = f.min // Sunday as the seventh day
-		}
-		return strconv.Itoa(n), nil
+		return f.every(n, n, 1), nil
 	}
 	if step > high-low+1 {
-		return "", fmt.Errorf("%s %s: step %d is longer than the range %d-%d", f.title, quote(item), step, low, high)
+		return 0, fmt.Errorf("%s %s: step %d is longer than the range %d-%d", f.title, quote(item), step, low, high)
 	}
-	return f.numbers(low+stableHash(job, f.name, step), high, step), nil
+	return f.every(low+stableHash(job, f.name, step), high, step), nil
 }
 
-func (f cronField) resolveRange(item, base string, step int, stepped bool) (string, error) {
+// parseRange reads a, a-b and either with a step; "5/15" means "5-59/15".
+func (f cronField) parseRange(item, base string, step int, stepped bool) (uint64, error) {
 	from, to, ranged := strings.Cut(base, "-")
-	if !ranged {
-		low, err := f.value(item, from)
-		if err != nil {
-			return "", err
-		}
-		if f.name == "dow" && low == 7 {
-			low = 0
-		}
-		if stepped { // "5/15" is "5-59/15"
-			return fmt.Sprintf("%d-%d/%d", low, f.max, step), nil
-		}
-		return strconv.Itoa(low), nil
+	if ranged {
+		low, high, err := f.bounds(item, from, to)
+		return f.every(low, high, step), err
 	}
-	low, high, err := f.bounds(item, from, to)
-	if err != nil {
-		return "", err
+	low, err := f.value(item, from)
+	if f.name == "dow" && low == 7 {
+		low = 0
 	}
-	return f.numbers(low, high, step), nil
+	high := low
+	if stepped {
+		high = f.max
+	}
+	return f.every(low, high, step), err
 }
 
-// numbers is a range with a step as the parser reads it: Sunday as the seventh day it
-// does not know.
-func (f cronField) numbers(low, high, step int) string {
-	if high <= f.max {
-		return fmt.Sprintf("%d-%d/%d", low, high, step)
+// every returns the set of low, low+step and so on up to high. In the day of week, 7 is
+// Sunday, as 0 is.
+func (f cronField) every(low, high, step int) (set uint64) {
+	for n := low; n <= high; n += step {
+		if n > f.max {
+			set |= 1 << f.min
+		} else {
+			set |= 1 << n
+		}
 	}
-	var days []string
-	for day := low; day <= high; day += step {
-		days = append(days, strconv.Itoa(day%7))
-	}
-	return strings.Join(days, ",")
+	return set
 }
 
 func (f cronField) bounds(item, from, to string) (low, high int, err error) {

@@ -88,7 +88,7 @@ func TestAnyExpressionAgreesWithASecondImplementation(t *testing.T) {
 	})
 }
 
-// Where no clock is changed, robfig/cron is a third judge.
+// Where no clock changes, robfig/cron is the reference.
 func TestAnyExpressionInUTCAgreesWithTheParsersOwnSearch(t *testing.T) {
 	t.Parallel()
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
