@@ -47,31 +47,29 @@ func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelReque
 
 // askNode sends a request whose answer comes on a subject that nodes may publish to.
 func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
-	answers := make(chan *nats.Msg, 1)
-	err := within(ctx, attemptTimeout, func(ctx context.Context) error {
-		reply := ReplyPrefix(s.namespace) + "." + rand.Text()
-		sub, err := s.conn().SubscribeSync(reply)
-		if err != nil {
-			return err
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	reply, answers := ReplyPrefix(s.namespace)+"."+rand.Text(), make(chan *nats.Msg, 1)
+	stop, err := s.listen(reply, func(m *nats.Msg) {
+		select {
+		case answers <- m:
+		default: // the first answer counts
 		}
-		defer func() { _ = sub.Unsubscribe() }()
-		if err := s.conn().PublishRequest(subject, reply, data); err != nil {
-			return err
-		}
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return err
-		}
-		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-			return nats.ErrNoResponders
-		}
-		answers <- m
-		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return <-answers, nil
+	defer stop()
+	s.transport.say(subject, reply, data, time.Now().Round(0).Add(attemptTimeout))
+	select {
+	case m := <-answers:
+		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+			return nil, nats.ErrNoResponders
+		}
+		return m, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // AskHolds asks a node that lives, once, whether it holds the claim of the slot's record

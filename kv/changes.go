@@ -180,7 +180,7 @@ func (b bucket) resume(ctx context.Context, at *Cursor) error {
 func (b bucket) some(ctx context.Context, c jetstream.Consumer, n int, found func(entry) bool) (left uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changesWait)
 	defer cancel()
-	batch, err := c.Fetch(n, jetstream.FetchContext(ctx))
+	batch, err := fetch(ctx, c, n)
 	if err != nil {
 		return 0, err
 	}

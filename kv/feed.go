@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -35,6 +36,26 @@ func (m fed) TermWithReason(reason string) error { return m.say("+TERM " + reaso
 
 func (m fed) NakWithDelay(delay time.Duration) error { return m.say(nakWithDelay(delay)) }
 
+func (m fed) DoubleAck(ctx context.Context) error {
+	_, err := m.s.Request(ctx, &nats.Msg{Subject: m.Reply(), Data: []byte("+ACK")})
+	return err
+}
+
+// fetch asks the consumer for up to n messages, until ctx ends. It does not wait for the
+// connection's lock then.
+func fetch(ctx context.Context, c jetstream.Consumer, n int) (jetstream.MessageBatch, error) {
+	made := make(chan jetstream.MessageBatch, 1)
+	err := within(ctx, feedWait, func(context.Context) error {
+		batch, err := c.Fetch(n, jetstream.FetchContext(ctx))
+		made <- batch
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-made, nil
+}
+
 // feedWait is how long a request for messages stands.
 const feedWait = 30 * time.Second
 
@@ -44,11 +65,7 @@ const feedWait = 30 * time.Second
 func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) error {
 	ctx, cancel := context.WithTimeout(ctx, feedWait)
 	defer cancel()
-	var batch jetstream.MessageBatch
-	err := within(ctx, feedWait, func(context.Context) (err error) {
-		batch, err = f.consumer.Fetch(n, jetstream.FetchContext(ctx))
-		return err
-	})
+	batch, err := fetch(ctx, f.consumer, n)
 	if err != nil {
 		return err
 	}
@@ -68,18 +85,18 @@ func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) erro
 func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	batch, err := f.consumer.Fetch(n, jetstream.FetchContext(ctx))
+	batch, err := fetch(ctx, f.consumer, n)
 	if err != nil {
 		return err
 	}
 	messages := batch.Messages()
 	for m := range messages {
-		group := []jetstream.Msg{m}
+		group := []jetstream.Msg{fed{m, f.s}}
 		for more := true; more; {
 			select {
 			case m, more = <-messages:
 				if more {
-					group = append(group, m)
+					group = append(group, fed{m, f.s})
 				}
 			default:
 				more = false
@@ -88,7 +105,7 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 		if err := handle(group); err != nil {
 			cancel()
 			for m := range messages {
-				_ = m.Nak()
+				_ = fed{m, f.s}.Nak()
 			}
 			return err
 		}

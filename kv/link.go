@@ -23,9 +23,9 @@ import (
 type link struct {
 	conn      *nats.Conn
 	connected atomic.Bool
-	losses    atomic.Uint64 // how often the connection was lost
-	found     atomic.Uint64 // how often it was there again
-	most      atomic.Int64  // the server's max_payload; 0: not known yet
+	losses    atomic.Uint64          // how often the connection was lost
+	found     atomic.Uint64          // how often it was there again
+	server    atomic.Pointer[server] // what it said last; nil: nothing yet
 	closed    chan struct{}
 
 	// complained is told of each complaint about a permission. Set before the first one.
@@ -67,8 +67,46 @@ func (l *link) begin() {
 		return
 	}
 	l.connected.Store(l.conn.IsConnected())
-	l.most.Store(l.conn.MaxPayload())
+	l.learn()
 	go l.follow(status)
+}
+
+// server is what a server says of itself when the connection is made.
+type server struct {
+	version, name, cluster string
+	address, url           string // the url without a password
+	maxPayload             int
+}
+
+// learn asks the connection, which may wait for its lock.
+func (l *link) learn() {
+	s := server{
+		version: l.conn.ConnectedServerVersion(), name: l.conn.ConnectedServerName(), cluster: l.conn.ConnectedClusterName(),
+		address: l.conn.ConnectedAddr(), url: l.conn.ConnectedUrlRedacted(), maxPayload: int(l.conn.MaxPayload()),
+	}
+	if s.version != "" {
+		l.server.Store(&s)
+	}
+}
+
+// connectedServer is the server of the connection, or the last one. It waits for at most
+// a second, if none has answered yet as far as the link knows.
+func (l *link) connectedServer() server {
+	if l.server.Load() == nil {
+		aside(l.learn)
+	}
+	if s := l.server.Load(); s != nil {
+		return *s
+	}
+	return server{}
+}
+
+// maxPayload is the server's limit for a message; 0: it is not known yet.
+func (l *link) maxPayload() int {
+	if s := l.server.Load(); s != nil {
+		return s.maxPayload
+	}
+	return 0
 }
 
 func (l *link) follow(status chan nats.Status) {
@@ -79,7 +117,7 @@ func (l *link) follow(status chan nats.Status) {
 			l.found.Add(1)
 			l.connected.Store(true)
 			l.change()
-			l.most.Store(l.conn.MaxPayload())
+			l.learn()
 		case nats.RECONNECTING, nats.DISCONNECTED:
 			l.losses.Add(1)
 			l.connected.Store(false)
@@ -120,7 +158,7 @@ func (l *link) isClosed() bool {
 const headerRoom = 1 << 10
 
 // room is how many bytes a value may have that the server takes; 0: not known yet.
-func (l *link) room() int { return max(int(l.most.Load())-headerRoom, 0) }
+func (l *link) room() int { return max(l.maxPayload()-headerRoom, 0) }
 
 // hear takes in what the connection reports.
 func (l *link) hear(err error) {

@@ -26,7 +26,7 @@ import (
 // The stream of timers is made with the rest, but a namespace without it is
 // complete: it was made on a server that knew no message schedules. Setup adds it.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
-	s, err := newStore(js, o)
+	s, err := newStore(ctx, js, o)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 
 func (s *Store) notSetUp() error {
 	return fmt.Errorf("namespace %q is not set up on %s: %w: start a node (cronce run), or %s",
-		s.namespace, s.conn().ConnectedAddr(), job.ErrNotFound, s.setupCommand())
+		s.namespace, s.link().connectedServer().address, job.ErrNotFound, s.setupCommand())
 }
 
 func lostRace(err error) bool {
@@ -280,7 +280,7 @@ func (s *Store) ask(ctx context.Context, what, subject string, request func(cont
 			// A stream that was just given replicas has no servers yet for its consumers.
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("%s on %s: JetStream is not enabled there, or not for this account: start nats-server with -js: %w",
-				what, s.conn().ConnectedAddr(), err)
+				what, s.link().connectedServer().address, err)
 		case classify(err) != unanswered:
 			return fmt.Errorf("%s: %w", what, err)
 		case errors.Is(err, job.ErrDenied):

@@ -25,7 +25,7 @@ const WorkerGroup = "workers"
 
 // prioritizes reports whether the server knows priorities (2.12 or newer). One
 // that does not say its version, because it is away, is asked by what follows.
-func (s *Store) prioritizes() bool { return atLeast(s.conn().ConnectedServerVersion(), 2, 12) }
+func (s *Store) prioritizes() bool { return atLeast(s.link().connectedServer().version, 2, 12) }
 
 // CheckPriority refuses a worker's priority that is none (0 to 9), or that the
 // server does not know; zero, the default, suits every server. Its errors wrap
@@ -36,7 +36,7 @@ func (s *Store) CheckPriority(priority int) error {
 		return fmt.Errorf("%w priority %d: 0 (first) to %d", job.ErrInvalid, priority, core.MaxPriority)
 	case priority != 0 && !s.prioritizes():
 		return fmt.Errorf("%w priority %d: nats-server %s on %s does not know priorities: 2.12 or newer is needed, or leave it at 0",
-			job.ErrInvalid, priority, s.conn().ConnectedServerVersion(), s.conn().ConnectedUrlRedacted())
+			job.ErrInvalid, priority, s.link().connectedServer().version, s.link().connectedServer().url)
 	}
 	return nil
 }

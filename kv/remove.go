@@ -12,7 +12,7 @@ import (
 // Remove deletes everything that the namespace has on the broker: for what was
 // made to try or to measure something. What is not there is no error.
 func Remove(ctx context.Context, js jetstream.JetStream, namespace string) error {
-	s, err := newStore(js, Options{Namespace: namespace})
+	s, err := newStore(ctx, js, Options{Namespace: namespace})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 // Running nodes keep the settings that they started with, and say so: restart them,
 // and stop them first to shorten a retention or a lease.
 func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []string, err error) {
-	s, err := newStore(js, o)
+	s, err := newStore(ctx, js, o)
 	if err != nil {
 		return nil, err
 	}

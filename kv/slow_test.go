@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/internal/lab/kvtest"
@@ -120,5 +125,68 @@ func TestAnAbandonedWriteIsNotSentLater(t *testing.T) {
 	}
 	if _, _, err := beside.Ledger().Read(t.Context(), abandoned.Slot); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("the abandoned write was stored: %v", err)
+	}
+}
+
+// While the client holds its connection's lock, since its socket takes nothing, each call
+// ends with its context: one that opens, asks, listens or leaves as well as one that writes.
+func TestNoCallWithADeadlineWaitsForTheLockOfTheConnection(t *testing.T) {
+	t.Parallel()
+	through, _, p, _ := behindProxy(t)
+	source, err := through.Slots().Source(t.Context(), "default", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := through.Alerts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	js := kv.JetStreamOf(through)
+	p.Stall()
+	defer p.Heal() // or closing the connection waits
+	fill(t, through)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	slot := kvtest.Record(0, "").Slot
+	type call struct {
+		name string
+		err  error
+	}
+	calls := map[string]func() error{
+		"open":       func() error { _, err := kv.Open(ctx, js, kv.Options{}); return err },
+		"setup":      func() error { _, err := kv.Setup(ctx, js, kv.Options{}); return err },
+		"request":    func() error { _, err := through.Request(ctx, nats.NewMsg("elsewhere")); return err },
+		"ask holds":  func() error { _, err := through.AskHolds(ctx, "n1", slot, 1); return err },
+		"ask cancel": func() error { _, err := through.AskCancel(ctx, "n1", core.CancelRequest{ID: slot.ID()}); return err },
+		"listen and leave": func() error {
+			err := source.Listen(2, func(int, jetstream.Msg) {}, func(int, error) {})
+			if err == nil {
+				err = source.Leave(ctx)
+			}
+			return err
+		},
+		"groups": func() error {
+			<-ctx.Done()
+			return alerts.Groups(ctx, 1, time.Second, func([]jetstream.Msg) error { return nil })
+		},
+		"priorities": func() error { <-ctx.Done(); _ = through.CheckPriority(1); return ctx.Err() },
+	}
+	ended := make(chan call, len(calls))
+	for name, f := range calls {
+		go func() { ended <- call{name, f()} }()
+	}
+	// The lock is held for a minute. A call that takes it ends after this one does.
+	free := make(chan struct{})
+	go func() { js.Conn().IsConnected(); close(free) }()
+	for range len(calls) {
+		select {
+		case c := <-ended:
+			delete(calls, c.name)
+			if c.err == nil {
+				t.Errorf("%s: no error", c.name)
+			}
+		case <-free:
+			t.Fatalf("these waited until the lock was free: %v", slices.Collect(maps.Keys(calls)))
+		}
 	}
 }

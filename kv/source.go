@@ -42,9 +42,9 @@ type priorityGroup struct {
 
 // lane is one inbox.
 type lane struct {
-	sub   *nats.Subscription
-	inbox string       // of all its requests; each has one token more
-	asked atomic.Int64 // the token of the newest request
+	sub   *nats.Subscription // only the transport's writer uses it
+	inbox string             // of all its requests; each has one token more
+	asked atomic.Int64       // the token of the newest request
 }
 
 // Source opens the queue as Queue does, for a worker of the given priority, 0 to
@@ -85,24 +85,27 @@ func (s *Store) source(stream, queue string, priority int, open func() error) (*
 // before it was served in full: with an error when the queue has to be opened
 // anew, or the request was wrong. Neither may block.
 func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ended func(lane int, err error)) error {
+	if s.s.link().isClosed() {
+		return fmt.Errorf("listen for queue %s: %w", s.queue, nats.ErrConnectionClosed)
+	}
 	for i := range lanes {
 		l := &lane{inbox: s.s.conn().NewInbox()}
-		sub, err := s.s.conn().Subscribe(l.inbox+".*", func(m *nats.Msg) {
+		s.lanes = append(s.lanes, l)
+		s.s.transport.do(func(conn port) {
 			if s.over.Load() {
 				return
 			}
-			if m.Reply != "" {
-				message(i, delivered{m, s.s})
-			} else if over, err := status(m); over && l.current(m.Subject) {
-				ended(i, err)
-			}
+			l.sub, _ = conn.Subscribe(l.inbox+".*", func(m *nats.Msg) { // fails with the connection only
+				if s.over.Load() {
+					return
+				}
+				if m.Reply != "" {
+					message(i, delivered{m, s.s})
+				} else if over, err := status(m); over && l.current(m.Subject) {
+					ended(i, err)
+				}
+			})
 		})
-		if err != nil {
-			_ = s.Leave(context.Background())
-			return fmt.Errorf("listen for queue %s: %w", s.queue, err)
-		}
-		l.sub = sub
-		s.lanes = append(s.lanes, l)
 	}
 	return nil
 }
@@ -129,50 +132,45 @@ func (s *Source) Ask(lane, n int, d time.Duration) error {
 
 // Leave takes back what was asked for: the broker drops a request that nobody
 // listens to. It returns when all that was delivered before has been handed on,
-// or a second after ctx ended: nothing is handed on after that.
+// or when ctx ends: nothing is handed on after that. It does not wait for the
+// connection's lock.
 func (s *Source) Leave(ctx context.Context) error {
 	left := make(chan error, 1)
-	go func() { left <- s.leave(ctx) }()
+	s.s.transport.do(func(port) { s.drain(left) })
 	select {
 	case err := <-left:
 		return err
 	case <-ctx.Done():
-	}
-	late := time.NewTimer(attemptTimeout)
-	defer late.Stop()
-	select {
-	case err := <-left:
-		return err
-	case <-late.C: // it waits for the connection's lock
 		s.over.Store(true)
+		s.s.transport.do(func(port) {
+			for _, l := range s.lanes {
+				if l.sub != nil {
+					_ = l.sub.Unsubscribe() // one that is drained already is no error
+				}
+			}
+		})
 		return context.Cause(ctx)
 	}
 }
 
-func (s *Source) leave(ctx context.Context) error {
-	var left sync.WaitGroup
+// drain ends the subscriptions, and says when all that they were given is handed on. Only
+// the writer calls it.
+func (s *Source) drain(left chan<- error) {
+	var open sync.WaitGroup
 	var failed []error
 	for _, l := range s.lanes {
-		left.Add(1)
-		l.sub.SetClosedHandler(func(string) { left.Done() })
+		if l.sub == nil {
+			continue
+		}
+		open.Add(1)
+		l.sub.SetClosedHandler(func(string) { open.Done() })
 		if err := l.sub.Drain(); err != nil {
 			l.sub.SetClosedHandler(nil)
-			left.Done()
+			open.Done()
 			failed = append(failed, err)
 		}
 	}
-	gone := make(chan struct{})
-	go func() { left.Wait(); close(gone) }()
-	select {
-	case <-gone:
-	case <-ctx.Done():
-		for _, l := range s.lanes {
-			_ = l.sub.Unsubscribe() // which calls the handler
-		}
-		<-gone
-		failed = append(failed, context.Cause(ctx))
-	}
-	return errors.Join(failed...)
+	go func() { open.Wait(); left <- errors.Join(failed...) }()
 }
 
 // current reports whether a status is of the lane's newest request: one that came
@@ -256,8 +254,6 @@ func nakWithDelay(delay time.Duration) string {
 func (d delivered) TermWithReason(reason string) error { return d.say("+TERM " + reason) }
 
 func (d delivered) DoubleAck(ctx context.Context) error {
-	return within(ctx, apiTimeout, func(ctx context.Context) error {
-		_, err := d.s.conn().RequestWithContext(ctx, d.m.Reply, []byte("+ACK"))
-		return err
-	})
+	_, err := d.s.Request(ctx, &nats.Msg{Subject: d.m.Reply, Data: []byte("+ACK")})
+	return err
 }

@@ -66,7 +66,7 @@ type Store struct {
 	log       *slog.Logger
 }
 
-func newStore(js jetstream.JetStream, o Options) (*Store, error) {
+func newStore(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
@@ -79,10 +79,17 @@ func newStore(js jetstream.JetStream, o Options) (*Store, error) {
 	if err := o.Want.Validate(); err != nil {
 		return nil, err
 	}
-	w := newWire(js)
+	made := make(chan wire, 1)
+	go func() { made <- newWire(js) }() // which may wait for the connection's lock
+	var w wire
+	select {
+	case w = <-made:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("open namespace %q: %w: %w", o.Namespace, job.ErrUnknown, context.Cause(ctx))
+	}
 	w.stamp = o.Stamp
-	if version := w.conn().ConnectedServerVersion(); !atLeast(version, 2, 11) { // batched direct gets
-		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", version, w.conn().ConnectedUrlRedacted())
+	if server := w.link().connectedServer(); !atLeast(server.version, 2, 11) { // batched direct gets
+		return nil, fmt.Errorf("nats-server %s on %s is too old: 2.11 or newer is needed", server.version, server.url)
 	}
 	s := &Store{wire: w, namespace: o.Namespace, audit: auditEvery, readOnly: o.ReadOnly, trace: o.Trace, log: o.Logger}
 	s.headers = newHeaders(s.slotStream())
@@ -100,7 +107,7 @@ func atLeast(version string, major, minor int) bool {
 }
 
 // schedules reports whether the server knows message schedules and atomic batches.
-func (s *Store) schedules() bool { return atLeast(s.conn().ConnectedServerVersion(), 2, 12) }
+func (s *Store) schedules() bool { return atLeast(s.link().connectedServer().version, 2, 12) }
 
 // Settings are those of the namespace, as they were stored when it was opened.
 func (s *Store) Settings() job.Settings { return s.settings }
@@ -197,7 +204,7 @@ func (s *Store) EmitEvent(e job.Event) error {
 const EnoughPayload = 512 << 10
 
 // MaxPayload is the server's limit for a message; 0: it is not known yet.
-func (s *Store) MaxPayload() int { return int(s.link().most.Load()) }
+func (s *Store) MaxPayload() int { return s.link().maxPayload() }
 
 // takes refuses a payload of a triggered run that the server does not take: neither in a
 // slot's message nor, as base64, in its record. Its error wraps job.ErrInvalid.

@@ -72,7 +72,7 @@ func (v Survey) Complete() bool { return len(v.Missing) == 0 && v.SettingsErr ==
 // store is fit for reading if the survey is Complete.
 func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Store, Survey, error) {
 	o.ReadOnly = true
-	s, err := newStore(js, o)
+	s, err := newStore(ctx, js, o)
 	if err != nil {
 		return nil, Survey{}, err
 	}
@@ -108,8 +108,8 @@ func (s *Store) surveyStreams(ctx context.Context, v *Survey) error {
 		return s.notSetUp()
 	}
 	// Asked here, since by now a server has answered.
-	nc := s.conn()
-	v.Server, v.Version, v.Cluster, v.Schedules = nc.ConnectedServerName(), nc.ConnectedServerVersion(), nc.ConnectedClusterName(), s.schedules()
+	server := s.link().connectedServer()
+	v.Server, v.Version, v.Cluster, v.Schedules = server.name, server.version, server.cluster, s.schedules()
 	v.MaxPayload = s.MaxPayload()
 	return nil
 }

@@ -61,7 +61,7 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 		return 0, fmt.Errorf("%w timer %s at %s: want a triggered run and a time before %s",
 			job.ErrInvalid, timer.Slot, timer.Due.Format(time.RFC3339), LatestTimer.Format(time.RFC3339))
 	case !t.s.schedules():
-		return 0, fmt.Errorf("%w: future triggers need nats-server 2.12 or newer; this is %s", errors.ErrUnsupported, t.s.conn().ConnectedServerVersion())
+		return 0, fmt.Errorf("%w: future triggers need nats-server 2.12 or newer; this is %s", errors.ErrUnsupported, t.s.link().connectedServer().version)
 	}
 	if err := codec.ValidateName("queue", timer.Queue); err != nil {
 		return 0, err

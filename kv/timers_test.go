@@ -237,7 +237,8 @@ func TestNoTimersWithoutMessageSchedules(t *testing.T) {
 	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
 	_, err = s.Timers().Queue(t.Context(), "default")
 	wantError(t, err, kv.ErrNoTimers, "stream cronce_timers", "cronce setup")
-	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 2 || !strings.Contains(changes[0], "created stream cronce_timers") || !madeAlerts(changes[1]) {
+	if changes, err := kv.Setup(t.Context(), js, kv.Options{}); err != nil || len(changes) != 3 || !strings.Contains(changes[0], "created stream cronce_timers") ||
+		!strings.Contains(changes[1], "atomic batches allowed") || !madeAlerts(changes[2]) {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
 	set(t, s, one, 0)

@@ -39,7 +39,9 @@ type Config struct {
 	// Open returns the feed of undelivered alerts. It is called again after a failure.
 	Open     func(ctx context.Context) (Feed, error)
 	Registry Registry
-	Conn     *nats.Conn
+
+	// Request sends a message and waits for its first answer; (*kv.Store).Request is one.
+	Request func(context.Context, *nats.Msg) (*nats.Msg, error)
 
 	// Getenv returns the environment variables that alerts name.
 	Getenv func(string) string

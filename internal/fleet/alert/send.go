@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -66,13 +65,6 @@ func hidden(err error, shown, path, instead string) error {
 	return errors.New(text)
 }
 
-// denied reports whether the last error of the connection is a permission violation for the
-// subject. The server does not answer a publication that it denies.
-func (d *Deliverer) denied(subject string) bool {
-	last := d.cfg.Conn.LastError()
-	return errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject))
-}
-
 // answerWait is how long publish waits for an answer.
 const answerWait = 2 * time.Second
 
@@ -81,9 +73,6 @@ func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, 
 	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "_INBOX.") || strings.HasPrefix(subject, d.cfg.Namespace+".") {
 		return fmt.Errorf("subject %s belongs to the server or to this namespace: alerts must not go there", subject)
 	}
-	if !d.cfg.Conn.IsConnected() {
-		return nats.ErrDisconnected
-	}
 	msg := nats.NewMsg(subject)
 	msg.Data = body
 	for _, h := range action.Headers(ctx, d.run(slot, e, body)) {
@@ -91,11 +80,11 @@ func (d *Deliverer) publish(ctx context.Context, subject string, slot job.Slot, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	answer, err := d.cfg.Conn.RequestMsgWithContext(ctx, msg)
+	answer, err := d.cfg.Request(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("subject %s: no subscriber", subject)
-	case errors.Is(err, context.DeadlineExceeded) && d.denied(subject):
+	case errors.Is(err, job.ErrDenied):
 		return fmt.Errorf("subject %s: this node's login may not publish there", subject)
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil // a subscriber that does not answer

@@ -260,7 +260,7 @@ func (r *Replica) intake(name string) *intake.Intake {
 
 func (r *Replica) alerts() *alert.Deliverer {
 	return alert.New(alert.Config{
-		Namespace: r.cfg.Store.Namespace(), Registry: r.view, Conn: r.cfg.Conn, Getenv: os.Getenv, Logger: r.log,
+		Namespace: r.cfg.Store.Namespace(), Registry: r.view, Request: r.cfg.Store.Request, Getenv: os.Getenv, Logger: r.log,
 		Open: func(ctx context.Context) (alert.Feed, error) { return r.cfg.Store.Alerts(ctx) },
 	})
 }
