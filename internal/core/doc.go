@@ -1,17 +1,62 @@
 // Package core holds the rules that every node applies alike.
 //
-//   - due.go: which slots of a job are due, and what its catch-up policy makes of late ones.
-//   - message.go, on.go, follow.go: the messages of slots of a schedule, of an event, and of
-//     a chain.
-//   - claim.go: Decide, the next step of a worker that was delivered a slot; and the records
-//     that each step writes (Complete, Release, Reopen, Conclude).
-//   - lock.go: which slots of a job may run at once, by its overlap policy.
-//   - definition.go, pause.go, owner.go: the registry's entries, and what replaces them.
-//   - announcement.go, node.go, watermark.go, cancel.go, holds.go, sweepend.go: the other
-//     values that nodes exchange.
+// The package is pure: it has no clock, no broker, no goroutine and no randomness. Two
+// nodes with the same input compute the same result. That is why every replica may
+// schedule, and why no leader is needed.
 //
-// The package is pure: it has no clock, no broker and no goroutine. Two nodes with the
-// same input come to the same answer, which is why every replica may schedule. The tests
-// check the rules as tables, as scenario files (testdata) and as properties; the model in
-// integration/model explores them together with a broker that loses answers.
+// The way of a slot through the rules:
+//
+//	Entry (definition.go)     the job, its past plans and its pauses
+//	   |  Stretches (pause.go): the plans' schedules, cut at edits and pauses
+//	   v
+//	Due (due.go)              which slots are due; what the catch-up policy does with late ones
+//	   |
+//	   v
+//	Message (message.go)      the slot on its way from a producer to a worker
+//	   |
+//	   v
+//	Decide (claim.go)         the worker's next step: wait, claim, start, record, ack
+//	   |  Lock (lock.go): which slots of one job may run at once
+//	   v
+//	job.Record                Complete, Release, Conclude (claim.go, shard.go): what is written
+//
+// Two other sources of messages join in the middle: Chain (follow.go) returns the slots
+// that follow a slot which succeeded, and Started (on.go) the run that a message of a
+// stream starts. The remaining files hold the other values that nodes exchange: node
+// records, announcements, the watermark, cancel and holds requests, the end of a sweep.
+//
+// # The rules propose, the broker decides
+//
+// Every function that changes something returns the value to write, and the caller writes
+// it at the revision that it read. If another node wrote first, the broker refuses the
+// write, and the caller reads again. A function never assumes that its proposal was
+// written.
+//
+// Decide looks at the slot's record first. A slot without a record is judged by its
+// instant, its age and the plan in force at its instant; a slot that waits for a retry by
+// its delay; a slot that another node runs by whether that node is proved dead. Only then
+// does it look at the whole slot of a shard, and at the job's lock. If it needs a fact that
+// the worker has not read, it returns an action that names it: Prove, LearnWhole, Enter.
+//
+// A slot keeps what it started with. Its record holds the number of attempts, since an edit
+// must not start an at-most-once slot twice. After the first claim its plan is not
+// consulted any more.
+//
+// # Invariants
+//
+// The numbers are those of docs/protocol.md.
+//
+//   - Due depends on its arguments only (1). Cutting a stretch in two changes nothing.
+//   - A handler starts only after the record of a Start step was written (3).
+//   - A final record is never changed, except by Reopen (5).
+//   - An expired slot is never started (7).
+//   - A value that is too large is cut, never refused for ever (11): AppendRecord,
+//     MarshalEvent.
+//
+// Every value from the broker may have been written by anyone with a login. So a decoder
+// bounds each member (package codec), and no rule loops or allocates by a number that was
+// not bounded.
+//
+// The tests check the rules as tables, as scenario files (testdata) and as properties. The
+// model in integration/model explores them together with a broker that loses answers.
 package core
