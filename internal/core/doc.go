@@ -44,14 +44,19 @@
 //
 // # Invariants
 //
-// The numbers are those of docs/protocol.md.
+// Comments and tests refer to these by number.
 //
-//   - Due depends on its arguments only (1). Cutting a stretch in two changes nothing.
-//   - A handler starts only after the record of a Start step was written (3).
-//   - A final record is never changed, except by Reopen (5).
-//   - An expired slot is never started (7).
-//   - A value that is too large is cut, never refused for ever (11): AppendRecord,
-//     MarshalEvent.
+//  1. The same definition yields the same slots on every node.
+//  2. Slots are published before the watermark moves, and it never goes back.
+//  3. No handler starts without a won write.
+//  4. No handler's context outlives its node's lease, unless on_lease_lost is finish.
+//  5. A slot gets one outcome; a worker that lost its claim cannot complete.
+//  6. A message is acked only after the slot's record is stored.
+//  7. The ledger's retention exceeds the horizon; a slot past the horizon never starts.
+//  8. A write without an answer is unknown: it is repeated at the same revision.
+//  9. A slow broker loses no lease, and more load never makes a node send more.
+//  10. No slot stays without an outcome past its horizon while a worker and a broker live.
+//  11. A value that is too large is cut, not retried for ever.
 //
 // Every value from the broker may have been written by anyone with a login. So a decoder
 // bounds each member (package codec), and no rule loops or allocates by a number that was
