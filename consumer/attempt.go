@@ -20,7 +20,7 @@ import (
 func (t *task) run() progress {
 	// The process may have slept between the won write and here (invariant 4).
 	if !t.cfg.Node.Trusted() {
-		return t.end(silence())
+		return t.end(silence)
 	}
 	handler := t.cfg.Handler(t.rec.Slot.Job)
 	// The job may have been dropped from the process since the claim.
@@ -37,11 +37,19 @@ func (t *task) run() progress {
 	if t.cfg.Logger.Enabled(a.ctx, slog.LevelDebug) {
 		t.cfg.Logger.Debug("slot started", "slot", t.rec.Slot.ID(), "attempt", t.rec.Attempt, "fence", t.fence)
 	}
-	t.started(t.rec)
+	if t.cfg.Observer != nil {
+		t.started(t.rec)
+	}
 	a.began = time.Now()
 	traced, endTrace := t.trace(a.ctx, StepRun, t.rec)
 	t.endTrace = endTrace
-	defer a.exited()
+	defer func() {
+		if !a.over { // the handler ends the goroutine: what is left to do is done on its way out
+			a.returned(errGoexit)
+			t.passOn()
+			t.advance(true)
+		}
+	}()
 	err := call(traced, handler, job.Run{
 		Slot: t.rec.Slot, Shard: t.rec.Slot.Shard, Shards: t.rec.Slot.Shards, Attempt: t.rec.Attempt, Fence: t.fence, Due: t.rec.Due,
 		Node: t.rec.Node, Queue: t.cfg.Queue, Namespace: t.cfg.Namespace, OnLeaseLost: j.OnLeaseLost,
@@ -61,22 +69,14 @@ type attempt struct {
 	over   bool
 }
 
-// exited goes on with a slot whose handler ended the goroutine: what is left to do is
-// done on its way out.
-func (a *attempt) exited() {
-	if !a.over {
-		a.returned(errGoexit)
-		a.passOn()
-		a.advance(true)
-	}
-}
-
 // returned passes the permit on, and makes what the handler returned the end of the
 // attempt.
 func (a *attempt) returned(err error) progress {
 	t, took := a.task, time.Since(a.began)
 	a.over = true
-	t.cfg.Observer.Returned(t.cfg.Queue, took)
+	if t.cfg.Observer != nil {
+		t.cfg.Observer.Returned(t.cfg.Queue, took)
+	}
 	// A success of a handler that returned in time is recorded even if the broker is
 	// away until after the lease: the revision of the claim says whether it counts.
 	inTime := a.finish || t.cfg.Node.Trusted()

@@ -8,45 +8,50 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// left reports whether the slot is taken over from a worker that has left it.
-func (t *task) left() bool { return t.view.OwnerDead || t.view.Disowned }
-
-// mayClaim reports whether the slot may be claimed now: the task has a permit, or may
-// claim ahead of one. A slot of one attempt is not claimed ahead: its attempt would be
+// mayClaimAhead reports whether the slot may be claimed before the task has a permit. A slot of one attempt is not claimed ahead: its attempt would be
 // spent if the worker died before the handler starts. Nor is a slot with a deadline, which
 // could start too late, or one that waited for its lock: the slots behind it wait too.
-func (t *task) mayClaim(claim job.Record) bool {
+func (t *task) mayClaimAhead(claim job.Record) bool {
 	e := t.view.Entry
-	return t.permit || t.ahead && claim.MaxAttempts > 1 && !t.lock.waited && (e == nil || e.Job.Deadline == 0)
+	return t.ahead && claim.MaxAttempts > 1 && !t.lock.waited && (e == nil || e.Job.Deadline == 0)
 }
 
-// write writes the record of a decision: a claim, or an outcome without a run.
-func (t *task) write() progress {
+// claim prepares the record of a decision: a claim, or an outcome without a run.
+func (t *task) claim() progress {
 	step := StepComplete
 	if t.decision.Action == core.Start {
 		step = StepClaim
-		if !t.mayClaim(t.decision.Record) {
+		if !t.permit && !t.mayClaimAhead(t.decision.Record) {
 			t.state = deciding // anew, when there is a permit: time has passed by then
 			if !t.limiter.acquire(t) {
 				return handed
 			}
 		}
 	}
-	t.state = written
 	t.prepare(t.cfg.Node.Context(), t.decision.Record, t.view.Revision, step)
-	return t.send()
+	return onward
 }
 
 // prepare makes rec the record that is to be written at a revision, until ctx ends. Its
 // nonce is the same in all copies of the write.
 func (t *task) prepare(ctx context.Context, rec job.Record, at uint64, step string) {
-	t.rec, t.at, t.ctx = rec, at, ctx
+	t.rec, t.at, t.ctx, t.state = rec, at, ctx, writing
 	t.rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 	_, t.endTrace = t.trace(ctx, step, t.rec)
 }
 
-// send hands the record over to be written, and with it the task.
-func (t *task) send() progress {
+// write hands the record over to be written, and with it the task.
+func (t *task) write(mayBlock bool) progress {
+	switch {
+	case !t.ending:
+		t.state = claimed
+	case t.ctx.Err() == nil:
+		t.state = recorded
+	case !mayBlock:
+		return blocks
+	default:
+		return t.refused(context.Cause(t.ctx))
+	}
 	t.cfg.Ledger.Send(t.ctx, t.rec, t.at, func(revision uint64, err error) {
 		t.answer = answer{revision, err}
 		t.advance(false)
@@ -57,17 +62,17 @@ func (t *task) send() progress {
 // goOn goes on with the answer to a claim, or to an outcome without a run. If the write
 // was lost to another worker, the slot is looked at again.
 func (t *task) goOn(mayBlock bool) progress {
-	err, claim := t.answer.err, t.decision.Action == core.Start
+	err, claim, left := t.answer.err, t.decision.Action == core.Start, t.view.OwnerDead || t.view.Disowned
 	if err == nil && claim {
 		t.fence = t.answer.revision
 	}
-	if !mayBlock && (err != nil || !claim || t.left()) {
+	if !mayBlock && (err != nil || !claim || left) {
 		return blocks // it is logged
 	}
 	t.endTrace(err)
 	switch {
 	case err == nil && claim:
-		if t.left() {
+		if left {
 			t.emitKind(job.EventTakeover, t.rec, t.fence, t.view.Record.Node)
 		}
 		if t.state = running; !t.permit && !t.limiter.acquire(t) {
@@ -80,7 +85,7 @@ func (t *task) goOn(mayBlock bool) progress {
 	case errors.Is(err, job.ErrUnknown) && t.ctx.Err() != nil:
 		// The incarnation has ended. The write may still land, as a claim of a node that
 		// will be proved dead.
-		return t.end(silence())
+		return t.end(silence)
 	case errors.Is(err, job.ErrConflict), errors.Is(err, job.ErrUnknown): // the ledger says what became of it
 		return t.lookAgain()
 	}

@@ -202,9 +202,6 @@ func New(cfg Config) *Consumer {
 	if cfg.Emit == nil {
 		cfg.Emit = func(job.Event) {}
 	}
-	if cfg.Observer == nil {
-		cfg.Observer = noObserver{}
-	}
 	if cfg.Ready == nil {
 		always := make(chan struct{})
 		close(always)
@@ -295,16 +292,5 @@ func (c *Consumer) drain(node context.Context) {
 	if !c.cfg.Table.await(ctx, func(o obligation) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
 		c.cfg.Logger.Error("handlers ignore that their context has ended; going without them",
 			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.held(c.cfg.Node.Name()))
-	}
-}
-
-func (c *Consumer) isStopping() bool { return isClosed(c.stopping) }
-
-func isClosed(event <-chan struct{}) bool {
-	select {
-	case <-event:
-		return true
-	default:
-		return false
 	}
 }

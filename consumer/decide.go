@@ -20,13 +20,6 @@ const (
 	maxReasons = 3
 )
 
-// unheard reports whether the slot most likely has no record, as in a first delivery:
-// it is claimed without a read, and the write decides. A slot that is offered again
-// has a record.
-func (t *task) unheard() bool {
-	return t.looks == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
-}
-
 // lookAgain begins a further look.
 func (t *task) lookAgain() progress {
 	t.looks++
@@ -40,7 +33,10 @@ func (t *task) look(mayBlock bool) progress {
 	if t.looks >= maxLooks {
 		return t.end(later(time.Second))
 	}
-	entry, unheard := t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision), t.unheard()
+	entry := t.cfg.Registry.Known(t.d.Slot.Job, t.d.JobRevision)
+	// The first delivery of a slot most likely finds no record: the slot is claimed without
+	// a read, and the write decides. A slot that is offered again has a record.
+	unheard := t.looks == 0 && !t.lock.waited && t.d.Count <= 1 && t.d.Offer == 0
 	if !mayBlock && (entry == nil || !unheard) {
 		return blocks
 	}
@@ -97,7 +93,7 @@ func (t *task) decide(mayBlock bool) progress {
 	t.decision = core.Decide(t.d, t.view)
 	starts := t.decision.Action == core.Enter || t.decision.Action == core.Start
 	switch {
-	case starts && (t.isStopping() || !isClosed(t.cfg.Ready())):
+	case starts && (isClosed(t.stopping) || !isClosed(t.cfg.Ready())):
 		return t.end(later(0)) // at once: newer messages would overtake one that is delayed
 	case !starts && !mayBlock:
 		return blocks
@@ -112,7 +108,7 @@ func (t *task) decide(mayBlock bool) progress {
 	case core.Wait:
 		t.state = waiting
 	case core.Start, core.End:
-		t.state = writing
+		t.state = claiming
 	case core.Conclusion:
 		t.state = concluding
 	case core.Later:
@@ -135,7 +131,7 @@ func (t *task) acknowledge() progress {
 	case t.view.Record != nil:
 		t.rec, t.answer.revision, t.state = *t.view.Record, t.view.Revision, following
 	default:
-		return t.end(ack())
+		return t.end(ack)
 	}
 	return onward
 }

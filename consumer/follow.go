@@ -17,17 +17,17 @@ func (t *task) follow(mayBlock bool) progress {
 	if t.rec.State == job.Succeeded {
 		next = t.cfg.Registry.After(t.rec.Slot.Job)
 	}
-	alert := t.alerts(t.rec)
+	alert := t.rec.State != job.Succeeded && t.alerts(t.rec)
 	switch {
 	case len(next) == 0 && !alert:
-		return t.end(ack())
+		return t.end(ack)
 	case !mayBlock:
 		return blocks
 	}
 	if err := t.publish(next, alert); err != nil {
 		return t.postpone(fmt.Errorf("what follows from slot %s: %w", t.rec.Slot, err))
 	}
-	return t.end(ack())
+	return t.end(ack)
 }
 
 // publish publishes the slots of the next jobs and the alert. It goes on if the node has

@@ -172,9 +172,11 @@ func (l *limiter) leaveLine(t *task, permit bool) {
 // withdraw notes that the task needs no permit any more.
 func (l *limiter) withdraw(t *task) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.leaveLine(t, false)
-	l.mu.Unlock()
-	l.kick()
+	for p := range l.pullers {
+		p.kick()
+	}
 }
 
 // returned releases the permit of a handler that took so long; see release.
@@ -191,22 +193,22 @@ func (l *limiter) returned(took time.Duration) (next *task) {
 // that is claimed: the caller runs it, on the goroutine that it has.
 func (l *limiter) release() (next *task) {
 	l.mu.Lock()
-	if len(l.line) == 0 {
+	if len(l.line) > 0 {
+		next = l.line[0].t
+		l.cut(1)
+		l.leaveLine(next, true)
+	} else {
 		l.taken--
-		l.mu.Unlock()
-		l.kick()
+	}
+	for p := range l.pullers { // there may be more to ask for
+		p.kick()
+	}
+	l.mu.Unlock()
+	if next != nil && next.fence == 0 {
+		l.resume(next)
 		return nil
 	}
-	first := l.line[0]
-	l.cut(1)
-	l.leaveLine(first.t, true)
-	l.mu.Unlock()
-	l.kick()
-	if first.t.fence != 0 {
-		return first.t
-	}
-	l.resume(first.t)
-	return nil
+	return next
 }
 
 // cut removes the first n of the line. l.mu is held.
@@ -217,15 +219,6 @@ func (l *limiter) cut(n int) {
 		return
 	}
 	l.expiry.Reset(max(time.Until(l.line[0].since.Add(patience)), 0))
-}
-
-// kick wakes the pullers: there may be more to ask for.
-func (l *limiter) kick() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for p := range l.pullers {
-		p.kick()
-	}
 }
 
 // expire refuses a permit to the tasks that have waited for patience: handlers have become

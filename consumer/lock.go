@@ -33,15 +33,6 @@ type lockPart struct {
 	err error
 }
 
-// takeTurn takes a turn to change the lock; without blocking, only if it is free.
-func (l *lockPart) takeTurn(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
-	if !tryTake(turn) && (!mayBlock || !take(ctx, turn)) {
-		return false
-	}
-	l.turns = append(l.turns, turn)
-	return true
-}
-
 func (l *lockPart) releaseTurns() {
 	for _, turn := range l.turns {
 		<-turn
@@ -62,7 +53,7 @@ func (t *task) enter(mayBlock bool) progress {
 		return t.postpone(fmt.Errorf("write the lock of job %s: %w", slot.Job, l.err))
 	}
 	l.outfought = false
-	if !outlast(ctx, l.lost) || !t.takeTurns(ctx, mayBlock) {
+	if l.lost > 0 && !outlast(ctx, l.lost) || !t.takeTurns(ctx, mayBlock) {
 		l.releaseTurns()
 		if !mayBlock {
 			return blocks
@@ -71,12 +62,15 @@ func (t *task) enter(mayBlock bool) progress {
 	}
 	entrant := core.NewEntrant(t.d, t.view)
 	if !l.waited && entrant.InLine() && t.locks.full(slot.Job, slot) {
-		return t.admit(core.Place{Kind: core.PlaceCrowded})
+		return t.admit(core.Place{Kind: core.PlaceCrowded}, entrant, core.Lock{})
 	}
 	seen, ended, fresh, err := t.recall(ctx, mayBlock)
 	for ; err == nil && l.asks < maxAsks && l.lost < maxLooks; l.asks++ {
 		next, place, ask := seen.Enter(entrant, ended)
-		renewed := t.reenters(next)
+		// A slot that may have been reopened, and is in the lock from before it ended, begins
+		// a new stay. That write refuses a slot which has found that this one ended and is
+		// about to replace it. The worker that wrote its outcome does not leave for it either.
+		renewed := !l.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(slot)
 		if renewed {
 			next = next.Renewed(slot, t.cfg.Now())
 		}
@@ -89,12 +83,20 @@ func (t *task) enter(mayBlock bool) progress {
 		case len(ask) > 0:
 			err = t.learn(ctx, ask, ended)
 		case next.Same(seen.Lock) && !renewed:
-			t.noteStay(entrant, next)
-			return t.admit(place)
+			return t.admit(place, entrant, next)
 		default:
 			t.locks.send(ctx, next, seen, t.cfg.Table.nonce(t.cfg.Node.Name()), func(err error) {
 				defer t.recovered()
-				t.entered(entrant, next, place, err)
+				switch {
+				case err == nil:
+					t.admit(place, entrant, next)
+				case errors.Is(err, job.ErrConflict): // ask again
+					l.releaseTurns()
+					l.lost++
+				default:
+					l.releaseTurns()
+					l.err = err
+				}
 				t.advance(false)
 			})
 			return handed
@@ -108,48 +110,39 @@ func (t *task) enter(mayBlock bool) progress {
 		return t.postpone(err)
 	}
 	l.outfought = true
-	return t.admit(core.Place{Kind: core.PlaceCrowded})
+	return t.admit(core.Place{Kind: core.PlaceCrowded}, entrant, core.Lock{})
 }
 
 // maxAsks bounds how often a slot asks its job's lock in one step.
 const maxAsks = 4 * maxLooks
 
-// takeTurns takes the turns to change the lock. A slot that has waited goes before those
-// that have just come.
+// takeTurns takes the turns to change the lock; without blocking, only if they are free. A
+// slot that has waited goes before those that have just come.
 func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
-	turns := t.locks.turns(t.d.Slot.Job)
-	return (t.lock.waited || t.lock.takeTurn(ctx, turns.enter, mayBlock)) && t.lock.takeTurn(ctx, turns.change, mayBlock)
-}
-
-// entered goes on with the answer to the write of the lock.
-func (t *task) entered(entrant core.Entrant, stored core.Lock, place core.Place, err error) {
-	switch {
-	case err == nil:
-		t.noteStay(entrant, stored)
-		t.admit(place)
-	case errors.Is(err, job.ErrConflict):
-		t.lock.releaseTurns()
-		t.lock.lost++
-	default:
-		t.lock.releaseTurns()
-		t.lock.err = err
+	l, of := &t.lock, t.locks.turns(t.d.Slot.Job)
+	turns := []chan struct{}{of.enter, of.change}
+	if l.waited {
+		turns = turns[1:]
 	}
+	for _, turn := range turns {
+		if !take(ctx, turn, mayBlock) {
+			return false
+		}
+		l.turns = append(l.turns, turn)
+	}
+	return true
 }
 
-// admit ends the asking with the lock's answer.
-func (t *task) admit(place core.Place) progress {
-	t.lock.releaseTurns()
-	t.lock.asks, t.lock.lost = 0, 0
+// admit ends the asking with the lock's answer, as the lock is stored.
+func (t *task) admit(place core.Place, entrant core.Entrant, stored core.Lock) progress {
+	l := &t.lock
+	l.releaseTurns()
+	l.asks, l.lost, l.skips = 0, 0, entrant.Policy == job.OverlapSkip && entrant.Places == 1
+	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
+		l.entered, l.since = true, stay.Since
+	}
 	t.view.Place, t.state = place, deciding
 	return onward
-}
-
-// noteStay notes what the stored lock says of the slot.
-func (t *task) noteStay(entrant core.Entrant, stored core.Lock) {
-	t.lock.skips = entrant.Policy == job.OverlapSkip && entrant.Places == 1
-	if stay, in := stored.Stay(t.d.Slot.Whole()); in {
-		t.lock.entered, t.lock.since = true, stay.Since
-	}
 }
 
 // recall returns the lock of the slot's job, and which of its slots are known to have ended:
@@ -189,14 +182,6 @@ func outlast(ctx context.Context, lost int) bool {
 	}
 }
 
-// reenters reports whether the slot may have been reopened, and is in the lock from before
-// it ended: then it begins a new stay. That write refuses a slot which has found that this
-// one ended and is about to replace it. The worker that wrote its outcome, and has not left
-// the lock yet, does not leave for it either.
-func (t *task) reenters(next core.Lock) bool {
-	return !t.lock.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(t.d.Slot.Whole())
-}
-
 // learn finds out which of the slots have an outcome. Only the record at the ledger's leader
 // says so, even of a slot that this node has: it may be the second copy of one that has
 // ended. A slot without a record has not ended, unless it never will begin: see isOver.
@@ -231,8 +216,10 @@ func (t *task) isOver(s core.LockSlot) bool {
 // A short slot under "skip" is left in the lock if none is known to wait there: see
 // docs/decisions/0030-a-short-slot-is-left-in-its-lock.md.
 func (t *task) leave(mayBlock bool) progress {
+	short := t.lock.skips && t.cfg.Now().Sub(t.lock.since) < firstLook
 	switch {
-	case t.leaveIn():
+	case short && t.locks.over(t.d.Slot.Whole(), t.lock.since):
+		t.waitlist.wakeOne(t.d.Slot.Job)
 		return t.close()
 	case !mayBlock:
 		return blocks
@@ -253,20 +240,11 @@ func (t *task) leave(mayBlock bool) progress {
 	return t.close()
 }
 
-// leaveIn leaves the slot in its lock, if that is enough. It does not block.
-func (t *task) leaveIn() bool {
-	if !t.lock.skips || t.cfg.Now().Sub(t.lock.since) >= firstLook || !t.locks.over(t.d.Slot.Whole(), t.lock.since) {
-		return false
-	}
-	t.waitlist.wakeOne(t.d.Slot.Job)
-	return true
-}
-
 // leaveTo takes the slot out of the lock of a job that runs so many at once, until that is
 // done or ctx ends.
 func (t *task) leaveTo(ctx context.Context, places int) error {
 	turns := t.locks.turns(t.d.Slot.Job)
-	if !take(ctx, turns.change) {
+	if !take(ctx, turns.change, true) {
 		return context.Cause(ctx)
 	}
 	defer func() { <-turns.change }()

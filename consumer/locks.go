@@ -157,24 +157,21 @@ func (l *locks) turns(name string) turns {
 	return t
 }
 
-// take waits for a turn. It returns false if ctx ends first.
-func take(ctx context.Context, turn chan struct{}) bool {
-	if tryTake(turn) {
+// take takes a turn; without blocking, only if it is free. It returns false if it did not
+// get the turn, or ctx ended first.
+func take(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
+	select {
+	case turn <- struct{}{}:
 		return true // most find it free, and need not wait for ctx
+	default:
+	}
+	if !mayBlock {
+		return false
 	}
 	select {
 	case turn <- struct{}{}:
 		return true
 	case <-ctx.Done():
-		return false
-	}
-}
-
-func tryTake(turn chan struct{}) bool {
-	select {
-	case turn <- struct{}{}:
-		return true
-	default:
 		return false
 	}
 }

@@ -36,22 +36,17 @@ func (p *pool) worker(f func()) {
 	next := make(chan func(), 1)
 	for f != nil {
 		f()
-		if !p.wait(next) {
+		p.mu.Lock()
+		enough := p.closed || len(p.idle) >= p.maxIdle
+		if !enough {
+			p.idle = append(p.idle, next)
+		}
+		p.mu.Unlock()
+		if enough {
 			return
 		}
 		f = <-next
 	}
-}
-
-// wait makes the goroutine idle. It returns false if enough goroutines are.
-func (p *pool) wait(next chan func()) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || len(p.idle) >= p.maxIdle {
-		return false
-	}
-	p.idle = append(p.idle, next)
-	return true
 }
 
 // close ends the idle goroutines, and the others when their functions return.

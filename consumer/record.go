@@ -20,21 +20,9 @@ func (t *task) release() { t.complete(t.cfg.Node.Context(), core.Release(t.rec, 
 // is the process's: the claim stands until another worker has proved the node dead and
 // taken the slot over, and the revision says whether one has. Else ctx is the node's.
 func (t *task) complete(ctx context.Context, rec job.Record) progress {
-	t.ending, t.state = true, recording
+	t.ending = true
 	t.prepare(ctx, rec, t.fence, StepComplete)
 	return onward
-}
-
-// record hands the end of the attempt over to be written.
-func (t *task) record(mayBlock bool) progress {
-	if t.ctx.Err() == nil {
-		t.state = recorded
-		return t.send()
-	}
-	if !mayBlock {
-		return blocks
-	}
-	return t.refused(context.Cause(t.ctx))
 }
 
 // finish goes on with the answer to the end of an attempt. It repeats the write until it
@@ -55,7 +43,7 @@ func (t *task) finish(mayBlock bool) progress {
 	if t.retry == nil {
 		t.retry = newBackoff()
 	}
-	t.state = recording
+	t.state = writing
 	if errors.Is(err, job.ErrConflict) {
 		stands, outlasts, unread := t.outlasts()
 		switch {
@@ -100,5 +88,5 @@ func (t *task) refused(why error) progress {
 	t.cfg.Logger.Warn("completion refused: claim lost to another worker", "slot", end.Slot.ID(), "attempt", end.Attempt, "state", end.State, "error", why)
 	end.Error = why.Error()
 	t.emitKind(job.EventRefused, end, t.fence, "")
-	return t.end(silence())
+	return t.end(silence)
 }

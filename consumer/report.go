@@ -92,18 +92,8 @@ type Observer interface {
 	Parked(queue string, by int)
 }
 
-// noObserver measures nothing.
-type noObserver struct{}
-
-func (noObserver) Started(string, time.Duration, bool) {}
-func (noObserver) Returned(string, time.Duration)      {}
-func (noObserver) Parked(string, int)                  {}
-
 // started reports the start of the record's last attempt.
 func (t *task) started(rec job.Record) {
-	if t.cfg.Observer == (noObserver{}) {
-		return
-	}
 	planned := rec.Attempt == 1 && rec.Slot.Token == "" && !t.d.CaughtUp && !t.d.Backfill
 	t.cfg.Observer.Started(t.cfg.Queue, t.cfg.Now().Sub(rec.Due), planned)
 }

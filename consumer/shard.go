@@ -96,7 +96,7 @@ func (t *task) concludeWhole() progress {
 		return t.postpone(err)
 	}
 	if t.final = end != nil; !t.final {
-		return t.end(ack())
+		return t.end(ack)
 	}
 	t.rec, t.answer.revision, t.state = *end, revision, following
 	return onward

@@ -25,26 +25,17 @@ const (
 	dividing                //   read or write the record of the whole slot of a shard
 	entering                // * ask the job's lock for admission
 	waiting                 //   wait until the lock may admit the slot
-	writing                 // * write a claim, or an outcome without a run
-	written                 // * go on with the answer to that write
-	running                 // * run the handler
-	recording               // * write the end of the attempt
-	recorded                // * go on with the answer to that write
+	claiming                // * prepare a claim, or an outcome without a run
+	writing                 // * write the record
+	claimed                 // * go on with the answer to that write
+	running                 // * run the handler; its end is written by the same step
+	recorded                // * go on with the answer to the end of the attempt
 	concluding              //   write the outcome of the whole slot of a shard
 	following               // * publish what follows from the outcome
 	settling                // * answer the broker
 	leaving                 // * leave the job's lock
 	closed                  //   nothing is left to do
 )
-
-// alwaysBlocks reports whether the step needs a goroutine of its own in any case.
-func (s state) alwaysBlocks() bool {
-	switch s {
-	case proving, dividing, waiting, running, concluding:
-		return true
-	}
-	return false
-}
 
 // progress is what a step says about the next one.
 type progress uint8
@@ -125,7 +116,7 @@ func (c *Consumer) receive(msg jetstream.Msg) {
 	defer t.recovered()
 	t.unread = t.read()
 	c.inflight.add(&t.message, msg, c.cfg.Now().Sub(t.d.Published))
-	if c.isStopping() || c.limiter.admit(t) {
+	if isClosed(c.stopping) || c.limiter.admit(t) {
 		t.advance(false)
 	}
 }
@@ -143,7 +134,7 @@ func (t *task) advance(mayBlock bool) (next *task) {
 				next, t.next = t.next, nil
 			}
 		case blocks:
-			if !t.ahead || t.state >= writing || t.limiter.acquire(t) {
+			if !t.ahead || t.state >= claiming || t.limiter.acquire(t) {
 				t.pool.do(t.work)
 			}
 			return next
@@ -155,8 +146,11 @@ func (t *task) advance(mayBlock bool) (next *task) {
 
 // step takes one step.
 func (t *task) step(mayBlock bool) progress {
-	if !mayBlock && t.state.alwaysBlocks() {
-		return blocks
+	switch t.state {
+	case proving, dividing, waiting, running, concluding: // these always may block
+		if !mayBlock {
+			return blocks
+		}
 	}
 	switch t.state {
 	case arrived:
@@ -173,14 +167,14 @@ func (t *task) step(mayBlock bool) progress {
 		return t.enter(mayBlock)
 	case waiting:
 		return t.wait()
+	case claiming:
+		return t.claim()
 	case writing:
-		return t.write()
-	case written:
+		return t.write(mayBlock)
+	case claimed:
 		return t.goOn(mayBlock)
 	case running:
 		return t.run()
-	case recording:
-		return t.record(mayBlock)
 	case recorded:
 		return t.finish(mayBlock)
 	case concluding:
@@ -235,7 +229,7 @@ func (t *task) end(v verdict) progress {
 // refused: no handler was started, and the slot is wanted again.
 func (t *task) postpone(err error) progress {
 	if t.cfg.Node.Context().Err() != nil {
-		return t.end(silence())
+		return t.end(silence)
 	}
 	t.cfg.Logger.Warn("slot postponed", "slot", t.d.Slot.ID(), "error", err)
 	return t.end(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
@@ -250,20 +244,16 @@ func (t *task) close() progress {
 	if t.owed {
 		t.cfg.Table.end(t.key)
 	}
-	t.giveUp()
-	return handed
-}
-
-// giveUp is close without the table.
-func (t *task) giveUp() {
-	t.state = closed
 	if t.unrecorded {
 		<-t.limiter.unrecorded
 	}
 	t.lock.releaseTurns()
-	t.releasePermit()
+	if t.permit || t.ahead {
+		t.releasePermit()
+	}
 	t.inflight.remove(&t.message)
 	t.slots.Done()
+	return handed
 }
 
 // releasePermit gives up the permit of a task that needs none now.
@@ -291,7 +281,7 @@ func (t *task) recovered() {
 const maxFailures = 3
 
 // fail ends a slot in whose handling the worker panicked. If that panics too, the message
-// is left alone, and the slot stays in the table: its handler may run.
+// is left alone. A slot that was claimed stays in the table: its handler may run.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
@@ -303,7 +293,8 @@ func (t *task) fail(p any) {
 		return
 	case t.failures > maxFailures:
 		t.cfg.Logger.Error("the failure of a slot cannot be recorded", "slot", t.d.Slot.ID(), "error", err)
-		t.giveUp()
+		t.owed = t.owed && t.fence == 0
+		t.close()
 		return
 	}
 	defer t.recovered()
@@ -344,8 +335,14 @@ const (
 	verdictDrop
 )
 
-// ack: the slot has its outcome, in a durable record.
-func ack() verdict { return verdict{kind: verdictAck} }
+var (
+	// ack: the slot has its outcome, in a durable record.
+	ack = verdict{kind: verdictAck}
+
+	// silence: another worker may own the slot. An ack does not fence: it would take the
+	// message from under that worker.
+	silence = verdict{kind: verdictSilence}
+)
 
 // later: the message is wanted again, no sooner than d from now.
 func later(d time.Duration) verdict { return verdict{kind: verdictLater, delay: d} }
@@ -353,39 +350,30 @@ func later(d time.Duration) verdict { return verdict{kind: verdictLater, delay: 
 // drop: no program can make anything of the message.
 func drop(reason string) verdict { return verdict{kind: verdictDrop, reason: reason} }
 
-// silence: another worker may own the slot. An ack does not fence: it would take the
-// message from under that worker.
-func silence() verdict { return verdict{} }
-
 // settle is the only step that answers the broker about a message (invariant 6). It does
 // not wait for the server: if the answer is lost, the message comes again, and the record
 // says what became of the slot.
 func (t *task) settle() progress {
 	t.state = leaving
-	if err := t.verdict.say(t.msg); err != nil {
-		t.cfg.Logger.Debug("answer not sent; the message comes again", "subject", t.msg.Subject(), "error", err)
+	var err error
+	switch v := t.verdict; {
+	case v.kind == verdictAck:
+		err = t.msg.Ack()
+	case v.kind == verdictLater && v.delay > 0:
+		err = t.msg.NakWithDelay(v.delay)
+	case v.kind == verdictLater:
+		err = t.msg.Nak()
+	case v.kind == verdictDrop:
+		err = t.msg.TermWithReason(v.reason)
+		t.cfg.Logger.Error("message dropped: it is no slot", "subject", t.msg.Subject(), "reason", v.reason)
 	}
-	if t.verdict.kind == verdictDrop {
-		t.cfg.Logger.Error("message dropped: it is no slot", "subject", t.msg.Subject(), "reason", t.verdict.reason)
+	if err != nil {
+		t.cfg.Logger.Debug("answer not sent; the message comes again", "subject", t.msg.Subject(), "error", err)
 	}
 	if t.final && t.lock.entered {
 		return onward
 	}
 	return t.close()
-}
-
-func (v verdict) say(msg jetstream.Msg) error {
-	switch {
-	case v.kind == verdictAck:
-		return msg.Ack()
-	case v.kind == verdictDrop:
-		return msg.TermWithReason(v.reason)
-	case v.kind == verdictLater && v.delay > 0:
-		return msg.NakWithDelay(v.delay)
-	case v.kind == verdictLater:
-		return msg.Nak()
-	}
-	return nil
 }
 
 // tooMany is how long a message is given back for that finds no permit.
@@ -406,7 +394,7 @@ func (t *task) read() error {
 
 // arrive enters the slot in the table.
 func (t *task) arrive(mayBlock bool) progress {
-	if !t.permit && !t.ahead || t.isStopping() {
+	if !t.permit && !t.ahead || isClosed(t.stopping) {
 		return t.end(later(tooMany)) // not at once: the last request may still be open
 	}
 	if t.unread != nil {
@@ -422,7 +410,7 @@ func (t *task) arrive(mayBlock bool) progress {
 		return onward
 	}
 	if owner == t.cfg.Node.Name() {
-		return t.end(silence()) // this node has another delivery of it in flight
+		return t.end(silence) // this node has another delivery of it in flight
 	}
 	return t.end(later(t.cfg.Lease / 4)) // a handler of an older incarnation has not returned
 }
@@ -438,4 +426,13 @@ func (t *task) refuseUnreadable() progress {
 		t.cfg.Logger.Warn("message cannot be read; left for a newer node", "subject", t.msg.Subject(), "error", t.unread, "list_all", "cronce doctor")
 	}
 	return t.end(later(min(time.Second<<min(t.d.Count, 10), time.Minute)))
+}
+
+func isClosed(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	default:
+		return false
+	}
 }

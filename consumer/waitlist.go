@@ -157,8 +157,10 @@ func (t *task) wait() progress {
 			return t.askAgain()
 		}
 	}
-	t.cfg.Observer.Parked(t.cfg.Queue, 1)
-	defer t.cfg.Observer.Parked(t.cfg.Queue, -1)
+	if t.cfg.Observer != nil {
+		t.cfg.Observer.Parked(t.cfg.Queue, 1)
+		defer t.cfg.Observer.Parked(t.cfg.Queue, -1)
+	}
 	t.releasePermit()
 	timer := time.NewTimer(t.nextLook(place))
 	defer timer.Stop()
@@ -176,7 +178,7 @@ func (t *task) wait() progress {
 // giveBack ends the delivery of a slot that is not kept any longer.
 func (t *task) giveBack(d time.Duration) progress {
 	if t.cfg.Node.Context().Err() != nil {
-		return t.end(silence())
+		return t.end(silence)
 	}
 	return t.end(later(d))
 }

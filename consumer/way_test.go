@@ -9,22 +9,25 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// oneSlot runs n slots of a short job of the default policy, one after the other.
-func oneSlot(t *testing.T, n int) {
+// The two tests differ by one slot of the default policy. integration/way compares what
+// they reach.
+
+func TestWayOfOneSlot(t *testing.T) { runShortSlots(t, 1) }
+func TestWayOfNoSlot(t *testing.T)  { runShortSlots(t, 0) }
+
+func runShortSlots(t *testing.T, slots int) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.handle(job.Job{Name: "report", Overlap: job.OverlapSkip}, func(context.Context, job.Run) error { return nil })
 		stop := b.run()
-		time.Sleep(10 * time.Millisecond)
-		for i := range n {
+		time.Sleep(time.Second)
+		for range slots {
 			b.publish("report")
-			b.settled(i + 1)
-			time.Sleep(2 * time.Second)
 		}
-		time.Sleep(time.Duration(2-n) * 2 * time.Second)
+		time.Sleep(3 * time.Second)
+		if v := b.queue.verdicts(); len(v) != slots {
+			t.Errorf("verdicts %q, want %d", v, slots)
+		}
 		_ = stop()
 	})
 }
-
-func TestWayOfOneSlot(t *testing.T) { oneSlot(t, 1) }
-func TestWayOfNoSlot(t *testing.T)  { oneSlot(t, 0) }

@@ -7,7 +7,7 @@ var consumerMutants = []mutant{
 		breaks: "a handler starts after a read, without a won write (invariant 3)",
 		file:   "consumer/claim.go",
 		old:    "		t.answer = answer{revision, err}\n",
-		new: `		if t.state == written && t.decision.Action == core.Start {
+		new: `		if t.state == claimed && t.decision.Action == core.Start {
 			err = nil
 		}
 		t.answer = answer{revision, err}
@@ -18,8 +18,8 @@ var consumerMutants = []mutant{
 		name:   "start-after-the-lease",
 		breaks: "a handler starts although the lease ended while the claim was on its way (invariant 4)",
 		file:   "consumer/attempt.go",
-		old:    "	if !t.cfg.Node.Trusted() {\n		return t.end(silence())",
-		new:    "	if false {\n		return t.end(silence())",
+		old:    "	if !t.cfg.Node.Trusted() {\n		return t.end(silence)",
+		new:    "	if false {\n		return t.end(silence)",
 		test:   "TestNoHandlerStartsWithoutAWonWrite",
 	},
 	{
@@ -45,15 +45,15 @@ var consumerMutants = []mutant{
 		breaks: "a message is acked before the outcome of its slot is on the broker's disk (invariant 6)",
 		file:   "consumer/record.go",
 		old:    "	// ErrUnknown ends with the context. Anything else, a full bucket say, may pass.\n",
-		new:    "	if !errors.Is(err, job.ErrUnknown) {\n		return t.end(ack())\n	}\n",
+		new:    "	if !errors.Is(err, job.ErrUnknown) {\n		return t.end(ack)\n	}\n",
 		test:   "TestAckOnlyAfterTheRecordIsDurable",
 	},
 	{
 		name:   "late-ack",
 		breaks: "a worker that lost its claim acks the message of the new owner (invariant 6)",
 		file:   "consumer/record.go",
-		old:    "	return t.end(silence())\n",
-		new:    "	return t.end(ack())\n",
+		old:    "	return t.end(silence)\n",
+		new:    "	return t.end(ack)\n",
 		test:   "TestAWorkerThatLostItsClaimCannotCompleteAndSendsNothing",
 	},
 	{
@@ -77,7 +77,7 @@ var consumerMutants = []mutant{
 		breaks: "a slot whose job was dropped between its claim and its start is left claimed",
 		file:   "consumer/attempt.go",
 		old:    "	if handler == nil || ",
-		new:    "	if handler == nil {\n		return t.end(silence())\n	}\n	if ",
+		new:    "	if handler == nil {\n		return t.end(silence)\n	}\n	if ",
 		test:   "TestASlotWhoseJobIsDroppedBetweenItsClaimAndItsStartIsReleasedAtOnce",
 	},
 	{
@@ -153,7 +153,7 @@ var consumerMutants = []mutant{
 		breaks: "what follows from an outcome never happens if a crash came first",
 		file:   "consumer/decide.go",
 		old:    "		t.rec, t.answer.revision, t.state = *t.view.Record, t.view.Revision, following\n",
-		new:    "		return t.end(ack())\n",
+		new:    "		return t.end(ack)\n",
 		test:   "TestWhatFollowsIsSentWhenTheMessageComesAgain",
 	},
 	{
