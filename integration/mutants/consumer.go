@@ -33,7 +33,7 @@ var consumerMutants = []mutant{
 	{
 		name:   "completion-without-revision",
 		breaks: "an outcome is written over any record, not at the revision of the claim (invariant 5)",
-		file:   "consumer/record.go",
+		file:   "consumer/claim.go",
 		old:    "		t.state = recorded\n",
 		new: `		t.state = recorded
 		_, t.at, _ = t.cfg.Ledger.Read(t.ctx, t.rec.Slot)
