@@ -103,7 +103,7 @@ func TestNodeWhoseClockIsNotBelievedDoesNotProduce(t *testing.T) {
 	s := newServedSite(t)
 	file := s.jobs(tick, `name: tick, schedule: "* * * * * *", overlap: allow`)
 	wrong := s.worker("wrong", file, "--clock-offset", "2h")
-	wrong.says("does not produce")
+	wrong.says("not producing")
 	for _, word := range []string{"2h0m0", " ahead of the broker", "at most 1h0m0s", "--max-clock-offset"} {
 		if !strings.Contains(wrong.stderr(), word) {
 			t.Errorf("it does not say %q", word)
