@@ -55,9 +55,9 @@ func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	says(load, "comes after extract, check", "There is no record of "+extract.ID())
 	f.record(t, job.Record{Slot: extract, Queue: "default", Node: "w1", Finished: time.Now()}, job.Succeeded)
 	f.record(t, job.Record{Slot: check, Queue: "default", Node: "w1", Finished: time.Now(), Error: "boom"}, job.Failed)
-	says(load, extract.ID()+" succeeded", check.ID()+" failed, so this one has no turn: boom")
+	says(load, extract.ID()+" succeeded", check.ID()+" failed, so this slot is not published: boom")
 	f.publish(t, "default", core.Message{Slot: load, Chained: true, Due: time.Now(), Node: "w1"})
-	says(load, "due: extract, check had succeeded", "published by w1, since what it comes after has succeeded")
+	says(load, "due: extract, check had succeeded", "published by w1, since the jobs that it comes after have succeeded")
 	says(job.Slot{Job: "load", Token: "x"}, "There is no record of extract:@x")
 }
 

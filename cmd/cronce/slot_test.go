@@ -97,13 +97,13 @@ func TestWhyThereIsNoSuchSlot(t *testing.T) {
 	}
 	one := at("2050-05-05T13:00:00Z")
 	for slot, want := range map[string][]string{
-		"report:@order 7":                                   {"Nobody has triggered job report"},
+		"report:@order 7":                                   {"Job report was not triggered with this token"},
 		"reprot:@x":                                         {"no job reprot", "Is report meant?"},
 		id("report", hour.AddDate(-1, 0, 0)):                {"came into force at", "The slot after:"},
 		id("young", hour):                                   {"came into force at"},
 		id("report", tooOld):                                {"older than the ledger's retention"},
 		id("report", one.Add(time.Second)):                  {`schedule "0 * * * *"`, "The slot before: report:2050-05-05T12:00:00Z", "The slot after:  report:2050-05-05T14:00:00Z"},
-		id("report", one):                                   {"but for its exclusions"},
+		id("report", one):                                   {"without its exclusions"},
 		id("report", at("2100-01-01T00:00:00Z")):            {"end before 2100-01-01T00:00:00Z (until)"},
 		id("report", at("2050-05-05T15:00:00Z")):            {"not due before 2050-05-05T15:00:00Z"},
 		id("paused", at("2050-05-05T15:00:00Z")):            {"not due before", "paused"},
@@ -162,7 +162,7 @@ func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 	f.join(t, core.Node{Name: "web1-1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}})
 	explain("none of the 1 live nodes that work on queue slow has a handler")
 	f.join(t, core.Node{Name: "web2-1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"slow"}, Handlers: []string{"report"}})
-	explain("for a free place")
+	explain("for a free worker")
 	if out := f.ok(t, "slot", "show", slot.ID()); !strings.Contains(out, "pending") || !strings.Contains(out, "slow") {
 		t.Errorf("shown as %s", out)
 	}

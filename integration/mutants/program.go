@@ -38,7 +38,7 @@ var programMutants = []mutant{
 	{
 		name:   "idle-workers-without-a-place",
 		breaks: "a slot that idle workers do not take, since a service is not ready, is said to wait for the limiter",
-		file:   "internal/control/story.go",
+		file:   "internal/control/story/waiting.go",
 		old:    "if n.Running > 0 {",
 		new:    "if n.Running >= 0 {",
 		test:   "TestSlotThatIdleWorkersLeaveIsNotExplainedByWantOfAPlace",

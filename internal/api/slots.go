@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/control/story"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -36,12 +37,12 @@ type Story struct {
 
 // Step is one thing that happened, or will.
 type Step struct {
-	Time    time.Time        `json:"time"`
-	What    control.StepKind `json:"what"`
-	Node    string           `json:"node,omitempty"`
-	Attempt int              `json:"attempt,omitempty"`
-	Fence   uint64           `json:"fence,omitempty"`
-	Text    string           `json:"text"`
+	Time    time.Time      `json:"time"`
+	What    story.StepKind `json:"what"`
+	Node    string         `json:"node,omitempty"`
+	Attempt int            `json:"attempt,omitempty"`
+	Fence   uint64         `json:"fence,omitempty"`
+	Text    string         `json:"text"`
 }
 
 // Reopened is a slot with a new start.
@@ -94,9 +95,9 @@ func showSlot(ctx context.Context, c *control.Control, s job.Slot) (Slot, error)
 }
 
 func explain(ctx context.Context, c *control.Control, s job.Slot) (Story, error) {
-	story, err := c.Explain(ctx, s)
-	out := Story{ID: s.ID(), State: story.State, Why: story.Why, Steps: []Step{}}
-	for _, step := range story.Steps {
+	told, err := c.Explain(ctx, s)
+	out := Story{ID: s.ID(), State: told.State, Why: told.Why, Steps: []Step{}}
+	for _, step := range told.Steps {
 		out.Steps = append(out.Steps, Step{step.Time, step.What, step.Node, step.Attempt, step.Fence, step.Text})
 	}
 	return out, err

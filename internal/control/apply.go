@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronce-io/cronce/internal/core"
@@ -102,199 +104,67 @@ func (c *Control) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]
 	return report, err
 }
 
-// plan is what is to be done: all that is known before the first write.
-type plan struct {
-	*Control
-	now   time.Time
-	nodes Workers
-	edits []edit
-}
+// ErrNotTried is of jobs whose turn never came: they are as they were.
+var ErrNotTried = errors.New("not tried, after another could not be written")
 
-type edit struct {
-	Applied
-	revision uint64 // that is expected to stand there
-}
-
-func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) (*plan, error) {
-	if err := validate(jobs); err != nil {
-		return nil, err
+// carryOut writes what is to be written, and then removes what is to be removed,
+// unless something could not be written: a job may have been renamed, and nobody
+// is to be without both.
+func (p *plan) carryOut(ctx context.Context) {
+	if p.pass(ctx, Create, Update) {
+		p.pass(ctx, Delete)
+		return
 	}
-	p := &plan{Control: c}
-	all, err := c.circle(ctx, jobs)
-	if err != nil {
-		return nil, err
-	}
-	if p.now, err = c.cfg.Now(ctx); err != nil {
-		return nil, err
-	}
-	if p.nodes, err = c.Workers(ctx, p.now); err != nil {
-		return nil, err
-	}
-	wanted := make([]string, len(jobs))
-	for i, j := range jobs {
-		wanted[i] = j.Name
-	}
-	if o.Prune {
-		extra, err := c.prunable(ctx, jobs)
-		if err != nil {
-			return nil, err
-		}
-		wanted = append(wanted, extra...)
-	}
-	p.edits = make([]edit, len(wanted))
-	err = c.each(ctx, len(wanted), func(ctx context.Context, i int) error {
-		var as *job.Job
-		if i < len(jobs) {
-			as = &jobs[i]
-		}
-		return p.look(ctx, &p.edits[i], wanted[i], as)
-	})
-	if err != nil {
-		return nil, err
-	}
-	there := names(all)
-	for i, j := range jobs {
-		for _, name := range j.After {
-			if !there[name] {
-				p.edits[i].Missing = append(p.edits[i].Missing, name)
-			}
+	for i, e := range p.edits {
+		if e.Action == Delete {
+			p.edits[i].Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
 		}
 	}
-	// Of those to be pruned some may be somebody else's by now: the list was a hint.
-	p.edits = slices.DeleteFunc(p.edits, func(e edit) bool { return e.Action == "" })
-	return p, p.unseen(o.Seen)
 }
 
-// validate names all that is wrong with the jobs.
-func validate(jobs []job.Job) error {
-	var errs []error
-	seen := map[string]bool{}
-	for _, j := range jobs {
-		errs = append(errs, j.Validate())
-		if seen[j.Name] {
-			errs = append(errs, fmt.Errorf("%w jobs: two are called %q", job.ErrInvalid, j.Name))
+// pass carries out the edits of these kinds and reports whether all could be.
+// After a failure that is no conflict nothing more is begun; what has been begun
+// is let end.
+func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
+	var conflicts, failed atomic.Bool
+	_ = p.each(ctx, len(p.edits), func(ctx context.Context, i int) error {
+		e := &p.edits[i]
+		switch {
+		case !slices.Contains(kinds, e.Action):
+			return nil
+		case failed.Load() || ctx.Err() != nil:
+			e.Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
+			return nil
 		}
-		seen[j.Name] = true
-	}
-	return errors.Join(errs...)
-}
-
-// circle refuses jobs that would, with those of the registry, wait for each other
-// in a circle, and returns all of them. The registry is asked only if one comes after
-// another.
-func (c *Control) circle(ctx context.Context, jobs []job.Job) (all []job.Job, err error) {
-	if !slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 }) {
-		return jobs, nil
-	}
-	entries, err := c.cfg.Jobs.List(ctx)
-	c.cfg.Alive()
-	if err != nil && !unreadable(err) {
-		return nil, err
-	}
-	all = slices.Clone(jobs)
-	ours := names(jobs)
-	for _, e := range entries {
-		if !ours[e.Job.Name] {
-			all = append(all, e.Job)
+		e.Err = p.settle(ctx, e)
+		if errors.Is(e.Err, job.ErrConflict) {
+			conflicts.Store(true)
+		} else if e.Err != nil {
+			failed.Store(true)
 		}
-	}
-	return all, core.CheckCycle(all)
-}
-
-// prunable reports whether a prune may remove the job.
-func prunable(e core.Entry) bool { return e.Owner == core.OwnerOperator && e.Applied }
-
-// prunable are the names of the jobs that may be pruned and are not among these, as the
-// list has them; each is read again before anything is decided.
-func (c *Control) prunable(ctx context.Context, keep []job.Job) ([]string, error) {
-	entries, err := c.cfg.Jobs.List(ctx)
-	c.cfg.Alive()
-	if err != nil && !unreadable(err) {
-		return nil, err
-	}
-	kept := names(keep)
-	var extra []string
-	for _, e := range entries {
-		if prunable(e) && !kept[e.Job.Name] {
-			extra = append(extra, e.Job.Name)
-		}
-	}
-	return extra, nil
-}
-
-// names is the set of the jobs' names.
-func names(jobs []job.Job) map[string]bool {
-	set := make(map[string]bool, len(jobs))
-	for _, j := range jobs {
-		set[j.Name] = true
-	}
-	return set
-}
-
-// look reads what stands there, at the registry's leader, and judges what is to
-// be done. wanted is nil for a job to be pruned.
-func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) error {
-	entry, revision, err := p.cfg.Jobs.Read(ctx, name)
-	p.cfg.Alive()
-	old := &entry
-	switch {
-	case errors.Is(err, job.ErrNotFound):
-		old = nil
-	case errors.Is(err, job.ErrVersion):
-		return fmt.Errorf("a newer program wrote it: %w", err)
-	case errors.Is(err, job.ErrInvalid):
-		old, e.Broken = nil, err
-	case err != nil:
-		return err
-	}
-	e.Job, e.Revision, e.revision = name, revision, revision
-	if old != nil {
-		e.Owner, e.Node, e.At, e.Paused = old.Owner, old.Node, old.Time, old.Paused
-	}
-	if wanted == nil {
-		return p.prune(e, old)
-	}
-	return p.upsert(e, old, *wanted)
-}
-
-func (p *plan) upsert(e *edit, old *core.Entry, wanted job.Job) error {
-	next, change, err := core.Upsert(old, wanted, core.OwnerOperator, p.cfg.Who, true)
-	if err != nil {
-		return err
-	}
-	if e.Broken != nil {
-		next.Applied = false // whoever created it: nobody knows
-	}
-	e.Definition, e.Handlers = next, len(p.nodes.Of(next.Job))
-	after := next.Job.Plan()
-	switch {
-	case change == core.Unchanged:
-		e.Action = Keep
 		return nil
-	case old == nil:
-		e.Action = Create
-		if e.Broken != nil {
-			e.Action = Update
-		}
-		e.Appear, _, err = slots(e.Job, nil, &after, p.now)
-		return err
-	}
-	e.Action = Update
-	if e.Fields, err = fields(old.Job, next.Job); err != nil {
-		return err
-	}
-	before := old.Job.Plan()
-	e.Appear, e.Disappear, err = slots(e.Job, &before, &after, p.now)
-	return err
+	})
+	return !conflicts.Load() && !failed.Load() && ctx.Err() == nil
 }
 
-func (p *plan) prune(e *edit, old *core.Entry) error {
-	if old == nil || !prunable(*old) {
-		return nil // not ours to remove
+// settle writes one job. Who wants the same and was faster is no conflict.
+func (p *plan) settle(ctx context.Context, e *edit) error {
+	if e.Action == Delete {
+		return p.explain(ctx, e.Job, p.cfg.Jobs.Delete(ctx, e.Job, e.revision))
 	}
-	e.Action = Delete
-	before := old.Job.Plan()
-	var err error
-	_, e.Disappear, err = slots(e.Job, &before, nil, p.now)
+	e.Definition.Nonce = rand.Text()
+	won, err := p.cfg.Jobs.Write(ctx, e.Definition, e.revision)
+	if err == nil {
+		e.Revision = won
+	}
+	err = p.explain(ctx, e.Job, err)
+	if !errors.Is(err, job.ErrConflict) {
+		return err
+	}
+	again := edit{}
+	if p.look(ctx, &again, e.Job, &e.Definition.Job) == nil && again.Action == Keep {
+		*e = again
+		return nil
+	}
 	return err
 }

@@ -199,7 +199,7 @@ func (f *filler) known(ctx context.Context) error {
 	for w, err := range f.cfg.Slots.Waiting(ctx, kv.WaitingFilter{Job: f.entry.Job.Name}) {
 		f.cfg.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case err != nil && !core.IsUnreadable(err):
 			return err
 		case err == nil && w.Slot.Shards == 0:
 			waits[w.Slot.At] += job.MaxShards // the whole, however many they are
@@ -212,7 +212,7 @@ func (f *filler) known(ctx context.Context) error {
 	for e, err := range f.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.entry.Job.Name, Since: since}) {
 		f.cfg.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case err != nil && !core.IsUnreadable(err):
 			return err
 		case err == nil && e.Slot.Shards == 0 && f.wants(e.Slot, 0):
 			f.sum.Recorded[e.State]++

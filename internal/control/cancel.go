@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
@@ -148,7 +151,7 @@ func (c *Control) inLock(ctx context.Context, s job.Slot) (core.Delivery, error)
 	d := core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Published: stay.Since}
 	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
 	c.cfg.Alive()
-	if err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
+	if err != nil && !errors.Is(err, job.ErrNotFound) && !core.IsUnreadable(err) {
 		return core.Delivery{}, err
 	}
 	d.Queue = e.Job.WithDefaults().Queue
@@ -163,4 +166,77 @@ func (c *Control) noTimer(ctx context.Context, s job.Slot) error {
 	}
 	defer c.cfg.Alive()
 	return c.cfg.Timers.Cancel(ctx, s)
+}
+
+// partsAtOnce is how many parts of a slot are asked to end at once: so many that
+// all end within about a second.
+const partsAtOnce = 64
+
+// cancelWhole ends all parts of a slot that is split, once: it is marked first, so
+// that parts that nobody has seen yet end by themselves.
+func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64, waiting func(Asked)) error {
+	if r.Error == "" {
+		_, err := c.store(ctx, core.MarkWhole(r, c.cause()), revision)
+		if err != nil && !errors.Is(err, job.ErrConflict) {
+			return fmt.Errorf("cancel slot %q: %w", r.Slot.ID(), err)
+		}
+	}
+	group, parts := errgroup.WithContext(ctx)
+	group.SetLimit(partsAtOnce)
+	var one sync.Mutex
+	for i := range r.Shards {
+		group.Go(func() error {
+			_, err := c.Cancel(parts, r.Slot.Part(i+1, r.Shards), func(a Asked) {
+				one.Lock()
+				defer one.Unlock()
+				waiting(a)
+			})
+			var refused *SlotError // it has its outcome, or was not published yet
+			if errors.As(err, &refused) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	final, err := c.conclude(ctx, r.Slot)
+	switch {
+	case errors.Is(err, job.ErrConflict): // somebody else has concluded it
+		return nil
+	case err != nil || final:
+		return err
+	}
+	return pause(ctx, askAgain)
+}
+
+// conclude writes the outcome of a slot that is split, if all its parts have one,
+// and reports whether it has it now.
+func (c *Control) conclude(ctx context.Context, whole job.Slot) (final bool, err error) {
+	r, revision, err := c.record(ctx, whole)
+	if err != nil || r == nil || r.State.Final() {
+		return r != nil && r.State.Final(), err
+	}
+	parts := make([]job.Record, r.Shards)
+	for i := range parts {
+		part, _, err := c.record(ctx, whole.Part(i+1, r.Shards))
+		if err != nil || part == nil || !part.State.Final() {
+			return false, err
+		}
+		parts[i] = *part
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	end := core.Conclude(*r, parts, c.cfg.Who, now)
+	won, err := c.store(ctx, end, revision)
+	if err != nil {
+		return false, err
+	}
+	c.tell(job.Event{
+		Kind: job.EventKind(end.State), Time: now.UTC(), ID: whole.ID(), Job: whole.Job, Attempt: end.Attempt, Fence: won, Error: end.Error,
+	})
+	return true, nil
 }

@@ -182,3 +182,103 @@ func (c *Control) offer(ctx context.Context, o opened) error {
 		}
 	}
 }
+
+// reopenWhole gives the parts that did not succeed a new start. All their records are
+// won before the first message is offered: a part that is done while others still
+// have their old outcome would give that to the whole.
+func (c *Control) reopenWhole(ctx context.Context, r job.Record, revision uint64) (Reopened, error) {
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return Reopened{}, err
+	}
+	done := Reopened{Record: r}
+	if r.State == job.Succeeded {
+		return done, &SlotError{r.Slot, r.State, c.closed(r.Slot, &r, false, now)}
+	}
+	if why := c.tooOld(r.Slot, r, now); why != "" {
+		return done, &SlotError{r.Slot, r.State, why}
+	}
+	if err := c.openWhole(ctx, r.Slot); err != nil {
+		return done, err
+	}
+	e, _, err := c.cfg.Jobs.Read(ctx, r.Slot.Job)
+	if err != nil {
+		return done, fmt.Errorf("the slot's job: %w", err)
+	}
+	done.Record = core.ReopenWhole(r)
+	var parts []opened
+	for i := range r.Shards {
+		part := r.Slot.Part(i+1, r.Shards)
+		again, err := c.openPart(ctx, part)
+		var refused *SlotError // it has succeeded, or is under way
+		switch {
+		case err == nil:
+			parts = append(parts, again)
+			done.Left = max(done.Left, again.left())
+		case errors.Is(err, job.ErrNotFound):
+			// The slot ended before this part had begun.
+			p := r
+			p.Slot, p.Shards = part, 0
+			parts = append(parts, opened{p, revision, e})
+			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
+		case !errors.As(err, &refused):
+			// Somebody was faster, who may count on what was won so far.
+			return done, errors.Join(err, c.offerAll(ctx, parts))
+		case refused.State == job.Pending: // its message is still there, and will do
+			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
+		}
+	}
+	if err := c.offerAll(ctx, parts); err != nil {
+		return done, err
+	}
+	if done.Left == 0 {
+		return done, &SlotError{r.Slot, r.State, "none of its parts has ended without success"}
+	}
+	return done, nil
+}
+
+func (c *Control) offerAll(ctx context.Context, parts []opened) error {
+	for _, p := range parts {
+		if err := c.offer(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Control) openPart(ctx context.Context, part job.Slot) (opened, error) {
+	r, revision, err := c.record(ctx, part)
+	if err != nil {
+		return opened{}, err
+	}
+	return c.open(ctx, part, r, revision)
+}
+
+// openWhole takes the outcome off a slot that is split, before a part of it is
+// given a new start: with it, the part would end at once. What has no outcome, or
+// no record yet, is open.
+func (c *Control) openWhole(ctx context.Context, whole job.Slot) error {
+	r, revision, err := c.record(ctx, whole)
+	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {
+		return err
+	}
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.tellReopened(ctx, *r, now); err != nil {
+		return err
+	}
+	if _, err := c.store(ctx, core.ReopenWhole(*r), revision); !errors.Is(err, job.ErrConflict) {
+		return err
+	}
+	return c.slotConflict(ctx, whole)
+}
+
+// because returns ": " and the reason, or nothing.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/control/story"
 	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
@@ -128,7 +129,7 @@ func (c *Control) among(s job.Slot, all iter.Seq2[kv.WaitingSlot, error]) (stran
 	for w, err := range all {
 		c.cfg.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case err != nil && !core.IsUnreadable(err):
 			return nil, err
 		case err != nil || w.Slot != s && w.Slot.Whole() != s:
 		case !w.Stranded:
@@ -195,4 +196,17 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Explain tells what happened to a slot, what it waits for, or why it does not exist. It
+// only reads. The newest step may be missing.
+func (c *Control) Explain(ctx context.Context, s job.Slot) (story.Story, error) {
+	now, err := c.cfg.Now(ctx)
+	if err != nil {
+		return story.Story{}, err
+	}
+	return story.Tell(ctx, story.Sources{
+		Jobs: c.cfg.Jobs, Ledger: c.cfg.Ledger, Nodes: c.cfg.Nodes, Locks: c.cfg.Locks, Watermark: c.cfg.Watermark, Events: c.cfg.Fleet,
+		Message: c.message, Retention: c.cfg.Settings.Retention, Alive: c.cfg.Alive,
+	}, s, now)
 }

@@ -172,7 +172,7 @@ func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
 		t.Errorf("the timer: %v", err)
 	}
 	story, err := s.as("alice@a").Explain(t.Context(), slot)
-	if told := fmt.Sprint(story.Steps); err != nil || !strings.Contains(told, "published by bob@b, but its time had not come") || strings.Contains(told, "0001-01-01") {
+	if told := fmt.Sprint(story.Steps); err != nil || !strings.Contains(told, "published by bob@b, and ended before it was due") || strings.Contains(told, "0001-01-01") {
 		t.Errorf("explained as %v, %v", story.Steps, err)
 	}
 	// It is as young as its cancel, however long ago it was ordered, and can be given
@@ -298,7 +298,7 @@ func TestASlotWhoseMessageIsGivenToNobodyAnyMoreIsReopened(t *testing.T) {
 		t.Fatalf("with its message: %v", err)
 	}
 	natstest.Strand(t, s.js, "cronce")
-	for slot, says := range map[job.Slot]string{s.slot(): "no message in the stream that a worker would get", other: "gives its message to nobody any more"} {
+	for slot, says := range map[job.Slot]string{s.slot(): "no message that a worker would receive", other: "no longer delivers its message"} {
 		if story, err := s.as("alice@a").Explain(t.Context(), slot); err != nil || !strings.Contains(story.Why, says) {
 			t.Errorf("explained as %q, %v; want %q", story.Why, err, says)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -216,7 +217,7 @@ func (c *Control) waiting(ctx context.Context, f SlotFilter, list *SlotList) (by
 	for w, err := range c.cfg.Fleet.Waiting(ctx, kv.WaitingFilter{Job: f.Job}) {
 		c.cfg.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case err != nil && !core.IsUnreadable(err):
 			return nil, "", err
 		case err != nil:
 			list.Unreadable = append(list.Unreadable, err)
@@ -248,7 +249,7 @@ func (c *Control) recorded(ctx context.Context, f SlotFilter, list *SlotList, fo
 	for e, err := range c.cfg.Ledger.List(ctx, filter) {
 		c.cfg.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case err != nil && !core.IsUnreadable(err):
 			return err
 		case err != nil:
 			list.Unreadable = append(list.Unreadable, err)

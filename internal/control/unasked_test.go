@@ -32,7 +32,7 @@ func TestSlotThatIdleWorkersLeaveIsNotExplainedByWantOfAPlace(t *testing.T) {
 		}
 		return story.Why
 	}
-	const place, ready = "for a free place", "a service that they call is not ready"
+	const place, ready = "for a free worker", "a service that they call is not ready"
 	for _, test := range []struct {
 		running int
 		after   time.Duration

@@ -1,7 +1,10 @@
 package core
 
 import (
+	"errors"
 	"time"
+
+	"github.com/cronce-io/cronce/job"
 )
 
 // EntryError says that the stored definition of one job cannot be read. It
@@ -23,3 +26,9 @@ func (e *EntryError) Error() string {
 }
 
 func (e *EntryError) Unwrap() error { return e.Err }
+
+// IsUnreadable reports whether err concerns one stored value, which this program cannot
+// read, and not the broker. The caller can skip the value and go on.
+func IsUnreadable(err error) bool {
+	return errors.Is(err, job.ErrVersion) || errors.Is(err, job.ErrInvalid)
+}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/control/story"
 	"github.com/cronce-io/cronce/internal/printable"
 	"github.com/cronce-io/cronce/job"
 )
@@ -42,14 +42,14 @@ operator), an outcome, or the kind of an event (see cronce watch).`,
 				return err
 			}
 			return a.Read(cmd.Context(), "slot explain", func(ctx context.Context, r base.Reader) error {
-				story, err := r.Control().Explain(ctx, slot)
+				told, err := r.Control().Explain(ctx, slot)
 				if err != nil {
 					return err
 				}
 				if r.Output == base.OutputJSON {
-					return r.PrintJSON(newStoryRow(story))
+					return r.PrintJSON(newStoryRow(told))
 				}
-				return printStory(r, story)
+				return printStory(r, told)
 			})
 		},
 	}
@@ -65,16 +65,16 @@ type storyRow struct {
 }
 
 type stepRow struct {
-	Time     time.Time        `json:"time"`
-	AfterDue float64          `json:"after_due_ms,omitempty"`
-	What     control.StepKind `json:"what"`
-	Node     string           `json:"node,omitempty"`
-	Attempt  int              `json:"attempt,omitempty"`
-	Fence    uint64           `json:"fence,omitempty"`
-	Text     string           `json:"text"`
+	Time     time.Time      `json:"time"`
+	AfterDue float64        `json:"after_due_ms,omitempty"`
+	What     story.StepKind `json:"what"`
+	Node     string         `json:"node,omitempty"`
+	Attempt  int            `json:"attempt,omitempty"`
+	Fence    uint64         `json:"fence,omitempty"`
+	Text     string         `json:"text"`
 }
 
-func newStoryRow(s control.Story) storyRow {
+func newStoryRow(s story.Story) storyRow {
 	row := storyRow{ID: s.Slot.ID(), State: s.State, Why: s.Why}
 	for _, step := range s.Steps {
 		after := 0.0
@@ -92,7 +92,7 @@ func newStoryRow(s control.Story) storyRow {
 	return row
 }
 
-func printStory(r base.Reader, s control.Story) error {
+func printStory(r base.Reader, s story.Story) error {
 	state := string(s.State)
 	if state == "" {
 		state = "no record"

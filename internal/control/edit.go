@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/codec"
 	"github.com/cronce-io/cronce/internal/core"
 )
 
@@ -70,4 +71,32 @@ func (c *Control) IfResumed(ctx context.Context, name string) (Resumption, error
 func (c *Control) Resume(ctx context.Context, r Resumption) (core.Entry, bool, error) {
 	next, paused := core.Resume(r.Entry, c.cfg.Who)
 	return c.revise(ctx, r.Entry, next, paused)
+}
+
+// Release lets files and code change the job again, after a person's edit. The
+// job stays as it is until a node starts that has another content for it, or is
+// told to read its file again. It is false, and nothing is written, when no
+// operator holds the job.
+func (c *Control) Release(ctx context.Context, name string) (core.Entry, bool, error) {
+	e, err := c.read(ctx, name)
+	if err != nil {
+		return e, false, err
+	}
+	next, held := core.ReleaseHold(e, c.cfg.Who)
+	return c.revise(ctx, e, next, held)
+}
+
+// Remove takes the job out of the registry as it stands: an edit that comes
+// between is not removed unseen. A definition that cannot be read can be removed
+// all the same. job.ErrNotFound: there is none.
+func (c *Control) Remove(ctx context.Context, name string) error {
+	if err := codec.ValidateName("job", name); err != nil {
+		return err
+	}
+	_, revision, err := c.cfg.Jobs.Read(ctx, name)
+	c.cfg.Alive()
+	if err != nil && !core.IsUnreadable(err) {
+		return err
+	}
+	return c.explain(ctx, name, c.cfg.Jobs.Delete(ctx, name, revision))
 }
