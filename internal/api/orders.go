@@ -203,7 +203,7 @@ func show(ctx context.Context, c *control.Control, in Of) (Details, error) {
 }
 
 func apply(ctx context.Context, c *control.Control, in Applying) (Applied, error) {
-	file, err := jobfile.Parse("file", in.File, jobfile.WithoutActions())
+	file, err := jobfile.ParseJSON("file", in.File, jobfile.WithoutActions())
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", job.ErrInvalid, err)
 	}

@@ -67,7 +67,12 @@ func Parse(name string, data []byte, options ...Option) (*File, error) {
 	if err := s.err(); err != nil {
 		return nil, err
 	}
-	root := parseTree(s)
+	return decodeFile(s, parseTree(s), options...)
+}
+
+// decodeFile reads the jobs of a file whose text is s. root is its tree; nil when an
+// error was reported.
+func decodeFile(s *source, root *node, options ...Option) (*File, error) {
 	if root == nil || root.kind == broken {
 		return nil, s.err()
 	}
@@ -75,7 +80,7 @@ func Parse(name string, data []byte, options ...Option) (*File, error) {
 	for _, option := range options {
 		option(d)
 	}
-	f := &File{Path: name, Jobs: d.file(root)}
+	f := &File{Path: s.name, Jobs: d.file(root)}
 	if err := s.err(); err != nil {
 		return nil, err
 	}

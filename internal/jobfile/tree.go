@@ -3,7 +3,6 @@ package jobfile
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,45 +16,9 @@ import (
 )
 
 const (
-	// maxDepth is how deep a file may be nested. The parser recurses, and a Go
-	// program does not survive the end of its stack.
-	maxDepth = 100
-
 	// maxMerged bounds the members that merge keys copy, in the whole file.
 	maxMerged = 100_000
 )
-
-type kind int
-
-const (
-	broken kind = iota // an error has been reported for it; to be passed over
-	null
-	boolean
-	number
-	text
-	list
-	mapping
-)
-
-func (k kind) String() string {
-	return [...]string{"a broken value", "nothing", "a boolean", "a number", "text", "a list", "a mapping"}[k]
-}
-
-// node is one value of the file. Nodes are shared by aliases and never changed
-// once built.
-type node struct {
-	kind    kind
-	at      position
-	scalar  string // text, number as JSON writes it, "true", "false"
-	items   []*node
-	members []member
-}
-
-type member struct {
-	name  string
-	at    position
-	value *node
-}
 
 // tree builds nodes from the parser's syntax tree.
 type tree struct {
@@ -263,9 +226,6 @@ func (t *tree) merge(m, from *node, seen map[string]bool) {
 	}
 }
 
-// jsonNumber is the spelling of numbers that JSON and every YAML version share.
-var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
-
 func (t *tree) number(n ast.Node) *node {
 	raw := n.GetToken().Value
 	if !jsonNumber.MatchString(raw) {
@@ -306,15 +266,4 @@ func at(n ast.Node) position {
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
-}
-
-// clip keeps a quoted bad input from filling the terminal, and from showing a
-// password.
-func clip(s string) string {
-	const most = 60
-	s = mask(s)
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s...", string([]rune(s)[:most]))
 }

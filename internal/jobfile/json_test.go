@@ -1,0 +1,89 @@
+package jobfile
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// comparably clears what depends on how a file is laid out.
+func comparably(f *File) []Entry {
+	for i := range f.Jobs {
+		f.Jobs[i].Line = 0
+	}
+	f.Jobs[0].Job.Payload = nil // its numbers do not survive the way from YAML to JSON
+	return f.Jobs
+}
+
+func TestParseJSONReadsTheSameJobsAsParse(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("testdata/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Parse("f", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseJSON("f", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, w := comparably(got), comparably(want); !reflect.DeepEqual(g, w) {
+		t.Errorf("got  %+v\nwant %+v", g, w)
+	}
+}
+
+func TestParseJSONSaysWhatIsWrongAndWhere(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"version":1,`:                             "f:1:14: this is not JSON",
+		`{"version":1,"jobs":[]} {}`:                "f:1:", // and what follows
+		"{\"version\":1,\n\"jobs\":[{\"nmae\":1}]}": "f:2:10: ",
+		`{"version":1,"version":1,"jobs":[]}`:       `"version" is here twice`,
+		`[1]`:                                       `want "version: 1" and "jobs:" at the top`,
+		strings.Repeat("[", 200):                    "nested too deeply",
+		"{\"version\":1,\"jobs\":\x00}":             "control character",
+	} {
+		_, err := ParseJSON("f", []byte(text), WithoutActions())
+		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzParseJSON: whatever a request holds, the process that answers it goes on.
+func FuzzParseJSON(f *testing.F) {
+	f.Add(`{"version":1,"jobs":[{"name":"a","schedule":"@hourly","action":{"exec":["/bin/true"]}}]}`)
+	f.Add(`{"version":1,"jobs":[{"name":"a","payload":{"deep":[[[{"x":null}]]]}}]}`)
+	f.Add("{\"a\":\xff")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := ParseJSON("f", []byte(text), WithoutActions())
+		if err != nil {
+			if !errors.Is(err, job.ErrInvalid) {
+				t.Errorf("%v does not wrap ErrInvalid", err)
+			}
+			return
+		}
+		for _, e := range file.Jobs {
+			if err := e.Job.Validate(); err != nil {
+				t.Errorf("%q: an invalid job was read: %v", text, err)
+			}
+		}
+	})
+}
