@@ -60,21 +60,22 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"internal/fleet/node":        {"internal/fleet/boot", "job"},
 		"internal/fleet/registry":    {"job"},
 		"internal/tracing":           {"job"},
-		"internal/jobfile":           {"internal/suggest", "job"},
-		"internal/jobfile/migrate":   {"internal/jobfile", "job"},
+		"internal/jobfile/spec":      {"internal/suggest", "job"},
+		"internal/jobfile":           {"internal/jobfile/spec", "job"},
+		"internal/jobfile/migrate":   {"internal/jobfile", "internal/jobfile/spec", "job"},
 		"internal/check/verify":      {"job"},
 		"internal/fleet/sweep":       {"job", "kv"},
 		"internal/control":           {"internal/control/story", "job", "kv"},
 		"internal/control/story":     {"internal/suggest", "job", "kv"},
 		"internal/check/doctor":      {"internal/control", "job", "kv"},
-		"internal/api":               {"internal/jobfile", "internal/control", "internal/control/story", "internal/fleet/node", "internal/tracing", "job", "kv"},
+		"internal/api":               {"internal/jobfile/spec", "internal/control", "internal/control/story", "internal/fleet/node", "internal/tracing", "job", "kv"},
 		"internal/action":            {"internal/tracing", "job"},
 		"internal/action/ready":      {"internal/action"},
-		"internal/action/httpaction": {"internal/action", "internal/jobfile", "job"},
-		"internal/action/natsaction": {"internal/action", "internal/jobfile", "job"},
-		"internal/jobfile/reference": {"internal/action", "internal/jobfile", "job"},
+		"internal/action/httpaction": {"internal/action", "internal/jobfile/spec", "job"},
+		"internal/action/natsaction": {"internal/action", "internal/jobfile/spec", "job"},
+		"internal/jobfile/reference": {"internal/action", "internal/jobfile/spec", "job"},
 		"internal/action/execaction": {"internal/action", "internal/action/guard", "internal/tracing", "job"},
-		"internal/fleet/alert":       {"internal/action", "internal/jobfile", "internal/action/httpaction", "job"},
+		"internal/fleet/alert":       {"internal/action", "internal/jobfile/spec", "internal/action/httpaction", "job"},
 		"internal/fleet/intake":      {"internal/tracing", "job"},
 		"internal/fleet/replica": {
 			"consumer", "internal/fleet/alert", "internal/fleet/intake", "internal/fleet/boot", "internal/fleet/clock", "internal/fleet/node", "internal/fleet/registry", "internal/fleet/sweep", "internal/tracing", "job", "kv", "producer",
@@ -138,6 +139,22 @@ func TestPrometheusAndExportersComeOnlyWhenAskedFor(t *testing.T) {
 			if client || strings.HasPrefix(dep, "go.opentelemetry.io/otel/sdk") || strings.HasPrefix(dep, "go.opentelemetry.io/otel/exporters") ||
 				strings.HasPrefix(dep, "google.golang.org/grpc") {
 				t.Errorf("%s pulls in %s", path, dep)
+			}
+		}
+	}
+}
+
+// TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds: a program that embeds the scheduler
+// links no YAML parser, no command line and no server.
+func TestLibraryUsersDoNotLinkWhatOnlyTheBinaryNeeds(t *testing.T) {
+	t.Parallel()
+	packages := listPackages(t)
+	for _, public := range []string{"", "/job", "/kv", "/producer", "/consumer", "/metrics"} {
+		for _, dep := range packages[module+public].Deps {
+			for _, unwanted := range []string{"github.com/goccy/go-yaml", "github.com/spf13/", "github.com/coreos/go-oidc", "github.com/nats-io/nats-server/"} {
+				if strings.HasPrefix(dep, unwanted) {
+					t.Errorf("%s links %s", module+public, dep)
+				}
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
 )
@@ -203,7 +203,7 @@ func show(ctx context.Context, c *control.Control, in Of) (Details, error) {
 }
 
 func apply(ctx context.Context, c *control.Control, in Applying) (Applied, error) {
-	file, err := jobfile.ParseJSON("file", in.File, jobfile.WithoutActions())
+	file, err := spec.ParseJSON("file", in.File, spec.WithoutActions())
 	if err != nil {
 		return Applied{}, fmt.Errorf("%w: %w", job.ErrInvalid, err)
 	}

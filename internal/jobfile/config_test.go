@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -42,22 +43,22 @@ func TestEveryFieldReachesTheJob(t *testing.T) {
 	again := report
 	again.Name, again.Queue, again.Payload, again.Exclude = "again", "default", []byte(`"two\nlines\n"`), []string{"2026-12-26"}
 	argv := []string{"/bin/sh", "-c", "make report", ""}
-	want := &File{Path: "testdata/everything.yaml", Jobs: []Entry{
-		{report, Action{Exec: argv}, 5},
-		{job.Job{Name: "least", Schedule: "@hourly"}, Action{Exec: []string{"/bin/true"}}, 28},
-		{again, Action{Exec: argv}, 33},
-		{job.Job{Name: "call", Schedule: "@hourly"}, Action{HTTP: &HTTP{
+	want := &spec.File{Path: "testdata/everything.yaml", Jobs: []spec.Entry{
+		{Job: report, Action: spec.Action{Exec: argv}, Line: 5},
+		{Job: job.Job{Name: "least", Schedule: "@hourly"}, Action: spec.Action{Exec: []string{"/bin/true"}}, Line: 28},
+		{Job: again, Action: spec.Action{Exec: argv}, Line: 33},
+		{Job: job.Job{Name: "call", Schedule: "@hourly"}, Action: spec.Action{HTTP: &spec.HTTP{
 			URL:    &url.URL{Scheme: "https", User: url.UserPassword("user", "word"), Host: "example.com:8443", Path: "/jobs/call", RawQuery: "a=b"},
 			Method: "PUT",
-			Headers: []Header{
+			Headers: []spec.Header{
 				{Name: "Content-Type", Value: "text/plain"},
 				{Name: "Authorization", Prefix: "Bearer ", Env: "API_TOKEN"},
 				{Name: "X-Key", File: "/run/secrets/key"},
 			},
 			Timeout: 20 * time.Second,
 			Ready:   &url.URL{Scheme: "http", Host: "127.0.0.1:8080", Path: "/ready"},
-		}}, 41},
-		{job.Job{Name: "ask", Schedule: "@hourly"}, Action{NATS: &NATS{Subject: "svc.ask", Timeout: 20 * time.Second}}, 54},
+		}}, Line: 41},
+		{Job: job.Job{Name: "ask", Schedule: "@hourly"}, Action: spec.Action{NATS: &spec.NATS{Subject: "svc.ask", Timeout: 20 * time.Second}}, Line: 54},
 	}}
 	if len(f.Jobs) != len(want.Jobs) || f.Path != want.Path {
 		t.Fatalf("got %d jobs of %s, want %d of %s", len(f.Jobs), f.Path, len(want.Jobs), want.Path)
@@ -153,11 +154,11 @@ func TestFilesThatCannotBeReadKeepTheCause(t *testing.T) {
 func TestReportsEndAtAHundredErrors(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("jobs.yaml", []byte("version: 1\njobs:\n"+strings.Repeat("- x\n", 1000)))
-	var errs Errors
-	if !errors.As(err, &errs) || len(errs) != maxErrors+1 {
-		t.Fatalf("got %d errors, want %d", len(errs), maxErrors+1)
+	var errs spec.Errors
+	if !errors.As(err, &errs) || len(errs) != spec.MaxErrors+1 {
+		t.Fatalf("got %d errors, want %d", len(errs), spec.MaxErrors+1)
 	}
-	if last := errs[maxErrors].Error(); last != "jobs.yaml: more than 100 errors, the rest is not shown" {
+	if last := errs[spec.MaxErrors].Error(); last != "jobs.yaml: more than 100 errors, the rest is not shown" {
 		t.Errorf("last error: %s", last)
 	}
 }

@@ -1,11 +1,9 @@
 // Package jobfile reads the job file: which jobs there are, when they run, and
 // what this process does for them.
 //
-// A file is read in three steps, one Go file each: source.go refuses what is not
-// text, tree.go turns YAML into a tree whose nodes know their positions, and
-// decode.go and job.go turn the tree into jobs. Only package job validates
-// a job. If it rejects one, this package sets one field after the other and attributes
-// each error to the node that caused it.
+// A file is read in three steps: spec.Source refuses what is not text, yaml.go turns
+// YAML into a tree whose nodes know their positions, and package spec turns the tree
+// into jobs. format.go writes a file.
 //
 // # Decisions
 //

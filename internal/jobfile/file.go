@@ -4,44 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
-	"github.com/cronce-io/cronce/internal/core"
-	"github.com/cronce-io/cronce/job"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
-
-// File is the content of a job file.
-type File struct {
-	// Path is the name that the file was read by.
-	Path string
-
-	// Jobs has at least one element, in the order of the file.
-	Jobs []Entry
-}
-
-// Entry is one job of a file.
-type Entry struct {
-	// Job is valid. Fields that the file does not set are zero.
-	Job job.Job
-
-	// Action is what this process does for a slot of the job. It never leaves
-	// the process: the registry holds no commands.
-	Action Action
-
-	// Line is where the job stands in the file, from 1.
-	Line int
-}
-
-// Option changes what a file must have.
-type Option func(*decoder)
-
-// WithoutActions accepts jobs without an action, for commands that define jobs and do not
-// run them. An action in the file must still be valid.
-func WithoutActions() Option { return func(d *decoder) { d.actionless = true } }
 
 // Load reads the file at path. Mistakes in it come as Errors; a file that cannot
 // be read gives the error of package os, wrapped.
-func Load(path string, options ...Option) (*File, error) {
+func Load(path string, options ...spec.Option) (*spec.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
@@ -52,8 +21,8 @@ func Load(path string, options ...Option) (*File, error) {
 
 // Read reads r to its end and is otherwise like Parse. Its errors are those of
 // Load.
-func Read(name string, r io.Reader, options ...Option) (*File, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+func Read(name string, r io.Reader, options ...spec.Option) (*spec.File, error) {
+	data, err := io.ReadAll(io.LimitReader(r, spec.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
 	}
@@ -62,90 +31,10 @@ func Read(name string, r io.Reader, options ...Option) (*File, error) {
 
 // Parse reads data, at most 4 MiB. name stands in front of every error, which
 // are all of type Errors and answer to job.ErrInvalid.
-func Parse(name string, data []byte, options ...Option) (*File, error) {
-	s := newSource(name, data)
-	if err := s.err(); err != nil {
+func Parse(name string, data []byte, options ...spec.Option) (*spec.File, error) {
+	s := spec.NewSource(name, data)
+	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	return decodeFile(s, parseTree(s), options...)
-}
-
-// decodeFile reads the jobs of a file whose text is s. root is its tree; nil when an
-// error was reported.
-func decodeFile(s *source, root *node, options ...Option) (*File, error) {
-	if root == nil || root.kind == broken {
-		return nil, s.err()
-	}
-	d := &decoder{source: s}
-	for _, option := range options {
-		option(d)
-	}
-	f := &File{Path: s.name, Jobs: d.file(root)}
-	if err := s.err(); err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-func (d *decoder) file(root *node) []Entry {
-	if root.kind != mapping {
-		d.fail(root.at, "want \"version: 1\" and \"jobs:\" at the top, got %s", root.describe())
-		return nil
-	}
-	// Nothing else is said about a file of a format that is not this one.
-	if !d.version(root) {
-		return nil
-	}
-	var entries []Entry
-	known := d.object(value{root, ""}, []field{
-		{"version", func(value) {}},
-		{"jobs", func(v value) { entries = d.jobs(v) }},
-	})
-	if known && root.member("jobs") == nil {
-		d.fail(root.at, "no jobs: want a list \"jobs:\"")
-	}
-	return entries
-}
-
-func (d *decoder) version(root *node) bool {
-	m := root.member("version")
-	if m == nil {
-		d.fail(root.at, "no version: want \"version: 1\" at the top")
-		return true
-	}
-	v := value{m.value, "version"}
-	if !d.want(v, number, "the number 1") {
-		return false
-	}
-	if v.scalar != "1" {
-		d.fail(v.at, "version %s: this program reads version 1", clip(v.scalar))
-	}
-	return v.scalar == "1"
-}
-
-func (d *decoder) jobs(v value) []Entry {
-	const example = "a list of jobs, each beginning with \"- name:\""
-	if v.kind == null || v.kind == list && len(v.items) == 0 {
-		d.fail(v.at, "no jobs: want %s", example)
-		return nil
-	}
-	var entries []Entry
-	lines, places := map[string]int{}, map[string]position{}
-	d.list(v, example, func(v value) {
-		e, at := d.entry(v, len(entries)+1)
-		if line, twice := lines[e.Job.Name]; twice && e.Job.Name != "" {
-			d.fail(at, "job %q: a job of this name is on line %d already", e.Job.Name, line)
-		} else {
-			lines[e.Job.Name], places[e.Job.Name] = e.Line, at
-		}
-		entries = append(entries, e)
-	})
-	jobs := make([]job.Job, len(entries))
-	for i, e := range entries {
-		jobs[i] = e.Job
-	}
-	if circle := core.Cycle(jobs); circle != nil {
-		d.fail(places[circle[0]], "after: these jobs wait for each other in a circle, so that none can start: %s", strings.Join(circle, " after "))
-	}
-	return entries
+	return spec.DecodeFile(s, parseTree(s), options...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -37,7 +38,7 @@ func same(t interface {
 	Fatalf(string, ...any)
 }, text []byte, want ...job.Job) {
 	t.Helper()
-	file, err := Parse("f", text, WithoutActions())
+	file, err := Parse("f", text, spec.WithoutActions())
 	if err != nil || len(file.Jobs) != len(want) {
 		t.Fatalf("%v in\n%s", err, text)
 	}
@@ -95,7 +96,7 @@ func TestNoPayloadOrTextIsTakenForSomethingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, err := Parse("f", text, WithoutActions())
+		file, err := Parse("f", text, spec.WithoutActions())
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, text)
 		}

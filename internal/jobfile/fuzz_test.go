@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/codec"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -43,7 +44,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func checkErrors(t *testing.T, err error, lines int) {
-	var errs Errors
+	var errs spec.Errors
 	if !errors.As(err, &errs) || len(errs) == 0 || !errors.Is(err, job.ErrInvalid) {
 		t.Fatalf("not the promised errors: %#v", err)
 	}
@@ -62,7 +63,7 @@ func checkErrors(t *testing.T, err error, lines int) {
 	}
 }
 
-func checkFile(t *testing.T, file *File) {
+func checkFile(t *testing.T, file *spec.File) {
 	if len(file.Jobs) == 0 {
 		t.Error("no jobs and no error")
 	}
@@ -82,7 +83,7 @@ func checkFile(t *testing.T, file *File) {
 	}
 }
 
-func checkAction(t *testing.T, e Entry) {
+func checkAction(t *testing.T, e spec.Entry) {
 	ways := 0
 	if a := e.Action.Exec; a != nil {
 		ways++

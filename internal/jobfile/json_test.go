@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -32,7 +33,7 @@ func TestParseJSONReadsTheSameJobsAsParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ParseJSON("f", data)
+	got, err := spec.ParseJSON("f", data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestParseJSONSaysWhatIsWrongAndWhere(t *testing.T) {
 		strings.Repeat("[", 200):                    "nested too deeply",
 		"{\"version\":1,\"jobs\":\x00}":             "control character",
 	} {
-		_, err := ParseJSON("f", []byte(text), WithoutActions())
+		_, err := spec.ParseJSON("f", []byte(text), spec.WithoutActions())
 		if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
@@ -65,7 +66,7 @@ func FuzzParseJSON(f *testing.F) {
 	f.Add(`{"version":1,"jobs":[{"name":"a","payload":{"deep":[[[{"x":null}]]]}}]}`)
 	f.Add("{\"a\":\xff")
 	f.Fuzz(func(t *testing.T, text string) {
-		file, err := ParseJSON("f", []byte(text), WithoutActions())
+		file, err := spec.ParseJSON("f", []byte(text), spec.WithoutActions())
 		if err != nil {
 			if !errors.Is(err, job.ErrInvalid) {
 				t.Errorf("%v does not wrap ErrInvalid", err)

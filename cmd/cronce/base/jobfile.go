@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
 // ReadJobFile reads the file at path, or standard input for "-". An error in it is wrong
 // usage. If ctx ends, ReadJobFile returns at once, although parsing a large file takes
 // seconds and standard input may never end; the reading goroutine ends with the process.
-func (a *App) ReadJobFile(ctx context.Context, path string, options ...jobfile.Option) (*jobfile.File, error) {
+func (a *App) ReadJobFile(ctx context.Context, path string, options ...spec.Option) (*spec.File, error) {
 	type answer struct {
-		file *jobfile.File
+		file *spec.File
 		err  error
 	}
 	read := make(chan answer, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -92,7 +92,7 @@ type checkedJob struct {
 	line  int
 }
 
-func checkJobs(ctx context.Context, file *jobfile.File, now time.Time) ([]checkedJob, error) {
+func checkJobs(ctx context.Context, file *spec.File, now time.Time) ([]checkedJob, error) {
 	checks, warnings := make([]checkedJob, len(file.Jobs)), checkWarnings(file)
 	for i, entry := range file.Jobs {
 		if err := ctx.Err(); err != nil {

@@ -5,13 +5,13 @@ import (
 	"os/exec"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
 // checkWarnings lists, for each job in the file's order, problems that do not make the
 // file invalid: a job in after that the file does not have, and a program that is not on
 // this machine.
-func checkWarnings(file *jobfile.File) [][]string {
+func checkWarnings(file *spec.File) [][]string {
 	names := make(map[string]bool, len(file.Jobs))
 	for _, e := range file.Jobs {
 		names[e.Job.Name] = true

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 	"github.com/cronce-io/cronce/internal/control"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -69,7 +69,7 @@ are omitted:
 			if cmd.Flags().Changed("revision") {
 				f.seen = &f.revision
 			}
-			file, err := a.ReadJobFile(cmd.Context(), f.file, jobfile.WithoutActions())
+			file, err := a.ReadJobFile(cmd.Context(), f.file, spec.WithoutActions())
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ are omitted:
 	return cmd
 }
 
-func apply(ctx context.Context, r base.Reader, file *jobfile.File, f applyFlags) error {
+func apply(ctx context.Context, r base.Reader, file *spec.File, f applyFlags) error {
 	jobs := make([]job.Job, len(file.Jobs))
 	for i, e := range file.Jobs {
 		jobs[i] = e.Job

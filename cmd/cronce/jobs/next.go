@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronce-io/cronce/cmd/cronce/base"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -141,7 +141,7 @@ func (f nextFlags) compile(spec string) (schedules, error) {
 }
 
 // compile compiles the schedules of a file. If only is not empty, it takes that job alone.
-func compile(file *jobfile.File, only string) (schedules, error) {
+func compile(file *spec.File, only string) (schedules, error) {
 	var all schedules
 	for _, e := range file.Jobs {
 		if only != "" && e.Job.Name != only {

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/internal/action/httpaction"
 	"github.com/cronce-io/cronce/internal/action/natsaction"
 	"github.com/cronce-io/cronce/internal/action/ready"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -32,7 +32,7 @@ type means struct {
 }
 
 // handler returns the handler of a job.
-func (m means) handler(e jobfile.Entry) (job.Handler, error) {
+func (m means) handler(e spec.Entry) (job.Handler, error) {
 	a := e.Action
 	switch {
 	case a.HTTP != nil && e.Job.Retry.Attempts == 1:
@@ -59,7 +59,7 @@ type handlers struct {
 	working  []string // the queues that this process works on
 
 	mu      sync.Mutex
-	entries []jobfile.Entry
+	entries []spec.Entry
 	byName  map[string]job.Handler
 }
 
@@ -87,7 +87,7 @@ func (h *handlers) equip(m means, services *ready.Services, working []string) er
 
 // build makes the handlers of entries; set installs them. Running attempts keep the handler
 // that they began with.
-func (h *handlers) build(entries []jobfile.Entry) (set func(), err error) {
+func (h *handlers) build(entries []spec.Entry) (set func(), err error) {
 	byName := map[string]job.Handler{}
 	var needs []ready.Need
 	for _, e := range entries {
@@ -111,7 +111,7 @@ func (h *handlers) build(entries []jobfile.Entry) (set func(), err error) {
 func (h *handlers) runsPrograms() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.ContainsFunc(h.entries, func(e jobfile.Entry) bool { return e.Action.Exec != nil })
+	return slices.ContainsFunc(h.entries, func(e spec.Entry) bool { return e.Action.Exec != nil })
 }
 
 func (h *handlers) handler(name string) job.Handler {

@@ -9,16 +9,16 @@ import (
 	"strings"
 
 	"github.com/cronce-io/cronce/internal/action"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
 // header is a configured header. secret is the value of its environment variable.
 type header struct {
-	jobfile.Header
+	spec.Header
 	secret string
 }
 
-func newHeaders(configured []jobfile.Header, getenv func(string) string) ([]header, error) {
+func newHeaders(configured []spec.Header, getenv func(string) string) ([]header, error) {
 	headers := make([]header, len(configured))
 	for i, h := range configured {
 		headers[i] = header{h, ""}
@@ -65,7 +65,7 @@ func readSecret(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, jobfile.MaxHeader+1))
+	data, err := io.ReadAll(io.LimitReader(f, spec.MaxHeader+1))
 	if err != nil {
 		return "", err
 	}
@@ -83,8 +83,8 @@ func checked(secret string) (string, error) {
 	switch {
 	case secret == "":
 		return "", errors.New("is not set, or empty")
-	case len(secret) > jobfile.MaxHeader:
-		return "", fmt.Errorf("holds more than %d bytes", jobfile.MaxHeader)
+	case len(secret) > spec.MaxHeader:
+		return "", fmt.Errorf("holds more than %d bytes", spec.MaxHeader)
 	case strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 		return "", errors.New("contains a line break or another control character: headers cannot")
 	}

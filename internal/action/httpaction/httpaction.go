@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/action"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -48,7 +48,7 @@ func Fresh(t *http.Transport) *http.Transport {
 
 // call is the request of one job.
 type call struct {
-	jobfile.HTTP
+	spec.HTTP
 	transport *http.Transport
 	name      string // "POST http://127.0.0.1:8080/jobs/report", for errors
 	headers   []header
@@ -57,7 +57,7 @@ type call struct {
 
 // New returns a handler that sends the request of c. It reads the environment variables now,
 // with getenv. A variable that is missing or not valid in a header is an error.
-func New(c jobfile.HTTP, transport *http.Transport, getenv func(string) string) (job.Handler, error) {
+func New(c spec.HTTP, transport *http.Transport, getenv func(string) string) (job.Handler, error) {
 	headers, err := newHeaders(c.Headers, getenv)
 	if err != nil {
 		return nil, err

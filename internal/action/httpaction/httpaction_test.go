@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/action/httpaction"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -41,16 +41,16 @@ func newTransport(t *testing.T) *http.Transport {
 }
 
 // action is a POST to rawURL.
-func action(t *testing.T, rawURL string) jobfile.HTTP {
+func action(t *testing.T, rawURL string) spec.HTTP {
 	t.Helper()
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return jobfile.HTTP{URL: u, Method: http.MethodPost}
+	return spec.HTTP{URL: u, Method: http.MethodPost}
 }
 
-func newHandler(t *testing.T, c jobfile.HTTP) job.Handler {
+func newHandler(t *testing.T, c spec.HTTP) job.Handler {
 	t.Helper()
 	h, err := httpaction.New(c, newTransport(t), func(string) string { return "" })
 	if err != nil {
@@ -165,7 +165,7 @@ func TestTheRequestTellsOfTheSlot(t *testing.T) {
 		{"DELETE", `{"format":"pdf"}`, newRun(io.Discard), nil},
 	} {
 		a := action(t, service.URL+"/jobs?a=b")
-		a.Method, a.Headers = c.method, []jobfile.Header{{Name: "X-Key", Value: "mine"}}
+		a.Method, a.Headers = c.method, []spec.Header{{Name: "X-Key", Value: "mine"}}
 		if err := newHandler(t, a)(t.Context(), c.run); err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestThePayloadsTypeCanBeSet(t *testing.T) {
 	t.Parallel()
 	service := serve(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header["Content-Type"]) })
 	a := action(t, service.URL)
-	a.Headers = []jobfile.Header{{Name: "Content-Type", Value: "application/cloudevents+json"}}
+	a.Headers = []spec.Header{{Name: "Content-Type", Value: "application/cloudevents+json"}}
 	var out bytes.Buffer
 	if err := newHandler(t, a)(t.Context(), newRun(&out)); err != nil || out.String() != "[application/cloudevents+json]" {
 		t.Errorf("got %s, %v", &out, err)

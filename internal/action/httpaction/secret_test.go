@@ -16,11 +16,11 @@ import (
 	"testing"
 
 	"github.com/cronce-io/cronce/internal/action/httpaction"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
-func newSecretHandler(t *testing.T, rawURL string, env map[string]string, headers ...jobfile.Header) (job.Handler, error) {
+func newSecretHandler(t *testing.T, rawURL string, env map[string]string, headers ...spec.Header) (job.Handler, error) {
 	t.Helper()
 	a := action(t, rawURL)
 	a.Headers = headers
@@ -62,9 +62,9 @@ func TestSecretsAreSentAndNotKept(t *testing.T) {
 	}
 	u.User = url.UserPassword("ada", password)
 	h, err := newSecretHandler(t, u.String()+"/jobs?query-secret", map[string]string{"API_TOKEN": "token-4711"},
-		jobfile.Header{Name: "X-Token", Prefix: "Bearer ", Env: "API_TOKEN"},
-		jobfile.Header{Name: "X-Key", File: file},
-		jobfile.Header{Name: "X-Open", Value: "open"})
+		spec.Header{Name: "X-Token", Prefix: "Bearer ", Env: "API_TOKEN"},
+		spec.Header{Name: "X-Key", File: file},
+		spec.Header{Name: "X-Open", Value: "open"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestSecretsAreSentAndNotKept(t *testing.T) {
 func TestAHeaderOfTheJobReplacesTheUserOfTheURL(t *testing.T) {
 	t.Parallel()
 	service := echo(t, 200)
-	h, err := newSecretHandler(t, strings.Replace(service, "//", "//ada:word@", 1), nil, jobfile.Header{Name: "Authorization", Value: "Digest x"})
+	h, err := newSecretHandler(t, strings.Replace(service, "//", "//ada:word@", 1), nil, spec.Header{Name: "Authorization", Value: "Digest x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestNoPartOfASecretIsLeftWhereTheAnswerIsCut(t *testing.T) {
 			t.Parallel()
 			text := "HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + c.answer
 			url, _ := raw(t, answer(text))
-			h, err := newSecretHandler(t, url, map[string]string{"T": secret}, jobfile.Header{Name: "X", Env: "T"})
+			h, err := newSecretHandler(t, url, map[string]string{"T": secret}, spec.Header{Name: "X", Env: "T"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +139,7 @@ func TestSecretsAreNotInErrors(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"token-4711\r\n", "HTTP/1.1 200 OK\r\ntoken-4711\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://token-4711/\r\nContent-Length: 0\r\n\r\n"} {
 		rawURL, _ := raw(t, answer(text))
-		h, err := newSecretHandler(t, rawURL+"/jobs?query-secret", map[string]string{"T": "token-4711"}, jobfile.Header{Name: "X", Env: "T"})
+		h, err := newSecretHandler(t, rawURL+"/jobs?query-secret", map[string]string{"T": "token-4711"}, spec.Header{Name: "X", Env: "T"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestASecretFileIsReadAtEachRequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	heard := make(chan string, 1)
 	service := serve(t, func(_ http.ResponseWriter, r *http.Request) { heard <- r.Header.Get("X-Token") })
-	h, err := newSecretHandler(t, service.URL, nil, jobfile.Header{Name: "X-Token", File: file})
+	h, err := newSecretHandler(t, service.URL, nil, spec.Header{Name: "X-Token", File: file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestASecretFileIsReadAtEachRequest(t *testing.T) {
 func TestAMissingVariableIsAnErrorAtTheStart(t *testing.T) {
 	t.Parallel()
 	for value, why := range map[string]string{"": "is not set, or empty", "a\nb-secret": "line break"} {
-		_, err := newSecretHandler(t, "http://127.0.0.1/", map[string]string{"T": value}, jobfile.Header{Name: "Authorization", Env: "T"})
+		_, err := newSecretHandler(t, "http://127.0.0.1/", map[string]string{"T": value}, spec.Header{Name: "Authorization", Env: "T"})
 		if err == nil || !strings.Contains(err.Error(), "header Authorization: environment variable T") || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", value, err)
 		}
@@ -220,7 +220,7 @@ func TestSecretsAreNotKeptInTheFormsThatServicesGiveThem(t *testing.T) {
 		fmt.Fprintf(w, "%s %q %s %s %s %s\n", got, got, asJSON, strings.ReplaceAll(got, `"`, `\"`), strings.ReplaceAll(strings.ReplaceAll(got, `"`, `\"`), "/", `\/`), url.QueryEscape(got))
 		fmt.Fprintln(w, r.RequestURI)
 	})
-	h, err := newSecretHandler(t, service.URL+"/jobs?key=query-4711", map[string]string{"T": secret}, jobfile.Header{Name: "X-Token", Env: "T"})
+	h, err := newSecretHandler(t, service.URL+"/jobs?key=query-4711", map[string]string{"T": secret}, spec.Header{Name: "X-Token", Env: "T"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/cronce-io/cronce/internal/action"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -37,7 +37,7 @@ const (
 )
 
 // New returns a handler that sends the request of c over nc.
-func New(c jobfile.NATS, nc *nats.Conn) job.Handler {
+func New(c spec.NATS, nc *nats.Conn) job.Handler {
 	return func(ctx context.Context, run job.Run) error {
 		ctx, cancel := action.WithTimeout(ctx, c.Timeout)
 		defer cancel()

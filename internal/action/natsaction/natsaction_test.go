@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronce-io/cronce/internal/action/natsaction"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 	"github.com/cronce-io/cronce/job"
 )
@@ -66,7 +66,7 @@ func TestTheServiceHearsOfTheSlotAndItsAnswerIsKept(t *testing.T) {
 	var out bytes.Buffer
 	run := newRun(&out)
 	run.Slot, run.Shard, run.Shards = run.Slot.Part(3, 8), 3, 8
-	if err := natsaction.New(jobfile.NATS{Subject: "svc.report"}, nc)(t.Context(), run); err != nil {
+	if err := natsaction.New(spec.NATS{Subject: "svc.report"}, nc)(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); got != `got {"format":"pdf"}` {
@@ -97,7 +97,7 @@ func TestTheServicesErrorDecides(t *testing.T) {
 				_ = r.Error(code, "no such customer", []byte("body"))
 			})
 			var out bytes.Buffer
-			err := natsaction.New(jobfile.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(&out))
+			err := natsaction.New(spec.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(&out))
 			if code == "" {
 				if err != nil {
 					t.Error(err)
@@ -123,7 +123,7 @@ func TestAStreamThatDidNotStoreTheRequestIsRetried(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.*"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}); err != nil {
 		t.Fatal(err)
 	}
-	h := natsaction.New(jobfile.NATS{Subject: "orders.new"}, nc)
+	h := natsaction.New(spec.NATS{Subject: "orders.new"}, nc)
 	if err := h(t.Context(), newRun(io.Discard)); err != nil {
 		t.Errorf("the first one, for which there is room: %v", err)
 	}
@@ -136,14 +136,14 @@ func TestAStreamThatDidNotStoreTheRequestIsRetried(t *testing.T) {
 	serve(t, nc, func(r micro.Request) {
 		_ = r.Respond([]byte(`{"error":{"code":7,"description":"two rows were wrong"}}`))
 	})
-	if err := natsaction.New(jobfile.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(io.Discard)); err != nil {
+	if err := natsaction.New(spec.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(io.Discard)); err != nil {
 		t.Errorf("an answer of the service's own: %v", err)
 	}
 }
 
 func TestASubjectWithoutListenersIsRetried(t *testing.T) {
 	t.Parallel()
-	err := natsaction.New(jobfile.NATS{Subject: "svc.report"}, connect(t))(t.Context(), newRun(io.Discard))
+	err := natsaction.New(spec.NATS{Subject: "svc.report"}, connect(t))(t.Context(), newRun(io.Discard))
 	if !errors.Is(err, nats.ErrNoResponders) || job.IsPermanent(err) || !strings.HasPrefix(err.Error(), "request to svc.report: no subscriber") {
 		t.Errorf("got %v", err)
 	}
@@ -156,13 +156,13 @@ func TestAServiceThatDoesNotAnswerEndsWithTheCause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = natsaction.New(jobfile.NATS{Subject: "svc.report", Timeout: 50 * time.Millisecond}, nc)(t.Context(), newRun(io.Discard))
+	err = natsaction.New(spec.NATS{Subject: "svc.report", Timeout: 50 * time.Millisecond}, nc)(t.Context(), newRun(io.Discard))
 	if !errors.Is(err, job.ErrTimeout) || err.Error() != "request to svc.report: timeout of 50ms" {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(job.ErrLeaseLost)
-	err = natsaction.New(jobfile.NATS{Subject: "svc.report"}, nc)(ctx, newRun(io.Discard))
+	err = natsaction.New(spec.NATS{Subject: "svc.report"}, nc)(ctx, newRun(io.Discard))
 	if !errors.Is(err, job.ErrLeaseLost) || job.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -175,7 +175,7 @@ func TestARequestThatIsTooLargeIsRetried(t *testing.T) {
 	nc := natstest.Connect(t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = 1024 }).ClientURL())
 	run := newRun(io.Discard)
 	run.Payload = json.RawMessage(`"` + strings.Repeat("x", 2048) + `"`)
-	err := natsaction.New(jobfile.NATS{Subject: "svc.report"}, nc)(t.Context(), run)
+	err := natsaction.New(spec.NATS{Subject: "svc.report"}, nc)(t.Context(), run)
 	if !errors.Is(err, nats.ErrMaxPayload) || job.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}
@@ -186,7 +186,7 @@ func TestNothingIsSentWhileThereIsNoConnection(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
 	nc.Close()
-	err := natsaction.New(jobfile.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(io.Discard))
+	err := natsaction.New(spec.NATS{Subject: "svc.report"}, nc)(t.Context(), newRun(io.Discard))
 	if !errors.Is(err, nats.ErrDisconnected) || job.IsPermanent(err) {
 		t.Errorf("got %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/internal/action"
 	"github.com/cronce-io/cronce/internal/action/httpaction"
 	"github.com/cronce-io/cronce/internal/codec"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -40,9 +40,9 @@ func (d *Deliverer) post(ctx context.Context, h job.AlertHTTP, slot job.Slot, e 
 	case err != nil:
 		return err
 	}
-	request := jobfile.HTTP{URL: u, Method: http.MethodPost, Timeout: limit}
+	request := spec.HTTP{URL: u, Method: http.MethodPost, Timeout: limit}
 	for _, header := range h.Headers {
-		request.Headers = append(request.Headers, jobfile.Header{Name: header.Name, Prefix: header.Prefix, Env: header.Env})
+		request.Headers = append(request.Headers, spec.Header{Name: header.Name, Prefix: header.Prefix, Env: header.Env})
 	}
 	send, err := httpaction.New(request, d.transport, d.cfg.Getenv)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/action"
-	"github.com/cronce-io/cronce/internal/jobfile"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -181,15 +181,15 @@ func actionField() Field {
 				About: "With `exec`: variables of the worker's environment that the program gets although they may hold a login. It gets all others without being asked (see [below](#flags-and-environment))."},
 			{Name: "http", Kind: Mapping, Example: `{url: "http://127.0.0.1:8080/jobs/report"}`, About: "A request to a service, with the payload. 2xx is success, 400, 410 and 422 fail for good, anything else is retried.", Fields: []Field{
 				{Name: "url", Kind: Text, Required: true, Limit: "http or https", Example: `"http://127.0.0.1:8080/jobs/report"`, About: "Absolute."},
-				{Name: "method", Kind: Word, Default: http.MethodPost, Words: jobfile.Methods(), Example: "PUT", About: "GET and HEAD carry no payload."},
+				{Name: "method", Kind: Word, Default: http.MethodPost, Words: spec.Methods(), Example: "PUT", About: "GET and HEAD carry no payload."},
 				{Name: "headers", Kind: Headers, Example: `{Authorization: {prefix: "Bearer ", env: API_TOKEN}}`,
 					About:  "Sent in addition to the headers of the slot. A value is text, or comes from the environment or a file, and is then never shown.",
-					Fields: []Field{{Kind: TextOr, Limit: fmt.Sprintf("%d KiB", jobfile.MaxHeader>>10), Fields: secret, OneOf: []string{"env", "file"}}}},
+					Fields: []Field{{Kind: TextOr, Limit: fmt.Sprintf("%d KiB", spec.MaxHeader>>10), Fields: secret, OneOf: []string{"env", "file"}}}},
 				{Name: "timeout", Kind: Duration, Default: short(action.DefaultTimeout) + ", if the job has no `timeout` either", Example: "20s", About: "Bounds one request."},
 				{Name: "ready", Kind: Text, Limit: "http or https", Example: `"http://127.0.0.1:8080/ready"`, About: "Asked every second. While it does not answer with 2xx, this node takes no slots of the job's queue."},
 			}},
 			{Name: "nats", Kind: Mapping, Example: "{subject: svc.report, timeout: 20s}", About: "A request over the node's own connection. Any answer is success, unless it is an error of a NATS service, or of a stream that did not store the request.", Fields: []Field{
-				{Name: "subject", Kind: Text, Required: true, Limit: fmt.Sprintf("no wildcards; at most %d bytes", jobfile.MaxSubject), Example: "svc.report", About: "Where the service listens."},
+				{Name: "subject", Kind: Text, Required: true, Limit: fmt.Sprintf("no wildcards; at most %d bytes", spec.MaxSubject), Example: "svc.report", About: "Where the service listens."},
 				{Name: "timeout", Kind: Duration, Default: short(action.DefaultTimeout) + ", if the job has no `timeout` either", Example: "20s", About: "Bounds one request."},
 			}},
 		}}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cronce-io/cronce/internal/jobfile"
 	"github.com/cronce-io/cronce/internal/jobfile/reference"
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 	"github.com/cronce-io/cronce/job"
 )
 
@@ -67,7 +68,7 @@ func others(f, m reference.Field) []string {
 	return with
 }
 
-func parse(text string) (*jobfile.File, error) { return jobfile.Parse("f.yaml", []byte(text)) }
+func parse(text string) (*spec.File, error) { return jobfile.Parse("f.yaml", []byte(text)) }
 
 var offered = regexp.MustCompile(`unknown field ".*": want (.*)`)
 

@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/cronce-io/cronce/internal/jobfile/spec"
 )
 
 const (
@@ -22,33 +24,33 @@ const (
 
 // tree builds nodes from the parser's syntax tree.
 type tree struct {
-	*source
-	anchors map[string]*node
+	*spec.Source
+	anchors map[string]*spec.Node
 	merged  int
 }
 
 // parseTree returns the root of the file's only document; nil when an error was
 // reported.
-func parseTree(s *source) *node {
+func parseTree(s *spec.Source) *spec.Node {
 	file := parseYAML(s)
 	if file == nil {
 		return nil
 	}
-	t := &tree{source: s, anchors: map[string]*node{}}
-	var root *node
+	t := &tree{Source: s, anchors: map[string]*spec.Node{}}
+	var root *spec.Node
 	for _, doc := range file.Docs {
 		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType {
 			continue
 		}
 		next := t.node(doc.Body, 0)
 		if root != nil {
-			s.fail(next.at, "a second YAML document: want one document a file")
+			s.Fail(next.At, "a second YAML document: want one document a file")
 			return nil
 		}
 		root = next
 	}
 	if root == nil {
-		s.fail(position{}, "the file holds only comments: want \"version: 1\" and \"jobs:\"")
+		s.Fail(spec.Position{}, "the file holds only comments: want \"version: 1\" and \"jobs:\"")
 	}
 	return root
 }
@@ -56,16 +58,16 @@ func parseTree(s *source) *node {
 // parseYAML runs the parser. It is not ours: should an input make it panic, that
 // is a broken file like any other, not the end of a process that reads its file
 // again on a signal.
-func parseYAML(s *source) (file *ast.File) {
+func parseYAML(s *spec.Source) (file *ast.File) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.fail(position{}, "this is not YAML that can be read (%v)", p)
+			s.Fail(spec.Position{}, "this is not YAML that can be read (%v)", p)
 			file = nil
 		}
 	}()
-	tokens := lexer.Tokenize(s.text)
+	tokens := lexer.Tokenize(s.Text)
 	if tk := tooDeep(tokens); tk != nil {
-		s.fail(position{tk.Position.Line, tk.Position.Column}, "nested too deeply: at most %d levels", maxDepth)
+		s.Fail(spec.Position{Line: tk.Position.Line, Column: tk.Position.Column}, "nested too deeply: at most %d levels", spec.MaxDepth)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -74,17 +76,17 @@ func parseYAML(s *source) (file *ast.File) {
 	}
 	var syntax yaml.Error
 	if !errors.As(err, &syntax) || syntax.GetToken() == nil {
-		s.fail(position{}, "%s", firstLine(err.Error()))
+		s.Fail(spec.Position{}, "%s", firstLine(err.Error()))
 		return nil
 	}
 	pos, message := syntax.GetToken().Position, syntax.GetMessage()
 	if strings.HasPrefix(message, "found character '\t'") {
 		message = "a tab cannot indent: use spaces"
 	}
-	if pos.Line <= len(s.lines) && unquotedStar.MatchString(s.lines[pos.Line-1]) {
+	if pos.Line <= len(s.Lines) && unquotedStar.MatchString(s.Lines[pos.Line-1]) {
 		message = "a value that begins with * must be in quotes: schedule: \"* * * * *\""
 	}
-	s.fail(position{pos.Line, pos.Column}, "%s", firstLine(message))
+	s.Fail(spec.Position{Line: pos.Line, Column: pos.Column}, "%s", firstLine(message))
 	return nil
 }
 
@@ -107,22 +109,22 @@ func tooDeep(tokens token.Tokens) *token.Token {
 		default:
 			row = 0
 		}
-		if depth > maxDepth || row > 2*maxDepth {
+		if depth > spec.MaxDepth || row > 2*spec.MaxDepth {
 			return tk
 		}
 	}
 	return nil
 }
 
-func (t *tree) node(n ast.Node, depth int) *node {
-	if depth > maxDepth {
-		return t.broken(n, "nested too deeply: at most %d levels", maxDepth)
+func (t *tree) node(n ast.Node, depth int) *spec.Node {
+	if depth > spec.MaxDepth {
+		return t.broken(n, "nested too deeply: at most %d levels", spec.MaxDepth)
 	}
 	switch n := n.(type) {
 	case *ast.NullNode:
-		return &node{kind: null, at: at(n)}
+		return &spec.Node{Kind: spec.Null, At: at(n)}
 	case *ast.BoolNode:
-		return &node{kind: boolean, at: at(n), scalar: strconv.FormatBool(n.Value)}
+		return &spec.Node{Kind: spec.Boolean, At: at(n), Scalar: strconv.FormatBool(n.Value)}
 	case *ast.IntegerNode, *ast.FloatNode:
 		return t.number(n)
 	case *ast.StringNode:
@@ -130,9 +132,9 @@ func (t *tree) node(n ast.Node, depth int) *node {
 	case *ast.LiteralNode:
 		return t.text(n, n.Value.Value)
 	case *ast.SequenceNode:
-		list := &node{kind: list, at: at(n)}
+		list := &spec.Node{Kind: spec.List, At: at(n)}
 		for _, value := range n.Values {
-			list.items = append(list.items, t.node(value, depth+1))
+			list.Items = append(list.Items, t.node(value, depth+1))
 		}
 		return list
 	case *ast.MappingNode:
@@ -148,7 +150,7 @@ func (t *tree) node(n ast.Node, depth int) *node {
 	case *ast.AliasNode:
 		return t.alias(n)
 	case *ast.TagNode:
-		return t.broken(n, "tag %s is not supported: leave it out", clip(n.Start.Value))
+		return t.broken(n, "tag %s is not supported: leave it out", spec.Clip(n.Start.Value))
 	case *ast.InfinityNode, *ast.NanNode:
 		return t.broken(n, "%s is not a number that JSON knows", n.GetToken().Value)
 	case nil:
@@ -159,22 +161,22 @@ func (t *tree) node(n ast.Node, depth int) *node {
 
 // alias shares the anchor's value: a mistake in it is shown where it is written,
 // once for each job that uses it.
-func (t *tree) alias(n *ast.AliasNode) *node {
+func (t *tree) alias(n *ast.AliasNode) *spec.Node {
 	name := n.Value.GetToken().Value
 	value := t.anchors[name]
 	if value == nil {
-		return t.broken(n, "alias *%s: no anchor &%s before it", clip(name), clip(name))
+		return t.broken(n, "alias *%s: no anchor &%s before it", spec.Clip(name), spec.Clip(name))
 	}
 	return value
 }
 
-func (t *tree) mapping(n ast.Node, values []*ast.MappingValueNode, depth int) *node {
-	m := &node{kind: mapping, at: at(n)}
+func (t *tree) mapping(n ast.Node, values []*ast.MappingValueNode, depth int) *spec.Node {
+	m := &spec.Node{Kind: spec.Mapping, At: at(n)}
 	if len(values) > 0 && n.GetToken().Type != token.MappingStartType {
-		m.at = at(values[0].Key)
+		m.At = at(values[0].Key)
 	}
 	seen := map[string]bool{}
-	var merges []*node
+	var merges []*spec.Node
 	for _, v := range values {
 		value := t.node(v.Value, depth+1)
 		if _, merge := v.Key.(*ast.MergeKeyNode); merge {
@@ -184,12 +186,12 @@ func (t *tree) mapping(n ast.Node, values []*ast.MappingValueNode, depth int) *n
 		key, ok := v.Key.(*ast.StringNode)
 		switch {
 		case !ok:
-			t.broken(v.Key, "key %s is not text: put it in quotes", clip(v.Key.GetToken().Value))
+			t.broken(v.Key, "key %s is not text: put it in quotes", spec.Clip(v.Key.GetToken().Value))
 		case seen[key.Value]:
-			t.broken(key, "%q is here twice", clip(key.Value))
-		case t.text(key, key.Value).kind != broken:
+			t.broken(key, "%q is here twice", spec.Clip(key.Value))
+		case t.text(key, key.Value).Kind != spec.Broken:
 			seen[key.Value] = true
-			m.members = append(m.members, member{key.Value, at(key), value})
+			m.Members = append(m.Members, spec.Member{Name: key.Value, At: at(key), Value: value})
 		}
 	}
 	for _, from := range merges {
@@ -199,68 +201,68 @@ func (t *tree) mapping(n ast.Node, values []*ast.MappingValueNode, depth int) *n
 }
 
 // merge copies the members that m does not have itself.
-func (t *tree) merge(m, from *node, seen map[string]bool) {
-	switch from.kind {
-	case broken:
-	case list:
-		for _, item := range from.items {
-			if item.kind == list {
-				item = &node{kind: text, at: item.at}
+func (t *tree) merge(m, from *spec.Node, seen map[string]bool) {
+	switch from.Kind {
+	case spec.Broken:
+	case spec.List:
+		for _, item := range from.Items {
+			if item.Kind == spec.List {
+				item = &spec.Node{Kind: spec.Text, At: item.At}
 			}
 			t.merge(m, item, seen)
 		}
-	case mapping:
-		t.merged += len(from.members)
+	case spec.Mapping:
+		t.merged += len(from.Members)
 		if t.merged > maxMerged {
-			t.fail(m.at, "merge keys copy more than %d fields: write them out", maxMerged)
+			t.Fail(m.At, "merge keys copy more than %d fields: write them out", maxMerged)
 			return
 		}
-		for _, f := range from.members {
-			if !seen[f.name] {
-				seen[f.name] = true
-				m.members = append(m.members, f)
+		for _, f := range from.Members {
+			if !seen[f.Name] {
+				seen[f.Name] = true
+				m.Members = append(m.Members, f)
 			}
 		}
 	default:
-		t.fail(from.at, "the merge key << wants an alias of a mapping, like \"<<: *defaults\"")
+		t.Fail(from.At, "the merge key << wants an alias of a mapping, like \"<<: *defaults\"")
 	}
 }
 
-func (t *tree) number(n ast.Node) *node {
+func (t *tree) number(n ast.Node) *spec.Node {
 	raw := n.GetToken().Value
-	if !jsonNumber.MatchString(raw) {
-		return t.broken(n, "number %s: want plain decimal digits, or quotes if it is text", clip(raw))
+	if !spec.JsonNumber.MatchString(raw) {
+		return t.broken(n, "number %s: want plain decimal digits, or quotes if it is text", spec.Clip(raw))
 	}
 	var f float64
 	if err := json.Unmarshal([]byte(raw), &f); err != nil {
-		return t.broken(n, "number %s is out of range: put it in quotes", clip(raw))
+		return t.broken(n, "number %s is out of range: put it in quotes", spec.Clip(raw))
 	}
-	return &node{kind: number, at: at(n), scalar: raw}
+	return &spec.Node{Kind: spec.Number, At: at(n), Scalar: raw}
 }
 
 // text is a string, unless it is a number that the parser took for one because
 // it does not fit into 64 bits.
-func (t *tree) text(n ast.Node, value string) *node {
-	if n.GetToken().Type == token.StringType && jsonNumber.MatchString(value) {
+func (t *tree) text(n ast.Node, value string) *spec.Node {
+	if n.GetToken().Type == token.StringType && spec.JsonNumber.MatchString(value) {
 		return t.number(n)
 	}
 	if !utf8.ValidString(value) {
 		return t.broken(n, "an escape in this text does not give UTF-8")
 	}
-	return &node{kind: text, at: at(n), scalar: value}
+	return &spec.Node{Kind: spec.Text, At: at(n), Scalar: value}
 }
 
-func (t *tree) broken(n ast.Node, format string, args ...any) *node {
-	t.fail(at(n), format, args...)
-	return &node{kind: broken, at: at(n)}
+func (t *tree) broken(n ast.Node, format string, args ...any) *spec.Node {
+	t.Fail(at(n), format, args...)
+	return &spec.Node{Kind: spec.Broken, At: at(n)}
 }
 
-func at(n ast.Node) position {
+func at(n ast.Node) spec.Position {
 	if n == nil || n.GetToken() == nil {
-		return position{}
+		return spec.Position{}
 	}
 	p := n.GetToken().Position
-	return position{p.Line, p.Column}
+	return spec.Position{Line: p.Line, Column: p.Column}
 }
 
 func firstLine(s string) string {

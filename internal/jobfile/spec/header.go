@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"net/textproto"
@@ -30,21 +30,21 @@ const MaxHeader = 8 << 10
 const headerExample = `text, {env: NAME} or {file: PATH}, like {prefix: "Bearer ", env: API_TOKEN}`
 
 func (d *decoder) headers(v value) []Header {
-	if !d.want(v, mapping, "a mapping of names to text") {
+	if !d.want(v, Mapping, "a mapping of names to text") {
 		return nil
 	}
 	var headers []Header
-	for _, m := range v.members {
-		name := textproto.CanonicalMIMEHeaderKey(m.name)
+	for _, m := range v.Members {
+		name := textproto.CanonicalMIMEHeaderKey(m.Name)
 		if why := codec.RefusedHeader(name); why != "" {
-			d.fail(m.at, "%s: header %q %s", v.label, clip(m.name), why)
+			d.fail(m.At, "%s: header %q %s", v.label, Clip(m.Name), why)
 			continue
 		}
 		if slices.ContainsFunc(headers, func(h Header) bool { return h.Name == name }) {
-			d.fail(m.at, "%s: %q is here twice: upper and lower case make no difference", v.label, name)
+			d.fail(m.At, "%s: %q is here twice: upper and lower case make no difference", v.label, name)
 			continue
 		}
-		if h, ok := d.header(value{m.value, v.label + "." + m.name}); ok {
+		if h, ok := d.header(value{m.Value, v.label + "." + m.Name}); ok {
 			h.Name = name
 			headers = append(headers, h)
 		}
@@ -53,11 +53,11 @@ func (d *decoder) headers(v value) []Header {
 }
 
 func (d *decoder) header(v value) (h Header, ok bool) {
-	switch v.kind {
-	case mapping:
+	switch v.Kind {
+	case Mapping:
 		return d.secret(v)
-	case list, null:
-		return h, d.want(v, text, headerExample)
+	case List, Null:
+		return h, d.want(v, Text, headerExample)
 	}
 	h.Value, ok = d.text(v, "text/plain")
 	return h, ok && d.headerText(v, h.Value)
@@ -74,21 +74,21 @@ func (d *decoder) secret(v value) (h Header, ok bool) {
 		}},
 		{"env", func(v value) {
 			if s, ok := d.text(v, "API_TOKEN"); ok && strings.ContainsAny(s, "=\x00 \t\n") {
-				d.fail(v.at, "%s %q: want the name of an environment variable, like API_TOKEN", v.label, clip(s))
+				d.fail(v.At, "%s %q: want the name of an environment variable, like API_TOKEN", v.label, Clip(s))
 			} else {
 				h.Env = s
 			}
 		}},
 		{"file", func(v value) {
 			if s, ok := d.text(v, "/run/secrets/token"); ok && strings.ContainsRune(s, 0) {
-				d.fail(v.at, "%s: it holds a zero byte, which no file's name has", v.label)
+				d.fail(v.At, "%s: it holds a zero byte, which no file's name has", v.label)
 			} else {
 				h.File = s
 			}
 		}},
 	})
 	if known && (v.member("env") == nil) == (v.member("file") == nil) {
-		d.fail(v.at, "%s: want %s", v.label, headerExample)
+		d.fail(v.At, "%s: want %s", v.label, headerExample)
 	}
 	return h, len(d.errs) == before
 }
@@ -97,9 +97,9 @@ func (d *decoder) secret(v value) (h Header, ok bool) {
 func (d *decoder) headerText(v value, s string) bool {
 	switch {
 	case len(s) > MaxHeader:
-		d.fail(v.at, "%s: %d bytes, at most %d", v.label, len(s), MaxHeader)
+		d.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), MaxHeader)
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-		d.fail(v.at, "%s: it holds a line break or another control character, which no header can", v.label)
+		d.fail(v.At, "%s: it holds a line break or another control character, which no header can", v.label)
 	default:
 		return true
 	}

@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"slices"
@@ -55,11 +55,11 @@ func (j *jobDecoder) decodeAction(v value) {
 	}
 	switch {
 	case known && len(ways) == 0:
-		j.fail(v.at, "action: it is empty: want %s", alternatives(all))
+		j.fail(v.At, "action: it is empty: want %s", alternatives(all))
 	case len(ways) > 1:
-		j.fail(v.at, "action: %s at once: want one of them", strings.Join(ways, " and "))
+		j.fail(v.At, "action: %s at once: want one of them", strings.Join(ways, " and "))
 	case known && v.member("pass_env") != nil && v.member("exec") == nil:
-		j.fail(v.at, "action: pass_env is about the program of exec, which is not there")
+		j.fail(v.At, "action: pass_env is about the program of exec, which is not there")
 	}
 }
 
@@ -68,7 +68,7 @@ func (j *jobDecoder) passEnv(v value) {
 	j.list(v, "a list of environment variables, like [NATS_URL, NATS_CREDS]", func(item value) {
 		name, ok := j.text(item, example)
 		if ok && strings.ContainsAny(name, "=\x00") {
-			j.fail(item.at, "%s %q: want the name of an environment variable, like %s", item.label, clip(name), example)
+			j.fail(item.At, "%s %q: want the name of an environment variable, like %s", item.label, Clip(name), example)
 			return
 		}
 		j.action.PassEnv = append(j.action.PassEnv, name)
@@ -79,20 +79,20 @@ func (j *jobDecoder) exec(v value) {
 	var argv []string
 	right := true
 	j.list(v, execExample, func(item value) {
-		if item.kind == text && item.scalar == "" && len(argv) > 0 {
+		if item.Kind == Text && item.Scalar == "" && len(argv) > 0 {
 			argv = append(argv, "") // only the program must not be empty
 			return
 		}
 		arg, ok := j.text(item, "/bin/sh")
 		if ok && strings.ContainsRune(arg, 0) {
-			j.fail(item.at, "%s: it holds a zero byte, which no program can be given", item.label)
+			j.fail(item.At, "%s: it holds a zero byte, which no program can be given", item.label)
 			ok = false
 		}
 		right = right && ok
 		argv = append(argv, arg)
 	})
-	if v.kind == list && len(v.items) == 0 {
-		j.fail(v.at, "%s: it is empty: want %s", v.label, execExample)
+	if v.Kind == List && len(v.Items) == 0 {
+		j.fail(v.At, "%s: it is empty: want %s", v.label, execExample)
 		return
 	}
 	if right {
@@ -121,17 +121,17 @@ func (d *decoder) subject(v value) string {
 	case !ok:
 		return ""
 	case len(s) > MaxSubject:
-		d.fail(v.at, "%s: %d bytes, at most %d", v.label, len(s), MaxSubject)
+		d.fail(v.At, "%s: %d bytes, at most %d", v.label, len(s), MaxSubject)
 	case strings.ContainsAny(s, " \t\r\n\f\x00"):
-		d.fail(v.at, "%s %q: want no spaces in it, like %s", v.label, clip(s), example)
+		d.fail(v.At, "%s %q: want no spaces in it, like %s", v.label, Clip(s), example)
 	default:
 		for token := range strings.SplitSeq(s, ".") {
 			switch token {
 			case "":
-				d.fail(v.at, "%s %q: it begins or ends with a dot, or has two in a row: want one like %s", v.label, clip(s), example)
+				d.fail(v.At, "%s %q: it begins or ends with a dot, or has two in a row: want one like %s", v.label, Clip(s), example)
 				return ""
 			case "*", ">":
-				d.fail(v.at, "%s %q: it has a wildcard, and a request goes to one subject: want one like %s", v.label, clip(s), example)
+				d.fail(v.At, "%s %q: it has a wildcard, and a request goes to one subject: want one like %s", v.label, Clip(s), example)
 				return ""
 			}
 		}

@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"fmt"
@@ -11,41 +11,41 @@ import (
 
 const (
 	// maxSize is the largest file that is read, in bytes.
-	maxSize = 4 << 20
+	MaxSize = 4 << 20
 
 	// maxErrors ends the report on a file that is not a job file at all, or
 	// that repeats one mistake by an alias in thousands of places.
-	maxErrors = 100
+	MaxErrors = 100
 
 	// maxExcerpt is the most of a line that an error shows, in characters.
 	maxExcerpt = 100
 )
 
-// source is the text of a file, and collects what is wrong with it.
-type source struct {
+// Source is the text of a file, and collects what is wrong with it.
+type Source struct {
 	name  string
-	text  string
-	lines []string
+	Text  string
+	Lines []string
 	errs  Errors
 	more  bool
 }
 
-type position struct{ line, column int }
+type Position struct{ Line, Column int }
 
-// newSource checks that data is text. The line that a mistake is on can be shown
+// NewSource checks that data is text. The line that a mistake is on can be shown
 // even when it is not.
-func newSource(name string, data []byte) *source {
+func NewSource(name string, data []byte) *Source {
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	// YAML reads both line ends alike, but its parser counts CRLF twice in
 	// quoted text.
 	text = strings.ReplaceAll(text, "\r\n", "\n")
-	s := &source{name: name, text: text, lines: strings.Split(text, "\n")}
+	s := &Source{name: name, Text: text, Lines: strings.Split(text, "\n")}
 	switch {
-	case len(data) > maxSize:
-		s.fail(position{}, "the file is larger than %d MiB: split it", maxSize>>20)
+	case len(data) > MaxSize:
+		s.Fail(Position{}, "the file is larger than %d MiB: split it", MaxSize>>20)
 		return s
 	case strings.TrimSpace(text) == "":
-		s.fail(position{}, "the file is empty: want \"version: 1\" and \"jobs:\"")
+		s.Fail(Position{}, "the file is empty: want \"version: 1\" and \"jobs:\"")
 		return s
 	}
 	s.checkText()
@@ -54,31 +54,31 @@ func newSource(name string, data []byte) *source {
 
 // checkText refuses, once, bytes that are not UTF-8 and controls that YAML does
 // not allow. They would be shown, logged and stored as something else.
-func (s *source) checkText() {
-	at := position{1, 0}
-	for i, r := range s.text {
-		at.column++
+func (s *Source) checkText() {
+	at := Position{1, 0}
+	for i, r := range s.Text {
+		at.Column++
 		switch {
 		case r == '\n':
-			at = position{at.line + 1, 0}
-		case r == utf8.RuneError && !strings.HasPrefix(s.text[i:], "\ufffd"):
-			s.fail(at, "byte 0x%02x is not UTF-8: save the file as UTF-8", s.text[i])
+			at = Position{at.Line + 1, 0}
+		case r == utf8.RuneError && !strings.HasPrefix(s.Text[i:], "\ufffd"):
+			s.Fail(at, "byte 0x%02x is not UTF-8: save the file as UTF-8", s.Text[i])
 			return
 		case r != '\t' && unicode.IsControl(r):
-			s.fail(at, "control character U+%04X: want plain text", r)
+			s.Fail(at, "control character U+%04X: want plain text", r)
 			return
 		}
 	}
 }
 
-func (s *source) fail(at position, format string, args ...any) {
-	if len(s.errs) == maxErrors {
+func (s *Source) Fail(at Position, format string, args ...any) {
+	if len(s.errs) == MaxErrors {
 		s.more = true
 		return
 	}
 	// Names and anchors may hold anything: a message is one line all the same.
-	e := &Error{File: s.name, Line: at.line, Column: at.column, Message: printable(fmt.Sprintf(format, args...))}
-	if at.line > 0 {
+	e := &Error{File: s.name, Line: at.Line, Column: at.Column, Message: printable(fmt.Sprintf(format, args...))}
+	if at.Line > 0 {
 		e.Excerpt, e.Caret = s.excerpt(at)
 	}
 	s.errs = append(s.errs, e)
@@ -86,13 +86,13 @@ func (s *source) fail(at position, format string, args ...any) {
 
 // excerpt returns the line, or what is around the column of a long one, fit for
 // a terminal, and where in it the column is.
-func (s *source) excerpt(at position) (string, int) {
+func (s *Source) excerpt(at Position) (string, int) {
 	line := ""
-	if at.line <= len(s.lines) {
-		line = s.lines[at.line-1]
+	if at.Line <= len(s.Lines) {
+		line = s.Lines[at.Line-1]
 	}
 	runes := []rune(printable(mask(line)))
-	caret := min(max(at.column-1, 0), len(runes))
+	caret := min(max(at.Column-1, 0), len(runes))
 	start := max(0, min(caret-maxExcerpt/2, len(runes)-maxExcerpt))
 	end := min(len(runes), start+maxExcerpt)
 	return string(runes[start:end]), caret - start
@@ -130,8 +130,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// err returns what was found, in the order of the file.
-func (s *source) err() error {
+// Err returns what was found, in the order of the file.
+func (s *Source) Err() error {
 	if len(s.errs) == 0 {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (s *source) err() error {
 	// An alias repeats a mistake; one report of it is enough.
 	s.errs = slices.CompactFunc(s.errs, func(a, b *Error) bool { return *a == *b })
 	if s.more {
-		s.errs = append(s.errs, &Error{File: s.name, Message: fmt.Sprintf("more than %d errors, the rest is not shown", maxErrors)})
+		s.errs = append(s.errs, &Error{File: s.name, Message: fmt.Sprintf("more than %d errors, the rest is not shown", MaxErrors)})
 	}
 	return s.errs
 }

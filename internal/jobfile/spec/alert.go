@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"net/textproto"
@@ -22,7 +22,7 @@ func (j *jobDecoder) alert(set func(*job.Job, *job.Alert)) func(value) {
 			}},
 		})
 		if known && (v.member("http") == nil) == (v.member("nats") == nil) {
-			j.fail(v.at, "%s: want either http or nats", v.label)
+			j.fail(v.At, "%s: want either http or nats", v.label)
 		}
 		if len(j.errs) == before {
 			j.set(v, func(t *job.Job) { set(t, &a) })
@@ -34,19 +34,19 @@ func (j *jobDecoder) alertHTTP(v value) *job.AlertHTTP {
 	var h job.AlertHTTP
 	known := j.object(v, []field{
 		{"url", func(v value) {
-			if v.kind == mapping {
+			if v.Kind == Mapping {
 				_, h.URLEnv = j.alertSecret(v, false)
 				return
 			}
 			h.URL, _ = j.text(v, "https://example.com/alerts")
 		}},
 		{"headers", func(v value) {
-			if !j.want(v, mapping, "a mapping of names to {env: NAME}") {
+			if !j.want(v, Mapping, "a mapping of names to {env: NAME}") {
 				return
 			}
-			for _, m := range v.members {
-				header := job.AlertHeader{Name: textproto.CanonicalMIMEHeaderKey(m.name)}
-				header.Prefix, header.Env = j.alertSecret(value{m.value, v.label + "." + m.name}, true)
+			for _, m := range v.Members {
+				header := job.AlertHeader{Name: textproto.CanonicalMIMEHeaderKey(m.Name)}
+				header.Prefix, header.Env = j.alertSecret(value{m.Value, v.label + "." + m.Name}, true)
 				h.Headers = append(h.Headers, header)
 			}
 		}},
@@ -64,7 +64,7 @@ func (j *jobDecoder) alertSecret(v value, prefixed bool) (prefix, env string) {
 	if prefixed {
 		fields = append(fields, field{"prefix", func(v value) { prefix, _ = j.text(v, "Bearer ") }})
 	}
-	if !j.want(v, mapping, example) {
+	if !j.want(v, Mapping, example) {
 		return "", ""
 	}
 	if j.object(v, fields) {
@@ -76,7 +76,7 @@ func (j *jobDecoder) alertSecret(v value, prefixed bool) (prefix, env string) {
 func (j *jobDecoder) needs(v value, names ...string) {
 	for _, name := range names {
 		if v.member(name) == nil {
-			j.fail(v.at, "%s: no %s", v.label, name)
+			j.fail(v.At, "%s: no %s", v.label, name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"errors"
@@ -21,25 +21,25 @@ type jobDecoder struct {
 
 // step sets one field of the job.
 type step struct {
-	at  position
+	at  Position
 	set func(*job.Job)
 }
 
 // entry reads the job at ordinal (from 1), and says where its name stands.
-func (d *decoder) entry(v value, ordinal int) (Entry, position) {
-	j := &jobDecoder{decoder: &decoder{d.source, fmt.Sprintf("job %d: ", ordinal), d.actionless}}
+func (d *decoder) entry(v value, ordinal int) (Entry, Position) {
+	j := &jobDecoder{decoder: &decoder{d.Source, fmt.Sprintf("job %d: ", ordinal), d.actionless}}
 	v.label = ""
-	nameAt := v.at
+	nameAt := v.At
 	if m := v.member("name"); m != nil {
-		nameAt = m.value.at
-		j.decodeName(value{m.value, "name"})
-	} else if v.kind == mapping {
-		j.fail(v.at, "no name: want \"name:\" with 1 to 64 characters of A-Z a-z 0-9 _ -")
+		nameAt = m.Value.At
+		j.decodeName(value{m.Value, "name"})
+	} else if v.Kind == Mapping {
+		j.fail(v.At, "no name: want \"name:\" with 1 to 64 characters of A-Z a-z 0-9 _ -")
 	}
 	if j.object(v, j.fields()) {
 		j.required(v)
 	}
-	return Entry{Job: j.settle(v), Action: j.action, Line: v.at.line}, nameAt
+	return Entry{Job: j.settle(v), Action: j.action, Line: v.At.Line}, nameAt
 }
 
 // decodeName comes before everything else: the name stands in front of all other
@@ -50,7 +50,7 @@ func (j *jobDecoder) decodeName(v value) {
 		return
 	}
 	if err := codec.ValidateName("job", s); err != nil {
-		j.fail(v.at, "%s", complaints(err)[0])
+		j.fail(v.At, "%s", complaints(err)[0])
 		return
 	}
 	j.name, j.prefix = s, fmt.Sprintf("job %q: ", s)
@@ -103,7 +103,7 @@ func (j *jobDecoder) take(s step, valid *job.Job) {
 }
 
 func (j *jobDecoder) set(v value, set func(*job.Job)) {
-	j.steps = append(j.steps, step{v.at, set})
+	j.steps = append(j.steps, step{v.At, set})
 }
 
 // complaints takes apart what Job.Validate joined, and drops what an error with
@@ -122,10 +122,10 @@ func complaints(err error) []string {
 // required reports what every job must have.
 func (j *jobDecoder) required(v value) {
 	if v.member("schedule") == nil && v.member("on") == nil && v.member("after") == nil {
-		j.fail(v.at, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"; or after or on, which start the job in its place")
+		j.fail(v.At, "no schedule: want one like \"0 7 * * MON-FRI\" or \"@every 90s\"; or after or on, which start the job in its place")
 	}
 	if v.member("action") == nil && !j.actionless {
-		j.fail(v.at, "no action: want one like \"action: {exec: [/bin/echo, hello]}\"")
+		j.fail(v.At, "no action: want one like \"action: {exec: [/bin/echo, hello]}\"")
 	}
 }
 
@@ -220,8 +220,8 @@ func (j *jobDecoder) on(v value) {
 }
 
 func (j *jobDecoder) after(v value) {
-	if v.kind == list && len(v.items) == 0 {
-		j.fail(v.at, "%s: it is empty: want job names, like [extract]", v.label)
+	if v.Kind == List && len(v.Items) == 0 {
+		j.fail(v.At, "%s: it is empty: want job names, like [extract]", v.label)
 		return
 	}
 	names, right := []string{}, true
@@ -229,7 +229,7 @@ func (j *jobDecoder) after(v value) {
 		s, ok := j.text(item, "extract")
 		names, right = append(names, s), right && ok
 	})
-	if right && v.kind == list {
+	if right && v.Kind == List {
 		j.set(v, func(t *job.Job) { t.After = names })
 	}
 }

@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"bytes"
@@ -13,15 +13,15 @@ import (
 // is passed, because a few aliases of aliases can stand for gigabytes.
 func (d *decoder) payload(v value) (json.RawMessage, bool) {
 	w := payloadWriter{limit: job.MaxPayload}
-	w.write(v.node, 0)
+	w.write(v.Node, 0)
 	switch {
 	case w.broken:
 		return nil, false
 	case w.deep:
-		d.fail(v.at, "%s: nested too deeply: at most %d levels", v.label, maxDepth)
+		d.fail(v.At, "%s: nested too deeply: at most %d levels", v.label, MaxDepth)
 		return nil, false
 	case w.buf.Len() > w.limit:
-		d.fail(v.at, "%s: it is more than %d KiB as JSON: store it elsewhere and pass its name", v.label, job.MaxPayload>>10)
+		d.fail(v.At, "%s: it is more than %d KiB as JSON: store it elsewhere and pass its name", v.label, job.MaxPayload>>10)
 		return nil, false
 	}
 	return w.buf.Bytes(), true
@@ -33,36 +33,36 @@ type payloadWriter struct {
 	broken, deep bool
 }
 
-func (w *payloadWriter) write(n *node, depth int) {
-	if depth > maxDepth {
+func (w *payloadWriter) write(n *Node, depth int) {
+	if depth > MaxDepth {
 		w.deep = true
 	}
 	if w.broken || w.deep || w.buf.Len() > w.limit {
 		return
 	}
-	switch n.kind {
-	case broken:
+	switch n.Kind {
+	case Broken:
 		w.broken = true
-	case null:
+	case Null:
 		w.buf.WriteString("null")
-	case boolean, number:
-		w.buf.WriteString(n.scalar)
-	case text:
-		w.text(n.scalar)
-	case list:
+	case Boolean, Number:
+		w.buf.WriteString(n.Scalar)
+	case Text:
+		w.text(n.Scalar)
+	case List:
 		w.buf.WriteByte('[')
-		for i, item := range n.items {
+		for i, item := range n.Items {
 			w.comma(i)
 			w.write(item, depth+1)
 		}
 		w.buf.WriteByte(']')
-	case mapping:
+	case Mapping:
 		w.buf.WriteByte('{')
-		for i, m := range sorted(n.members) {
+		for i, m := range sorted(n.Members) {
 			w.comma(i)
-			w.text(m.name)
+			w.text(m.Name)
 			w.buf.WriteByte(':')
-			w.write(m.value, depth+1)
+			w.write(m.Value, depth+1)
 		}
 		w.buf.WriteByte('}')
 	}
@@ -83,6 +83,6 @@ func (w *payloadWriter) text(s string) {
 	w.buf.Truncate(w.buf.Len() - 1) // Encode ends in a line feed
 }
 
-func sorted(members []member) []member {
-	return slices.SortedFunc(slices.Values(members), func(a, b member) int { return cmp.Compare(a.name, b.name) })
+func sorted(members []Member) []Member {
+	return slices.SortedFunc(slices.Values(members), func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 }

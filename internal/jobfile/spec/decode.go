@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // value is a node with its name in messages: "retry.attempts".
 type value struct {
-	*node
+	*Node
 	label string
 }
 
@@ -22,21 +22,21 @@ type field struct {
 
 // decoder reads nodes as Go values. Each error says what would be valid.
 type decoder struct {
-	*source
+	*Source
 	prefix     string // `job "report": `, before every message
 	actionless bool   // jobs may be without an action
 }
 
-func (d *decoder) fail(at position, format string, args ...any) {
-	d.source.fail(at, "%s%s", d.prefix, fmt.Sprintf(format, args...))
+func (d *decoder) fail(at Position, format string, args ...any) {
+	d.Source.Fail(at, "%s%s", d.prefix, fmt.Sprintf(format, args...))
 }
 
 // want reports v if it is not of kind k. example shows a valid value.
 func (d *decoder) want(v value, k kind, example string) bool {
-	if v.kind != k && v.kind != broken {
-		d.fail(v.at, "%swant %s, got %s", colon(v.label), example, v.describe())
+	if v.Kind != k && v.Kind != Broken {
+		d.fail(v.At, "%swant %s, got %s", colon(v.label), example, v.describe())
 	}
-	return v.kind == k
+	return v.Kind == k
 }
 
 func colon(label string) string {
@@ -46,21 +46,21 @@ func colon(label string) string {
 	return label + ": "
 }
 
-func (n *node) describe() string {
-	switch n.kind {
-	case number, boolean:
-		return n.kind.String() + " (" + clip(n.scalar) + ")"
-	case text:
-		return strconv.Quote(clip(n.scalar))
+func (n *Node) describe() string {
+	switch n.Kind {
+	case Number, Boolean:
+		return n.Kind.String() + " (" + Clip(n.Scalar) + ")"
+	case Text:
+		return strconv.Quote(Clip(n.Scalar))
 	}
-	return n.kind.String()
+	return n.Kind.String()
 }
 
 // object hands each member of v to its field, in the order of fields, and
 // reports members that are none. It is true when there was no such member: else
 // a missing field may be the one with the wrong name.
 func (d *decoder) object(v value, fields []field) bool {
-	if !d.want(v, mapping, "a mapping of fields") {
+	if !d.want(v, Mapping, "a mapping of fields") {
 		return false
 	}
 	if v.label != "" {
@@ -70,24 +70,24 @@ func (d *decoder) object(v value, fields []field) bool {
 	for i, f := range fields {
 		names[i] = f.name
 		if m := v.member(f.name); m != nil {
-			f.decode(value{m.value, v.label + f.name})
+			f.decode(value{m.Value, v.label + f.name})
 		}
 	}
 	known := true
-	for _, m := range v.members {
-		if !slices.Contains(names, m.name) {
+	for _, m := range v.Members {
+		if !slices.Contains(names, m.Name) {
 			known = false
-			d.fail(m.at, "unknown field %q: %s", clip(v.label+m.name), place(m.name, names))
+			d.fail(m.At, "unknown field %q: %s", Clip(v.label+m.Name), place(m.Name, names))
 		}
 	}
 	return known
 }
 
 // member is nil when there is none of that name.
-func (n *node) member(name string) *member {
-	for i := range n.members {
-		if n.members[i].name == name {
-			return &n.members[i]
+func (n *Node) member(name string) *Member {
+	for i := range n.Members {
+		if n.Members[i].Name == name {
+			return &n.Members[i]
 		}
 	}
 	return nil
@@ -95,46 +95,46 @@ func (n *node) member(name string) *member {
 
 // list hands on each item, named label[0] and so forth.
 func (d *decoder) list(v value, example string, decode func(value)) {
-	if !d.want(v, list, example) {
+	if !d.want(v, List, example) {
 		return
 	}
-	for i, item := range v.items {
+	for i, item := range v.Items {
 		decode(value{item, fmt.Sprintf("%s[%d]", v.label, i)})
 	}
 }
 
 // text reads a string that is not empty.
 func (d *decoder) text(v value, example string) (string, bool) {
-	if v.kind == number || v.kind == boolean {
-		d.fail(v.at, "%s: want text like %q, got %s; if that is meant, quote it: \"%s\"", v.label, example, v.describe(), clip(v.scalar))
+	if v.Kind == Number || v.Kind == Boolean {
+		d.fail(v.At, "%s: want text like %q, got %s; if that is meant, quote it: \"%s\"", v.label, example, v.describe(), Clip(v.Scalar))
 		return "", false
 	}
-	if !d.want(v, text, "text like "+strconv.Quote(example)) {
+	if !d.want(v, Text, "text like "+strconv.Quote(example)) {
 		return "", false
 	}
-	if v.scalar == "" {
-		d.fail(v.at, "%s: it is empty: want text like %q", v.label, example)
+	if v.Scalar == "" {
+		d.fail(v.At, "%s: it is empty: want text like %q", v.label, example)
 		return "", false
 	}
-	return v.scalar, true
+	return v.Scalar, true
 }
 
 // duration reads Go's notation. Zero is rejected, because package job would
 // take it for the default.
 func (d *decoder) duration(v value) (time.Duration, bool) {
 	const example = "a duration like 30s, 10m or 1h30m"
-	if !d.want(v, text, example) {
+	if !d.want(v, Text, example) {
 		return 0, false
 	}
-	dur, err := time.ParseDuration(v.scalar)
-	days, isDays := strings.CutSuffix(v.scalar, "d")
+	dur, err := time.ParseDuration(v.Scalar)
+	days, isDays := strings.CutSuffix(v.Scalar, "d")
 	switch n, derr := strconv.Atoi(days); {
 	case isDays && derr == nil && n > 0 && n < 10_000:
-		d.fail(v.at, "%s %q: a day has no fixed length here: want %dh", v.label, v.scalar, 24*n)
+		d.fail(v.At, "%s %q: a day has no fixed length here: want %dh", v.label, v.Scalar, 24*n)
 	case err != nil:
-		d.fail(v.at, "%s %q: want %s", v.label, clip(v.scalar), example)
+		d.fail(v.At, "%s %q: want %s", v.label, Clip(v.Scalar), example)
 	case dur <= 0:
-		d.fail(v.at, "%s %q: want more than zero; leave the field out for its default", v.label, v.scalar)
+		d.fail(v.At, "%s %q: want more than zero; leave the field out for its default", v.label, v.Scalar)
 	default:
 		return dur, true
 	}
@@ -144,12 +144,12 @@ func (d *decoder) duration(v value) (time.Duration, bool) {
 // count reads a whole number of at least 1; zero is refused as in duration.
 func (d *decoder) count(v value) (int, bool) {
 	const example = "a whole number from 1"
-	if !d.want(v, number, example) {
+	if !d.want(v, Number, example) {
 		return 0, false
 	}
-	n, err := strconv.Atoi(v.scalar)
+	n, err := strconv.Atoi(v.Scalar)
 	if err != nil || n < 1 {
-		d.fail(v.at, "%s %s: want %s", v.label, clip(v.scalar), example)
+		d.fail(v.At, "%s %s: want %s", v.label, Clip(v.Scalar), example)
 		return 0, false
 	}
 	return n, true
@@ -158,13 +158,13 @@ func (d *decoder) count(v value) (int, bool) {
 // size reads bytes. Only KiB, which everybody reads alike.
 func (d *decoder) size(v value) (int, bool) {
 	const example = "a size like 16KiB"
-	if !d.want(v, text, example) {
+	if !d.want(v, Text, example) {
 		return 0, false
 	}
-	digits, kib := strings.CutSuffix(v.scalar, "KiB")
+	digits, kib := strings.CutSuffix(v.Scalar, "KiB")
 	n, err := strconv.ParseUint(digits, 10, 20)
 	if !kib || err != nil || n == 0 {
-		d.fail(v.at, "%s %q: want %s", v.label, clip(v.scalar), example)
+		d.fail(v.At, "%s %q: want %s", v.label, Clip(v.Scalar), example)
 		return 0, false
 	}
 	return int(n) << 10, true
@@ -180,11 +180,11 @@ func (d *decoder) instant(v value) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, s)
 	switch {
 	case err != nil:
-		d.fail(v.at, "%s %q: want an instant with its offset, like %s", v.label, clip(s), example)
+		d.fail(v.At, "%s %q: want an instant with its offset, like %s", v.label, Clip(s), example)
 	case t.Nanosecond() != 0:
-		d.fail(v.at, "%s %q: want whole seconds", v.label, s)
+		d.fail(v.At, "%s %q: want whole seconds", v.label, s)
 	case t.IsZero():
-		d.fail(v.at, "%s %q: leave the field out for no bound", v.label, s)
+		d.fail(v.At, "%s %q: leave the field out for no bound", v.label, s)
 	default:
 		return t.UTC(), true
 	}
@@ -195,7 +195,7 @@ func (d *decoder) instant(v value) (time.Time, bool) {
 func (d *decoder) oneOf(v value, words ...string) (string, bool) {
 	s, ok := d.text(v, words[0])
 	if ok && !slices.Contains(words, s) {
-		d.fail(v.at, "%s %q: %s", v.label, clip(s), suggest(s, words))
+		d.fail(v.At, "%s %q: %s", v.label, Clip(s), suggest(s, words))
 		return "", false
 	}
 	return s, ok

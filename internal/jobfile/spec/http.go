@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"net/http"
@@ -64,9 +64,9 @@ func (d *decoder) url(v value, example string) *url.URL {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || !isPort(u.Port()):
-		d.fail(v.at, "%s %q: want a URL like %s", v.label, clip(s), example)
+		d.fail(v.At, "%s %q: want a URL like %s", v.label, Clip(s), example)
 	case strings.Contains(s, "#"):
-		d.fail(v.at, "%s: a fragment is never sent: leave out what begins with #", v.label)
+		d.fail(v.At, "%s: a fragment is never sent: leave out what begins with #", v.label)
 	default:
 		return u
 	}

@@ -1,4 +1,4 @@
-package jobfile
+package spec
 
 import (
 	"slices"

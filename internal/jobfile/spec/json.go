@@ -1,0 +1,121 @@
+package spec
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// ParseJSON reads data, a job file as JSON of at most 4 MiB, without a YAML parser. Its
+// errors are those of Parse.
+func ParseJSON(name string, data []byte, options ...Option) (*File, error) {
+	s := NewSource(name, data)
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(strings.NewReader(s.Text))
+	d.UseNumber()
+	t := &jsonTree{Source: s, decoder: d}
+	root := t.node(0)
+	if _, err := d.Token(); root != nil && !errors.Is(err, io.EOF) {
+		s.Fail(t.at(), "text follows the end of the JSON document")
+		root = nil
+	}
+	return DecodeFile(s, root, options...)
+}
+
+// jsonTree builds nodes from the tokens of a JSON document.
+type jsonTree struct {
+	*Source
+	decoder *json.Decoder
+}
+
+// at returns the position behind the last token.
+func (t *jsonTree) at() Position {
+	before := t.Text[:min(int(t.decoder.InputOffset()), len(t.Text))]
+	line := strings.Count(before, "\n") + 1
+	return Position{line, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1}
+}
+
+// next skips white space and separators, and returns the position of the next token.
+func (t *jsonTree) next() Position {
+	offset := int(t.decoder.InputOffset())
+	skipped := len(t.Text[offset:]) - len(strings.TrimLeft(t.Text[offset:], " \t\r\n,:"))
+	before := t.Text[:offset+skipped]
+	line := strings.Count(before, "\n") + 1
+	return Position{line, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1}
+}
+
+// node reads one value. It returns nil when it has reported that the text is no JSON.
+func (t *jsonTree) node(depth int) *Node {
+	at := t.next()
+	if depth > MaxDepth {
+		t.Fail(at, "nested too deeply: at most %d levels", MaxDepth)
+		return nil
+	}
+	token, err := t.decoder.Token()
+	if err != nil {
+		t.Fail(at, "this is not JSON: %v", err)
+		return nil
+	}
+	switch v := token.(type) {
+	case bool:
+		if v {
+			return &Node{Kind: Boolean, At: at, Scalar: "true"}
+		}
+		return &Node{Kind: Boolean, At: at, Scalar: "false"}
+	case json.Number:
+		return &Node{Kind: Number, At: at, Scalar: v.String()}
+	case string:
+		return &Node{Kind: Text, At: at, Scalar: v}
+	case json.Delim:
+		if v == '{' {
+			return t.object(at, depth)
+		}
+		return t.array(at, depth)
+	}
+	return &Node{Kind: Null, At: at}
+}
+
+func (t *jsonTree) array(at Position, depth int) *Node {
+	n := &Node{Kind: List, At: at}
+	for t.decoder.More() {
+		item := t.node(depth + 1)
+		if item == nil {
+			return nil
+		}
+		n.Items = append(n.Items, item)
+	}
+	return t.end(n)
+}
+
+func (t *jsonTree) object(at Position, depth int) *Node {
+	n := &Node{Kind: Mapping, At: at}
+	for t.decoder.More() {
+		name := t.node(depth + 1)
+		if name == nil {
+			return nil
+		}
+		value := t.node(depth + 1)
+		if value == nil {
+			return nil
+		}
+		if n.member(name.Scalar) != nil {
+			t.Fail(name.At, "%q is here twice", Clip(name.Scalar))
+			continue
+		}
+		n.Members = append(n.Members, Member{name.Scalar, name.At, value})
+	}
+	return t.end(n)
+}
+
+// end reads the bracket that ends n.
+func (t *jsonTree) end(n *Node) *Node {
+	if _, err := t.decoder.Token(); err != nil {
+		t.Fail(t.at(), "this is not JSON: %v", err)
+		return nil
+	}
+	return n
+}
