@@ -10,38 +10,40 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Alert is where to tell of a slot that did not go well: one of its members is set.
-// It stands in the registry, for all to read: it holds no secret, only the names of
-// environment variables of the node that delivers.
+// Alert is where an alert is sent: exactly one member is set. Everyone who can read the
+// registry can read it, so it holds no secrets. It names environment variables instead, which
+// are read on the node that sends the alert.
 type Alert struct {
 	HTTP *AlertHTTP `json:"http,omitempty"`
 	NATS *AlertNATS `json:"nats,omitempty"`
 }
 
-// AlertHTTP is a webhook. It is sent a POST.
+// AlertHTTP is a webhook that receives the alert as a POST request.
 type AlertHTTP struct {
-	// URL is absolute, without user and password. Empty: URLEnv names the
-	// environment variable that holds it, for one that is a secret itself.
+	// URL is absolute, and has no user and password. If the URL itself is a secret, leave
+	// it empty and set URLEnv to the name of an environment variable that holds it. The
+	// name begins with AlertEnv.
 	URL    string `json:"url,omitempty"`
 	URLEnv string `json:"url_env,omitempty"`
 
+	// Headers are up to MaxAlertHeaders headers of the request.
 	Headers []AlertHeader `json:"headers,omitempty"`
 }
 
-// AlertHeader is a header whose value is Prefix and then what the environment
-// variable Env holds.
+// AlertHeader is a header of a webhook's request. Its value is Prefix followed by the value
+// of the environment variable Env, whose name begins with AlertEnv.
 type AlertHeader struct {
 	Name   string `json:"name"`
 	Prefix string `json:"prefix,omitempty"`
 	Env    string `json:"env"`
 }
 
-// AlertNATS is a subject, which can be published to.
+// AlertNATS publishes the alert on a subject, which has no wildcards.
 type AlertNATS struct {
 	Subject string `json:"subject"`
 }
 
-// validate says what is wrong with it; nil is right.
+// validate accepts nil.
 func (a *Alert) validate(field string) error {
 	switch {
 	case a == nil:

@@ -7,70 +7,61 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// The sentinels of the whole project. Packages that talk to a broker wrap them
-// around the server's own error, so that both answer to errors.Is.
+// Causes with which a handler's context ends, as context.Cause returns them.
 var (
-	// ErrConflict says that a write named a revision that is no longer the
-	// last one: somebody else wrote first. It is a definite no.
-	ErrConflict = errors.New("somebody else wrote first")
-
-	// ErrUnknown says that a write was not answered in time: it may have
-	// happened, it may still happen, it may never happen. Only the same write
-	// at the same revision, repeated until it is answered, settles it.
-	ErrUnknown = errors.New("not answered: it may have happened")
-
-	// ErrDenied says that the server does not permit a request to the user of
-	// this connection. The server tells it aside, and not of which copy of the
-	// request: so a denied write is ErrUnknown as well.
-	ErrDenied = errors.New("not permitted")
-
-	// ErrFull says that a message was refused for want of storage.
-	ErrFull = errors.New("storage is full")
-
-	// ErrNotFound says that there is no such job, slot or node.
-	ErrNotFound = errors.New("not found")
-
-	// ErrMismatch says that what is stored on the broker differs from what was
-	// asked for, in a way that matters.
-	ErrMismatch = errors.New("stored settings differ")
-
-	// ErrVersion says that a stored value is of a format that this program
-	// does not know.
-	ErrVersion = codec.ErrVersion
-
-	// ErrInvalid says that a name, a schedule, a slot ID or a definition is
-	// not well formed. It can be known without a server.
-	ErrInvalid = codec.ErrInvalid
-
-	// ErrLeaseLost is the cause with which a handler's context ends when its
-	// node can no longer prove that it is alive: another node may already run
-	// the slot.
-	ErrLeaseLost = errors.New("lease lost")
-
-	// ErrStopping is the cause with which a handler's context ends when its
-	// worker stops and the grace period has passed.
-	ErrStopping = errors.New("worker is stopping")
-
-	// ErrStuck is the error with which a replica ends that is to end when one of its
-	// handlers does not return after its context has ended. A handler cannot be
-	// killed, but its process can.
-	ErrStuck = errors.New("a handler does not return")
-
-	// ErrTimeout is the cause with which a handler's context ends when the
-	// job's timeout has passed.
+	// ErrTimeout: the attempt has taken longer than Job.Timeout.
 	ErrTimeout = errors.New("timeout")
 
-	// ErrCancelled is the cause with which a handler's context ends when an
-	// operator cancels its slot.
+	// ErrCancelled: an operator has cancelled the slot.
 	ErrCancelled = errors.New("cancelled")
 
-	// ErrReplaced is the cause with which a handler's context ends when a newer
-	// slot of its job takes its place.
+	// ErrReplaced: a newer slot of the job has replaced this one (OverlapReplace).
 	ErrReplaced = errors.New("replaced")
+
+	// ErrStopping: the worker is shutting down, and its grace period has passed.
+	ErrStopping = errors.New("worker is stopping")
+
+	// ErrLeaseLost: the node has lost contact with the broker, so that another node may
+	// already run the slot.
+	ErrLeaseLost = errors.New("lease lost")
 )
 
-// Permanent marks err as one that no retry can mend: the slot ends failed at
-// once, whatever attempts are left. Permanent(nil) is nil.
+// Errors of functions, for errors.Is. If the server has sent an error, it is wrapped too.
+var (
+	// ErrInvalid: a name, a schedule, a slot ID or a definition is malformed, or a stored
+	// value is out of bounds.
+	ErrInvalid = codec.ErrInvalid
+
+	// ErrNotFound: there is no such job, slot or node.
+	ErrNotFound = errors.New("not found")
+
+	// ErrUnknown: a write was not answered in time. It may have happened, may still happen,
+	// or may never happen. Repeat the same write until it is answered.
+	ErrUnknown = errors.New("not answered: it may have happened")
+
+	// ErrConflict: a write was refused because another client wrote first.
+	ErrConflict = errors.New("somebody else wrote first")
+
+	// ErrDenied: the server does not permit the request to the user of this connection. The
+	// server does not say which request it refused, so a denied write is ErrUnknown too.
+	ErrDenied = errors.New("not permitted")
+
+	// ErrFull: the server has no storage left for a message.
+	ErrFull = errors.New("storage is full")
+
+	// ErrMismatch: what is stored on the broker differs from the options or settings given.
+	ErrMismatch = errors.New("stored settings differ")
+
+	// ErrVersion: a stored value has a format that this program does not know. Upgrade it.
+	ErrVersion = codec.ErrVersion
+
+	// ErrStuck: a handler has not returned after its context ended, and the replica was
+	// configured to stop then. A handler cannot be killed, but its process can.
+	ErrStuck = errors.New("a handler does not return")
+)
+
+// Permanent marks err as an error that no retry can fix: the slot ends as Failed, and
+// remaining attempts are not used. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -84,9 +75,8 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// RetryAfter marks err as one to be retried no sooner than d from now, in place
-// of the job's own backoff. The attempts still count. A negative d is zero.
-// RetryAfter(d, nil) is nil.
+// RetryAfter marks err as an error to retry after d, in place of the job's backoff. The
+// attempt counts as any other. A negative d is zero. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -94,7 +84,7 @@ func RetryAfter(d time.Duration, err error) error {
 	return &retryAfterError{max(d, 0), err}
 }
 
-// RetryDelay returns the delay that err, or an error it wraps, asks for.
+// RetryDelay returns the delay that RetryAfter gave to err, or to an error it wraps.
 func RetryDelay(err error) (time.Duration, bool) {
 	var r *retryAfterError
 	if errors.As(err, &r) {

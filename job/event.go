@@ -8,12 +8,12 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// EventKind says what happened to a slot. It is a token of the event's subject.
+// EventKind is what an event reports. It is a token of the event's subject.
 type EventKind string
 
-// The exceptional kinds are also kept by the events stream; see Exceptional.
+// The events stream keeps all kinds but EventSucceeded and EventRetrying.
 const (
-	EventSucceeded EventKind = "succeeded"
+	EventSucceeded EventKind = "succeeded" // the first seven: a slot has reached that state
 	EventRetrying  EventKind = "retrying"
 	EventFailed    EventKind = "failed"
 	EventSkipped   EventKind = "skipped"
@@ -21,43 +21,46 @@ const (
 	EventExpired   EventKind = "expired"
 	EventCancelled EventKind = "cancelled"
 	EventFenced    EventKind = "fenced"   // a node was declared dead
-	EventTakeover  EventKind = "takeover" // a dead node's slot was claimed
-	EventRefused   EventKind = "refused"  // a completion came too late
-	EventAlert     EventKind = "alert"    // somebody is to be told, or a slot was reopened
+	EventTakeover  EventKind = "takeover" // a slot of a dead node was claimed
+	EventRefused   EventKind = "refused"  // a completion was refused: the claim was lost
+	EventAlert     EventKind = "alert"    // an alert is to be sent, or a slot was reopened
 )
 
-// Event is the body of a message on <namespace>.event.<kind>.<job>. Events are
-// told, not promised: the ledger is the truth.
+// Event is the body of a message on <namespace>.event.<kind>.<job>. Events may be lost; the
+// slot's Record is what counts.
 type Event struct {
-	V       int       `json:"v"`
-	Kind    EventKind `json:"kind"`
-	Time    time.Time `json:"time"`
-	Node    string    `json:"node"`
-	ID      string    `json:"id,omitempty"`
-	Job     string    `json:"job,omitempty"`
-	Attempt int       `json:"attempt,omitempty"`
-	Fence   uint64    `json:"fence,omitempty"`
-	Error   string    `json:"error,omitempty"`
+	V    int       `json:"v"` // the format version
+	Kind EventKind `json:"kind"`
+	Time time.Time `json:"time"`
 
-	// Peer is the other node: the one that was fenced, or whose slot was taken
-	// over.
+	// Node is the node that sent the event.
+	Node string `json:"node"`
+
+	// ID is the slot's ID, and Attempt and Fence are those of the attempt. They are empty if
+	// the event is not about a slot.
+	ID      string `json:"id,omitempty"`
+	Job     string `json:"job,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
+	Fence   uint64 `json:"fence,omitempty"`
+	Error   string `json:"error,omitempty"`
+
+	// Peer is the node that was fenced, or whose slot was taken over.
 	Peer string `json:"peer,omitempty"`
 
-	// Alert is the outcome that somebody is to be told of; empty in all events that
-	// are no alerts. JobRevision is then the record's, Count and Last those of a
-	// range of missed slots.
+	// Alert is the outcome to send an alert about. It is empty in all events but alerts. In
+	// an alert, JobRevision, Count and Last are those of the slot's record.
 	Alert       State     `json:"alert,omitempty"`
 	JobRevision uint64    `json:"job_revision,omitempty"`
 	Count       int       `json:"count,omitempty"`
 	Last        time.Time `json:"last,omitzero"`
 
-	// Reopened says that somebody gave the slot a new start, although it may have
-	// an outcome: a second one is then no contradiction.
+	// Reopened is true if an operator had the slot run again. It may then get a second
+	// outcome.
 	Reopened bool `json:"reopened,omitempty"`
 }
 
-// MarshalJSON writes the body: what encoding/json makes of the members, in a
-// fraction of the time, since there is one for each slot.
+// MarshalJSON writes the same bytes as encoding/json would, but faster: each slot has an
+// event.
 func (e Event) MarshalJSON() ([]byte, error) {
 	o := make(codec.Object, 0, 320+len(e.Error))
 	o = o.Open().Number("v", e.V).Text("kind", string(e.Kind)).Time("time", e.Time).Text("node", e.Node).

@@ -10,15 +10,15 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// What starts a job that has no schedule: other jobs (Job.After) or messages of a
-// stream (Job.On). Its plan has no slot of its own, so that producers, verify and
-// next find none; its slots come from what starts it.
+// A job without a schedule is started by other jobs (Job.After) or by messages of a stream
+// (Job.On). The Schedule of its plan has no slots, so producers, verify and next find none.
 
-// maxSubject is far below what makes a server hang up, which is the length of a
-// whole protocol line.
+// maxSubject bounds a subject, in bytes. The server closes a connection that sends a
+// protocol line of more than 4 KiB.
 const maxSubject = 1024
 
-// validateSubject refuses what is no subject or, unless wild, has wildcards.
+// validateSubject returns an error if s is not a subject, or has wildcards and wild is
+// false.
 func validateSubject(field, s string, wild bool) error {
 	bad := func(why string) error {
 		return fmt.Errorf("%w %s %q: %s, like orders.paid", ErrInvalid, field, codec.Clip(s), why)
@@ -34,7 +34,7 @@ func validateSubject(field, s string, wild bool) error {
 		case !wild && (token == "*" || token == ">"):
 			return bad("want one without wildcards")
 		case token == ">" && i < len(tokens)-1:
-			return bad("> stands for the rest: want it at the end")
+			return bad("> matches the rest: want it at the end")
 		}
 	}
 	return nil
@@ -44,10 +44,10 @@ func hasControl(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// started reports whether something else than a schedule starts the plan's job.
+// started reports whether jobs or messages start the plan's job, and not a schedule.
 func (p Plan) started() bool { return len(p.After) > 0 || !p.On.IsZero() }
 
-// Start says in a few words what starts the job: its schedule, "after extract" or
+// Start returns a short text of what starts the job: its schedule, "after extract" or
 // "on ORDERS orders.paid".
 func (p Plan) Start() string {
 	switch {
@@ -59,8 +59,8 @@ func (p Plan) Start() string {
 	return p.Schedule
 }
 
-// parseStarted compiles the plan of a job that something else starts: a schedule
-// without slots.
+// parseStarted validates the plan of a job that jobs or messages start, and returns a
+// schedule without slots.
 func parseStarted(name string, p Plan) (*Schedule, error) {
 	errs := []error{p.On.validate(), validateAfter(name, p.After)}
 	bad := func(wrong bool, format string, args ...any) {
@@ -75,7 +75,7 @@ func parseStarted(name string, p Plan) (*Schedule, error) {
 		name string
 		set  bool
 	}{{"timezone", p.Timezone != "UTC"}, {"spread", p.Spread != 0}, {"from", !p.From.IsZero()}, {"until", !p.Until.IsZero()}, {"exclude", len(p.Exclude) > 0}} {
-		bad(unused.set && p.Schedule == "", "%s: it is about a schedule, and this job has none (%s)", unused.name, p.Start())
+		bad(unused.set && p.Schedule == "", "%s: it applies to schedules only, and this job has none (%s)", unused.name, p.Start())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func validateAfter(name string, after []string) error {
 	return nil
 }
 
-// noSource has no slots.
+// noSource is a source without slots.
 type noSource struct{}
 
 func (noSource) next(int64, int64) (int64, bool) { return 0, false }

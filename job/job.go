@@ -13,181 +13,181 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Job is a name, what starts it, a payload and policies. The zero value of every
-// field but Name and Schedule is its default. A Job is plain data: nothing here
-// runs anything, and the registry on the broker holds just this.
+// Job is what a schedule runs: a name, what starts it, a payload and policies. Name is
+// required, and one of Schedule, After and On. The zero value of every other field is its
+// default. A Job is plain data; the registry on the broker holds nothing else. The handler
+// belongs to the process.
 type Job struct {
-	// Name is the job's identity: 1 to 64 characters of A-Z a-z 0-9 _ -.
-	// Required.
+	// Name identifies the job: 1 to 64 characters of A-Z a-z 0-9 _ -.
 	Name string
 
-	// Schedule says when: five cron fields, six with seconds first, @hourly and
-	// the like, "@every 90s" or "@at 2027-01-01T00:00:00Z". Required, unless After
-	// or On says what starts the job: one of the three.
+	// Schedule is a cron expression of five fields, or of six with seconds first; a word
+	// like @hourly; "@every 90s"; or "@at 2027-01-01T00:00:00Z". See "Expressions" in the
+	// package comment.
 	Schedule string
 
-	// After names jobs: when their slots of one instant (or token) have all
-	// succeeded, this one's of the same has its turn. At most MaxAfter.
+	// After names up to MaxAfter other jobs. When their slots of one instant (or one token)
+	// have all succeeded, this job's slot of the same instant is due.
 	After []string
 
-	// On has each message of a stream be one run, with its data as payload.
+	// On starts one run for each message of a stream. The message's data is the payload.
 	On On
 
-	// Timezone is an IANA name. Empty: UTC.
+	// Timezone is the IANA name of the zone in which Schedule and Exclude are read. Empty:
+	// UTC.
 	Timezone string
 
-	// Spread delays each slot's due time, not its instant, by a stable hash of
-	// the job's name below this. Whole seconds, at most 24 h. Zero: none.
+	// Spread delays the start of each slot, but does not change its instant. The delay is
+	// less than Spread, and depends only on the job's name. Whole seconds, up to MaxSpread.
+	// Zero: no delay.
 	Spread time.Duration
 
-	// From is the first instant that may be a slot, Until the first that may
-	// not any more. Zero: no bound.
+	// From is the first instant that may be a slot; Until is after the last one. Zero: no
+	// bound.
 	From, Until time.Time
 
-	// Exclude takes slots away: dates ("2026-12-25", in the job's zone) or cron
-	// expressions (a slot that one of them matches is none).
+	// Exclude removes slots: those on a date ("2026-12-25", in the job's zone), and those
+	// that match a cron expression.
 	Exclude []string
 
-	// DSTGap and DSTOverlap say what becomes of a wall time that does not
-	// exist, or comes twice. Empty: GapAfter, RepeatFirst.
+	// DSTGap decides about a wall-clock time that a clock change skips, DSTOverlap about one
+	// that occurs twice. Empty: GapAfter and RepeatFirst.
 	DSTGap     GapPolicy
 	DSTOverlap RepeatPolicy
 
-	// Queue names the workers that may run the job. Empty: "default".
+	// Queue names the workers that may run the job, in the characters of a Name. Empty:
+	// DefaultQueue.
 	Queue string
 
-	// Payload is handed to the handler as it is: any JSON value, at most
-	// MaxPayload bytes. Nil: none.
+	// Payload is passed to the handler unchanged. It is any JSON value of up to MaxPayload
+	// bytes. Nil: none.
 	Payload json.RawMessage
 
-	// Timeout bounds one attempt. Zero: none.
+	// Timeout limits each attempt. Zero: no limit.
 	Timeout time.Duration
 
-	// Deadline is how long after its due time (for a slot that was caught up or
-	// backfilled: after its publication) a slot may still start for the first
-	// time. Zero: none.
+	// Deadline limits how long after its due time a slot may start for the first time. For
+	// a slot that was caught up or backfilled it counts from the publication. After it, the
+	// slot ends as Expired. Zero: no limit.
 	Deadline time.Duration
 
-	// Output is how much of what an attempt writes is kept in the slot's record:
-	// the first so many bytes, at most MaxOutput. Zero: DefaultOutput.
+	// Output is how many bytes of a handler's output the slot's record keeps, from the
+	// first on, up to MaxOutput. Zero: DefaultOutput.
 	Output int
 
 	Retry   Retry
 	CatchUp CatchUp
 
-	// Shards splits each slot into so many parts, which run beside each other and
-	// are retried each for itself. The slot's outcome is theirs together. Zero and
-	// 1: it is not split. At most MaxShards.
+	// Shards splits each slot into parts that run in parallel and are retried
+	// independently, up to MaxShards. The slot succeeds if all parts succeed. Zero or 1: it
+	// is not split.
 	Shards int
 
-	// OnLeaseLost says what becomes of a handler whose node has had no word from
-	// the broker for too long. Empty: LeaseLostCancel.
+	// OnLeaseLost decides about a handler whose node has lost contact with the broker.
+	// Empty: LeaseLostCancel.
 	OnLeaseLost LeaseLost
 
-	// Overlap says what happens when a slot comes while another one of the job has
-	// no outcome yet. Empty: OverlapSkip; OverlapAllow of a job that messages start
-	// (On).
+	// Overlap decides about a slot that is due while an earlier one of the job has no
+	// outcome. Empty: OverlapSkip, or OverlapAllow if the job has On.
 	Overlap Overlap
 
-	// OnFailure is where to tell of a slot that has failed, or expired, OnMissed of
-	// one that was missed. Nil: nowhere.
+	// OnFailure receives an alert for each slot that ends as Failed or Expired, OnMissed for
+	// each that ends as Missed. Nil: none.
 	OnFailure, OnMissed *Alert
 
-	// Concurrency is how many slots of the job may be without an outcome after
-	// their start, over the whole fleet, before Overlap applies to the next. Zero:
-	// one; with OverlapAllow no limit. With OverlapAllow and a limit the slots
-	// beyond it wait in their order. At most
-	// MaxConcurrency.
+	// Concurrency is how many started slots of the job may be without an outcome at once,
+	// in the whole fleet, before Overlap applies to the next one. Up to MaxConcurrency.
+	// Zero: one, or no limit with OverlapAllow. With OverlapAllow and a limit, further
+	// slots wait in the order of their instants.
 	Concurrency int
 }
 
-// GapPolicy says what becomes of a wall-clock slot whose time the clocks skip.
+// GapPolicy decides about a wall-clock time that a clock change skips.
 type GapPolicy string
 
 const (
-	GapAfter GapPolicy = "after" // at the first instant after the gap
-	GapSkip  GapPolicy = "skip"  // not at all
+	GapAfter GapPolicy = "after" // the slot is the first instant after the gap
+	GapSkip  GapPolicy = "skip"  // there is no slot
 )
 
-// RepeatPolicy says at which occurrence of a repeated wall time a wall-clock
-// slot falls.
+// RepeatPolicy decides about a wall-clock time that occurs twice.
 type RepeatPolicy string
 
 const (
-	RepeatFirst  RepeatPolicy = "first"
-	RepeatSecond RepeatPolicy = "second"
-	RepeatBoth   RepeatPolicy = "both"
+	RepeatFirst  RepeatPolicy = "first"  // the slot is at the first occurrence
+	RepeatSecond RepeatPolicy = "second" // the slot is at the second occurrence
+	RepeatBoth   RepeatPolicy = "both"   // there is a slot at each
 )
 
-// Retry says how often and how soon a failed attempt is repeated.
+// Retry limits how often, and how soon, a slot is attempted again.
 type Retry struct {
-	// Attempts counts all starts, the first included, and those of workers that
-	// died. Zero: 3. 1 is at-most-once: started at most one time.
+	// Attempts is the number of attempts, the first one and those of workers that died
+	// included, up to MaxAttempts. With 1 a slot starts at most once. Zero: DefaultAttempts.
 	Attempts int
 
-	// Backoff is the delay after the first failed attempt; it doubles, with
-	// jitter, up to MaxBackoff. Zero: 1 s and 1 min.
+	// Backoff is the delay after the first failed attempt. It doubles after each further
+	// one, with jitter, up to MaxBackoff. Zero: DefaultBackoff and DefaultMaxBackoff.
 	Backoff, MaxBackoff time.Duration
 }
 
-// LeaseLost says what becomes of a handler whose node can no longer prove that it
-// is alive.
+// LeaseLost decides about a handler whose node has lost contact with the broker for so
+// long that another node may take over its slots.
 type LeaseLost string
 
 const (
-	// LeaseLostCancel ends its context in time, so that nobody ever runs beside it.
+	// LeaseLostCancel ends the handler's context before another node may start the slot.
 	LeaseLostCancel LeaseLost = "cancel"
 
-	// LeaseLostFinish lets it run on. Its end is recorded when the broker is back,
-	// unless somebody has taken the slot over meanwhile: then two have run.
+	// LeaseLostFinish lets the handler continue. Its result is recorded when the broker is
+	// back, unless another node has taken over the slot. Then both have run.
 	LeaseLostFinish LeaseLost = "finish"
 )
 
-// Overlap says what happens when a slot comes while another one of the same job
-// has no outcome yet: it runs, waits for its next attempt, or lies with a worker
-// that died and is yet to be taken over.
+// Overlap decides about a slot that is due while an earlier one of the job has no outcome:
+// that one runs, waits for its next attempt, or was claimed by a worker that died.
 //
-// The policies are about slots published on time. A slot that was caught up,
-// backfilled, triggered or offered again is never skipped and displaces nothing:
-// it waits in order, or a catch-up of ten would run one.
+// The policies apply to slots that were published on time. A slot that was caught up,
+// backfilled, triggered or offered again is never skipped, and replaces no other: it waits
+// in order. Otherwise a catch-up of ten slots would run one.
 type Overlap string
 
 const (
 	OverlapSkip    Overlap = "skip"    // the new slot is skipped
-	OverlapQueue   Overlap = "queue"   // it waits; slots run in the order of their instants
-	OverlapLatest  Overlap = "latest"  // it waits; a newer one that comes meanwhile takes its place
-	OverlapReplace Overlap = "replace" // the older one is cancelled if it was on time, and then it runs
+	OverlapQueue   Overlap = "queue"   // the new slot waits; slots run in the order of their instants
+	OverlapLatest  Overlap = "latest"  // the new slot waits, and replaces one that already waits
+	OverlapReplace Overlap = "replace" // the earlier slot is cancelled if it was on time, then the new one runs
 	OverlapAllow   Overlap = "allow"   // both run
 )
 
-// Overlaps lists the policies.
+// Overlaps returns all overlap policies.
 func Overlaps() []Overlap {
 	return []Overlap{OverlapSkip, OverlapQueue, OverlapLatest, OverlapReplace, OverlapAllow}
 }
 
-// CatchUpPolicy says which missed slots still run.
+// CatchUpPolicy decides which missed slots still run.
 type CatchUpPolicy string
 
 const (
-	CatchUpLatest CatchUpPolicy = "latest" // the newest missed slot only
-	CatchUpAll    CatchUpPolicy = "all"    // each, at most Max, the newest: a flood if Max is large
+	CatchUpLatest CatchUpPolicy = "latest" // only the newest one
+	CatchUpAll    CatchUpPolicy = "all"    // the newest ones, up to CatchUp.Max
 	CatchUpNone   CatchUpPolicy = "none"   // none
 )
 
-// CatchUp says what becomes of slots that nobody published in time.
+// CatchUp decides about slots that were not published in time, because no producer ran or
+// the job was paused.
 type CatchUp struct {
-	// Policy: empty is CatchUpLatest.
+	// Policy decides which of them run. The others end as Missed. Empty: CatchUpLatest.
 	Policy CatchUpPolicy
 
-	// Within is how far back a missed slot may lie and still run. Zero, or more
-	// than the namespace's horizon: the horizon.
+	// Within is how old a missed slot may be and still run. Zero, or more than the
+	// namespace's horizon: the horizon.
 	Within time.Duration
 
-	// Max bounds CatchUpAll. Zero: 100. At most MaxCatchUp.
+	// Max limits CatchUpAll, up to MaxCatchUp. Zero: DefaultCatchUpMax.
 	Max int
 }
 
-// WithDefaults returns the job with its empty fields filled.
+// WithDefaults returns a copy of the job with its empty fields filled.
 func (j Job) WithDefaults() Job {
 	def(&j.Timezone, "UTC")
 	def(&j.DSTGap, GapAfter)
@@ -216,17 +216,19 @@ func def[T comparable](field *T, value T) {
 	}
 }
 
-// Validate checks every field and names all that are wrong, each with what would
-// be right. Its errors wrap ErrInvalid.
+// Validate checks every field. Its error names each invalid one and what would be valid,
+// and wraps ErrInvalid.
 func (j Job) Validate() error { return j.ValidateWith(ParseSchedule) }
 
-// Guarded reports whether a slot of the job needs to be admitted by the job's lock.
+// Guarded reports whether the job limits how many of its slots run at once, so that each
+// slot has to acquire the job's lock.
 func (j Job) Guarded() bool { return j.WithDefaults().Overlap != OverlapAllow || j.Concurrency > 0 }
 
-// Places returns how many slots of the job may run at once: Concurrency, or one.
+// Places returns how many slots of a guarded job may run at once: Concurrency, or 1.
 func (j Job) Places() int { return max(1, j.Concurrency) }
 
-// Hash returns a digest of the job's content, the same for equal definitions.
+// Hash returns a digest of the job. Equal jobs have equal digests, also if one of them
+// states a default and the other does not.
 func (j Job) Hash() (string, error) {
 	data, err := json.Marshal(j)
 	if err != nil {
@@ -236,8 +238,8 @@ func (j Job) Hash() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// ValidateWith does what Validate does, but compiles the plan with parse: for a program that
-// holds many jobs with equal plans.
+// ValidateWith does what Validate does, but calls parse in place of ParseSchedule. A program
+// with many jobs can so compile equal plans once.
 func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	j = j.WithDefaults()
 	errs := []error{codec.ValidateName("job", j.Name), codec.ValidateName("queue", j.Queue)}
@@ -267,7 +269,7 @@ func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	default:
 		bad(true, "catch_up.policy %q: want latest, all or none", codec.Clip(string(j.CatchUp.Policy)))
 	}
-	bad(j.Plan().started() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it is about a schedule, and this job has none (%s)", j.Plan().Start())
+	bad(j.Plan().started() && j.CatchUp != CatchUp{CatchUpLatest, 0, DefaultCatchUpMax}, "catch_up: it applies to schedules only, and this job has none (%s)", j.Plan().Start())
 	bad(j.CatchUp.Within < 0, "catch_up.within %v: must not be negative", j.CatchUp.Within)
 	bad(j.CatchUp.Max < 1 || j.CatchUp.Max > MaxCatchUp, "catch_up.max %d: 1 to %d", j.CatchUp.Max, MaxCatchUp)
 	if err := errors.Join(errs...); err != nil {
@@ -276,8 +278,8 @@ func (j Job) ValidateWith(parse func(string, Plan) (*Schedule, error)) error {
 	return nil
 }
 
-// Plan is the part of a job that decides which slots exist. Two jobs of one name
-// with equal plans have the same slots.
+// Plan is the part of a job that decides which slots exist. Its fields are those of Job. Two
+// jobs with the same name and equal plans have the same slots.
 type Plan struct {
 	Schedule, Timezone string
 	Spread             time.Duration
@@ -286,24 +288,20 @@ type Plan struct {
 	DSTGap             GapPolicy
 	DSTOverlap         RepeatPolicy
 
-	// After and On start the job in place of a schedule: see Job.
-	After []string
-	On    On
-
-	// Shards is how many parts each slot has, zero for one: it decides which
-	// messages there are.
+	After  []string
+	On     On
 	Shards int
 }
 
-// Plan returns the job's plan, defaults filled.
+// Plan returns the job's plan with its empty fields filled.
 func (j Job) Plan() Plan {
 	j = j.WithDefaults()
 	return Plan{j.Schedule, j.Timezone, j.Spread, j.From, j.Until, j.Exclude, j.DSTGap, j.DSTOverlap, j.After, j.On, j.Shards}
 }
 
-// jobWire is a Job as it stands in the registry. Durations are Go's ("1m30s"),
-// instants RFC 3339. Defaults are written out, so that a client in another
-// language needs no table of them.
+// jobWire is the JSON of a Job in the registry. Durations are written as Go does ("1m30s"),
+// instants as RFC 3339. Defaults are written too, so that a client in another language needs
+// no table of them.
 type jobWire struct {
 	Name       string          `json:"name"`
 	Queue      string          `json:"queue"`
@@ -315,7 +313,7 @@ type jobWire struct {
 	MaxBackoff codec.Duration  `json:"max_backoff"`
 	Overlap    Overlap         `json:"overlap"`
 	Concurrent int             `json:"concurrency,omitempty"`
-	LeaseLost  LeaseLost       `json:"on_lease_lost,omitempty"` // only finish is written
+	LeaseLost  LeaseLost       `json:"on_lease_lost,omitempty"` // empty: cancel
 	CatchUp    CatchUpPolicy   `json:"catch_up"`
 	Within     codec.Duration  `json:"catch_up_within,omitempty"`
 	Max        int             `json:"catch_up_max"`
@@ -326,7 +324,7 @@ type jobWire struct {
 }
 
 type planWire struct {
-	Schedule   string         `json:"schedule"` // empty: After or On
+	Schedule   string         `json:"schedule"` // empty if After or On starts the job
 	After      []string       `json:"after,omitempty"`
 	On         On             `json:"on,omitzero"`
 	Timezone   string         `json:"timezone"`
@@ -339,7 +337,7 @@ type planWire struct {
 	Shards     int            `json:"shards,omitempty"`
 }
 
-// MarshalJSON writes the job with its defaults filled.
+// MarshalJSON writes the job as the registry holds it, with its empty fields filled.
 func (j Job) MarshalJSON() ([]byte, error) {
 	w, err := j.wire()
 	if err != nil {
@@ -348,7 +346,7 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	return codec.Marshal(w)
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON. Validate checks what it does not.
+// UnmarshalJSON reads what MarshalJSON writes. It does not validate the job.
 func (j *Job) UnmarshalJSON(data []byte) error {
 	var w jobWire
 	if err := json.Unmarshal(data, &w); err != nil {
@@ -363,7 +361,7 @@ func (j Job) wire() (jobWire, error) {
 	j = j.WithDefaults()
 	finish := j.OnLeaseLost
 	if finish == LeaseLostCancel {
-		finish = "" // definitions written before there was a choice stay equal
+		finish = "" // equal to definitions of programs that do not know the field
 	}
 	payload, err := compact(j.Payload)
 	return jobWire{
@@ -387,10 +385,10 @@ func (w *jobWire) job() Job {
 	}
 }
 
-// MarshalJSON writes the plan as it stands in the registry.
+// MarshalJSON writes the plan as the registry holds it.
 func (p Plan) MarshalJSON() ([]byte, error) { return codec.Marshal(p.wire()) }
 
-// UnmarshalJSON is the inverse of MarshalJSON. ParseSchedule checks what it does not.
+// UnmarshalJSON reads what MarshalJSON writes. It does not compile the plan.
 func (p *Plan) UnmarshalJSON(data []byte) error {
 	var w planWire
 	if err := json.Unmarshal(data, &w); err != nil {
@@ -401,7 +399,7 @@ func (p *Plan) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// bound checks what ParseSchedule does not.
+// bound checks the members that ParseSchedule does not check.
 func (w *planWire) bound() error {
 	b := codec.Bounds{What: "plan"}
 	b.Times("from", &w.From)
@@ -410,19 +408,19 @@ func (w *planWire) bound() error {
 	return b.Err
 }
 
-// wire has one spelling for equal plans: whoever compares two compares this.
+// wire returns the same value for equal plans, so that plans are compared by their JSON.
 func (p Plan) wire() planWire {
 	return planWire{p.Schedule, some(p.After), p.On, p.Timezone, codec.Duration(p.Spread), p.From.UTC(), p.Until.UTC(), some(p.Exclude), p.DSTGap, p.DSTOverlap, p.Shards}
 }
 
 func (w planWire) plan() Plan {
 	if w.Shards == 1 {
-		w.Shards = 0 // one part is the whole slot
+		w.Shards = 0 // a single part is the whole slot
 	}
 	return Plan{w.Schedule, w.Timezone, time.Duration(w.Spread), w.From, w.Until, w.Exclude, w.DSTGap, w.DSTOverlap, w.After, w.On, w.Shards}
 }
 
-// some is a list that is nil when it is empty.
+// some returns nil for an empty list.
 func some(list []string) []string {
 	if len(list) == 0 {
 		return nil
@@ -430,7 +428,8 @@ func some(list []string) []string {
 	return list
 }
 
-// compact makes equal payloads equal bytes, so that indentation is no edit.
+// compact removes insignificant space, so that a job whose payload is only indented
+// differently is not an edit.
 func compact(payload json.RawMessage) (json.RawMessage, error) {
 	if len(payload) == 0 {
 		return nil, nil

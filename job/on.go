@@ -7,21 +7,21 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// On names the messages of which each is one run: those on Subject in Stream. Its
-// zero value is none.
+// On selects the messages that each start one run of a job. The zero value selects none.
 type On struct {
-	// Stream is a JetStream stream, Subject one of its subjects; it may have
+	// Stream is the name of a JetStream stream. Subject is one of its subjects, and may have
 	// wildcards.
 	Stream  string `json:"stream"`
 	Subject string `json:"subject"`
 }
 
-// IsZero reports whether no messages are named.
+// IsZero reports whether o selects no messages.
 func (o On) IsZero() bool { return o == On{} }
 
+// String returns "on STREAM SUBJECT".
 func (o On) String() string { return "on " + o.Stream + " " + o.Subject }
 
-// validate says what is wrong with it; zero is right.
+// validate accepts the zero value.
 func (o On) validate() error {
 	switch {
 	case o.IsZero():

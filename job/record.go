@@ -9,19 +9,21 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// State is where a slot stands. Six of them are outcomes, and final.
+// State is the state of a slot. Six of them are outcomes: a slot that has one keeps it,
+// unless an operator reopens the slot.
 type State string
 
 const (
-	Pending   State = "pending"  // waits in the stream; never stored
-	Running   State = "running"  // claimed by Node
-	Retrying  State = "retrying" // an attempt failed; the next is due at RetryAt
-	Succeeded State = "succeeded"
-	Failed    State = "failed"    // attempts spent, or an error that no retry mends
-	Skipped   State = "skipped"   // another slot of the job was in its way
-	Missed    State = "missed"    // not published in time, and the catch-up policy left it out
-	Expired   State = "expired"   // older than the horizon, or past its start deadline, and never started
-	Cancelled State = "cancelled" // by an operator, or its job's plan no longer has it
+	Pending  State = "pending"  // published, and not claimed yet; it has no record
+	Running  State = "running"  // claimed by a node
+	Retrying State = "retrying" // an attempt has failed; the next one is due at Record.RetryAt
+
+	Succeeded State = "succeeded" // the handler returned nil
+	Failed    State = "failed"    // all attempts failed, or one with a Permanent error
+	Skipped   State = "skipped"   // another slot of the job was running
+	Missed    State = "missed"    // not published in time, and left out by the catch-up policy
+	Expired   State = "expired"   // not started within the horizon or the job's deadline
+	Cancelled State = "cancelled" // by an operator, by a newer slot, or because the job's plan changed
 )
 
 // Final reports whether the state is an outcome.
@@ -33,46 +35,39 @@ func (s State) Final() bool {
 	return false
 }
 
-// Record is what the ledger keeps of one slot, under Slot.Key.
-//
-// Invariants:
-//   - It is only ever written by Create or by Update at the revision that the
-//     writer read or wrote: a won write is the claim, its revision the fence
-//     (invariant 3).
-//   - Once its state is final it never changes, but for an operator's retry
-//     (invariant 5).
-//   - While Running it belongs to Node: others write it only after they have
-//     fenced Node.
-//   - Attempt counts claims, so a worker that died spent one.
+// Record is the entry of one slot in the ledger, under Slot.Key. It says what happened to the
+// slot so far, and with which outcome. A record is created by the first claim or with the
+// outcome. While it is Running, only its Node changes it, until that node is declared dead.
 type Record struct {
 	Slot  Slot
 	Queue string
 	State State
 
-	// Attempt is the number of claims so far, Attempts their history; the last
-	// of Attempts is the current one while Running.
+	// Attempt is the number of claims so far. Attempts are the newest ones; while the
+	// record is Running, the last is the current one. A claim counts even if its worker
+	// dies.
 	Attempt  int
 	Attempts []Attempt
 
-	// MaxAttempts is the job's retry.attempts at the first claim: a slot keeps
-	// it, so that no edit makes an at-most-once slot start twice.
+	// MaxAttempts is Retry.Attempts of the job at the first claim. Later edits of the job do
+	// not change it, so that an at-most-once slot cannot start twice.
 	MaxAttempts int
 
-	// StartBy is the job's deadline at the first claim: a slot that was claimed and
-	// released does not start after it. Zero: its job had none.
+	// StartBy is the last instant at which the slot may start for the first time, computed
+	// from Job.Deadline at the first claim. Zero: no deadline.
 	StartBy time.Time
 
-	// Node owns the slot while Running; afterwards it is who wrote the outcome.
+	// Node is the node that runs the slot, or that wrote the outcome.
 	Node string
 
-	// Nonce is new with every write.
+	// Nonce differs with every write of the record.
 	Nonce string
 
-	// JobRevision is the definition that the slot was published under.
+	// JobRevision is the registry revision of the job from which the slot was computed.
 	JobRevision uint64
 
-	// Due is when the slot was to be published, Published when the broker
-	// stored it, Publisher the producer that had it stored.
+	// Due is the slot's instant plus the job's spread. Published is when the broker stored
+	// the slot's message, and Publisher the node that sent it.
 	Due, Published time.Time
 	Publisher      string
 
@@ -80,29 +75,29 @@ type Record struct {
 	// when that message was stored.
 	Event bool
 
-	// Payload is a triggered run's own, at most MaxPayload bytes: no definition
-	// has it, should the message be lost. Nil for slots of a plan.
+	// Payload is that of a triggered run, kept in case its message is lost. It is nil for
+	// the slots of a schedule, which have the job's payload.
 	Payload []byte
 
-	// RetryAt is when the next attempt is due; set while Retrying.
+	// RetryAt is when the next attempt is due. It is set while the record is Retrying.
 	RetryAt time.Time
 
-	// Finished is when the outcome was written, by the writer's corrected clock.
+	// Finished is when the slot got its outcome, by the broker's clock as Node estimated it.
 	Finished time.Time
 
-	// Error is the last attempt's error, or the reason of the outcome.
+	// Error is the error of the last attempt, or the reason of the outcome.
 	Error string
 
-	// Output is the first of what the last attempt wrote, up to Job.Output.
+	// Output is what the last attempt wrote, cut to Job.Output.
 	Output string
 
-	// Shards is set in the record of a whole slot that is split: how many parts it
-	// has, for good. Nobody owns it; while it is Running its Error, if there is
-	// one, is why it is to end. Its outcome is that of its parts.
+	// Shards is set in the record of a whole slot that is split into so many parts. No node
+	// runs the whole slot. It ends when all parts have ended; if Error is set before, the
+	// parts are being cancelled for this reason.
 	Shards int
 
-	// Count and Last are set in the record of a range of missed slots, whose
-	// first is Slot.
+	// Count and Last are set in the record of a range of missed slots: their number, and the
+	// instant of the last one. Slot is the first.
 	Count int
 	Last  time.Time
 
@@ -111,11 +106,11 @@ type Record struct {
 	Extra map[string]json.RawMessage
 }
 
-// Attempt is one claim of a slot and what came of it.
+// Attempt is one claim of a slot and its result.
 type Attempt struct {
 	Number   int       `json:"attempt"`
 	Node     string    `json:"node"`
-	Fence    uint64    `json:"fence,omitempty"` // the claim's revision; known from the write after it
+	Fence    uint64    `json:"fence,omitempty"` // the claim's revision; zero until the write after the claim
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished,omitzero"`
 	Error    string    `json:"error,omitempty"`
@@ -147,8 +142,8 @@ type recordWire struct {
 	Last        time.Time `json:"last,omitzero"`
 }
 
-// Fence is that of the record's last attempt, where the record stands at revision: of
-// one without attempts, and of one whose attempt runs, that revision.
+// Fence returns the fence of the last attempt. revision is that of the record in the ledger;
+// it is the fence while an attempt runs.
 func (r Record) Fence(revision uint64) uint64 {
 	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].Fence != 0 {
 		return r.Attempts[n-1].Fence
@@ -156,8 +151,8 @@ func (r Record) Fence(revision uint64) uint64 {
 	return revision
 }
 
-// MarshalJSON writes the ledger's value: what encoding/json makes of recordWire,
-// in a tenth of the time.
+// MarshalJSON writes the record as the ledger holds it. It writes the same bytes as
+// encoding/json would for recordWire, in a tenth of the time.
 func (r Record) MarshalJSON() ([]byte, error) {
 	return r.AppendJSON(make([]byte, 0, 640+len(r.Output)+len(r.Error)+2*len(r.Payload)))
 }
@@ -225,7 +220,7 @@ func (w *recordWire) bound(slot Slot) error {
 		b.Refuse("state %q: it is never stored", w.State)
 	}
 	codec.Word(&b, "state", w.State, Running, Retrying, Succeeded, Failed, Skipped, Missed, Expired, Cancelled)
-	if w.Queue != "" { // a client may not know it
+	if w.Queue != "" { // a client that records an outcome may not know the queue
 		b.Names("queue", w.Queue)
 	}
 	b.Number("attempt", w.Attempt, 0, codec.MaxClaims)
@@ -255,6 +250,6 @@ func (w *recordWire) bound(slot Slot) error {
 	return b.Err
 }
 
-// maxOutputText bounds, in bytes, what is read of an output: more than this program ever
+// maxOutputText bounds the output that is read, in bytes. It is more than this program
 // writes.
 const maxOutputText = 2 * MaxOutput

@@ -8,28 +8,29 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Settings belong to a namespace, not to a node: they are stored on the broker
-// by whoever comes first, and every other node adopts them.
+// Settings belong to a namespace: the first node stores them on the broker, and all others
+// use the stored ones. The command "cronce setup" changes them.
 type Settings struct {
-	// Lease is how long a silent node keeps what it claimed, and the AckWait of
-	// every queue. Zero: 20 s. At least 1 s; below 16 s a lease does not outlast
-	// a broker failover and suits a single server only. At most MaxLease.
+	// Lease is how long a node without contact to the broker keeps the slots it claimed.
+	// After that, other nodes may take them over. It is at least 1 s and at most MaxLease.
+	// A lease below 16 s does not outlast the failover of a cluster, and suits a single
+	// server only. Zero: DefaultLease.
 	Lease time.Duration
 
-	// Horizon is how old a slot may be and still run. Zero: 24 h.
+	// Horizon is how old a slot may be and still run, at least 1 min. Zero: DefaultHorizon.
 	Horizon time.Duration
 
-	// Retention is how long an outcome is remembered. Zero: 7 days. It must
-	// exceed Horizon plus an hour (invariant 7): a slot whose record is gone
-	// must be too old to run.
+	// Retention is how long records are kept. It is at least Horizon plus 1 h, so that a slot
+	// whose record was removed is too old to run. Zero: DefaultRetention, or Horizon plus
+	// 24 h if that is more.
 	Retention time.Duration
 
-	// Duplicates is the slot stream's duplicate window. Zero: 2 min, which is
-	// also the least.
+	// Duplicates is the duplicate window of the slot stream, at least DefaultDuplicates.
+	// Zero: DefaultDuplicates.
 	Duplicates time.Duration
 
-	// Replicas of every stream and bucket: 1 to 5. Zero: 3 on a cluster of
-	// three servers or more, else 1.
+	// Replicas is the number of copies of each stream and bucket, 1 to 5. Zero: 3 on a
+	// cluster of three or more servers, else 1.
 	Replicas int
 
 	// Extra holds the members that a newer program stored, for which this one has no
@@ -42,8 +43,8 @@ const (
 	retentionSlack = time.Hour
 )
 
-// WithDefaults fills the zero fields, except Replicas, whose default only a
-// server can tell.
+// WithDefaults returns a copy with the zero fields filled, except Replicas, whose default
+// depends on the server.
 func (s Settings) WithDefaults() Settings {
 	if s.Lease == 0 {
 		s.Lease = DefaultLease
@@ -60,9 +61,8 @@ func (s Settings) WithDefaults() Settings {
 	return s
 }
 
-// Validate checks each field and the rules between them; zero fields are not
-// looked at, so that flags can be checked before the stored values are known.
-// Its errors wrap ErrInvalid.
+// Validate checks the fields that are not zero, and the rules between them. So flags can be
+// checked before the stored values are known. Its errors wrap ErrInvalid.
 func (s Settings) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w settings: %s", ErrInvalid, fmt.Sprintf(format, args...))
@@ -95,7 +95,7 @@ type settingsWire struct {
 	Replicas   int            `json:"replicas"`
 }
 
-// MarshalJSON writes the value of the key "settings".
+// MarshalJSON writes the settings as they are stored.
 func (s Settings) MarshalJSON() ([]byte, error) {
 	return codec.Encode(settingsWire{
 		codec.Version, codec.Duration(s.Lease), codec.Duration(s.Horizon), codec.Duration(s.Retention), codec.Duration(s.Duplicates), s.Replicas,

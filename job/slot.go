@@ -16,43 +16,46 @@ const (
 	keyLayout = "20060102T150405Z"
 )
 
-// Slot is one planned run of one job: the job and its nominal instant, in UTC
-// and whole seconds. A triggered run has a Token in place of an instant; one of
-// the two is set, never both. Slots are comparable with == when At is in UTC
-// without a monotonic reading, as NewSlot and the parsers return it.
+// Slot is one planned run of one job. Either At or Token is set. Slots that NewSlot,
+// ParseSlotID and ParseSlotKey return can be compared with ==.
 type Slot struct {
-	Job   string
-	At    time.Time
+	Job string
+
+	// At is the slot's instant, in UTC and whole seconds.
+	At time.Time
+
+	// Token names a triggered run, or a run that a message started.
 	Token string
 
-	// Range marks the slot as the first of a range of missed ones, which share
-	// one message and one record.
+	// Range is true for the first of a range of missed slots, which share one record.
 	Range bool
 
-	// Shard is the part of the slot that is meant, from 1 to Shards; both are zero
-	// for the slot as a whole, also for one that has shards. Each shard has a
-	// message, a record, retries and an outcome of its own.
+	// Shard is the number of one part of a slot that is split, from 1 to Shards. Each part
+	// has its own record, retries and outcome. Both are zero for the whole slot.
 	Shard, Shards int
 }
 
-// Part is shard i of the slot's n.
+// Part returns part i of n of the slot.
 func (s Slot) Part(i, n int) Slot {
 	s.Shard, s.Shards = i, n
 	return s
 }
 
-// Whole is the slot that a shard is a part of.
+// Whole returns the slot that s is a part of, or s itself.
 func (s Slot) Whole() Slot { return s.Part(0, 0) }
 
-// NewSlot is the slot of job at t, cut to whole seconds, in UTC.
+// NewSlot returns the slot of a job at t, cut to whole seconds.
 func NewSlot(job string, t time.Time) Slot {
 	return Slot{Job: job, At: time.Unix(t.Unix(), 0).UTC()}
 }
 
-// ID is the one name of the slot, the same on every node: Nats-Msg-Id, log
-// field, Idempotency-Key. "report:2026-11-21T07:00:00Z", "report:@TOKEN" for a
-// triggered run, "report:m.2026-11-21T07:00:00Z" for a range of missed slots, and
-// "#3of8" behind either of the first two for a shard.
+// ID returns the name of the slot, which is the same on every node, in logs, in messages
+// (Nats-Msg-Id) and in requests (Idempotency-Key):
+//
+//	report:2026-11-21T07:00:00Z      the slot at an instant
+//	report:@TOKEN                    a triggered run
+//	report:2026-11-21T07:00:00Z#3of8 part 3 of 8
+//	report:m.2026-11-21T07:00:00Z    a range of missed slots
 func (s Slot) ID() string {
 	if s.Shards > 0 {
 		return s.Whole().ID() + "#" + s.part()
@@ -68,20 +71,21 @@ func (s Slot) ID() string {
 	return s.Job + ":" + string(at)
 }
 
+// String returns the ID.
 func (s Slot) String() string { return s.ID() }
 
 func (s Slot) part() string { return strconv.Itoa(s.Shard) + "of" + strconv.Itoa(s.Shards) }
 
-// shardSuffix is what stands behind the ID, or the key, of the whole slot.
+// shardSuffix matches the ID or the key of a part: that of the whole slot, and a suffix.
 var shardSuffix = regexp.MustCompile(`^(.*)[#.]([1-9][0-9]{0,2})of([1-9][0-9]{0,2})$`)
 
-// shardLike is an end that no token has, so that no token's end is ever mistaken for
-// a shard.
+// shardLike matches what no token may end with, so that the end of a token is not taken for
+// the suffix of a part.
 var shardLike = regexp.MustCompile(`#[0-9]+of[0-9]+$`)
 
-// cutShard takes the shard off an ID or a key.
+// cutShard splits the suffix of a part from an ID (mark '#') or a key (mark '.').
 func cutShard(text string, mark byte) (whole string, i, n int, err error) {
-	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // most are none, and need not be searched
+	if n := len(text); n == 0 || text[n-1] < '0' || text[n-1] > '9' { // as most are: skip the search
 		return text, 0, 0, nil
 	}
 	m := shardSuffix.FindStringSubmatch(text)
@@ -96,10 +100,12 @@ func cutShard(text string, mark byte) (whole string, i, n int, err error) {
 	return m[1], i, n, nil
 }
 
-// Key is the slot's key in the ledger: "report.20261121T070000Z", or
-// "report.t.TOKEN" with bytes outside [A-Za-z0-9_-] written =XX, because keys
-// know neither colons nor spaces, or "report.m.20261121T070000Z" for a range;
-// ".3of8" behind it for a shard.
+// Key returns the slot's key in the ledger, in the order of the forms of ID:
+//
+//	report.20261121T070000Z
+//	report.t.TOKEN            bytes outside [A-Za-z0-9_-] are written as =XX
+//	report.20261121T070000Z.3of8
+//	report.m.20261121T070000Z
 func (s Slot) Key() string {
 	if s.Shards > 0 {
 		return s.Whole().Key() + "." + s.part()
@@ -120,8 +126,8 @@ func (s Slot) Key() string {
 	return s.Job + "." + string(key)
 }
 
-// ParseSlotID is the inverse of Slot.ID. Its errors quote the input and say what
-// would be right; they wrap ErrInvalid.
+// ParseSlotID reads what Slot.ID returns. Its errors quote the input, state what would be
+// valid, and wrap ErrInvalid.
 func ParseSlotID(id string) (Slot, error) {
 	whole, i, n, err := cutShard(id, '#')
 	if err != nil {
@@ -153,15 +159,15 @@ func parseWholeID(id string) (Slot, error) {
 	}
 	instant, isRange := strings.CutPrefix(rest, "m.")
 	at, err := time.Parse(time.RFC3339, instant)
-	// Formatting back refuses what Parse is lenient about (fractions, other zones),
-	// so that a slot has one spelling only.
+	// time.Parse also accepts fractions and other zones. Formatting the result and comparing
+	// refuses these, so that a slot has a single ID.
 	if err != nil || at.UTC().Format(time.RFC3339) != instant {
 		return Slot{}, fmt.Errorf("%w slot ID %q: %q is not an instant in UTC and whole seconds, like 2026-11-21T07:00:00Z", ErrInvalid, codec.Clip(id), codec.Clip(rest))
 	}
 	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
 }
 
-// ParseSlotKey is the inverse of Slot.Key.
+// ParseSlotKey reads what Slot.Key returns. Its errors wrap ErrInvalid.
 func ParseSlotKey(key string) (Slot, error) {
 	whole, i, n, err := cutShard(key, '.')
 	if err != nil {
@@ -200,9 +206,10 @@ func parseWholeKey(key string) (Slot, error) {
 	return Slot{Job: name, At: at.UTC(), Range: isRange}, nil
 }
 
-// ValidateToken refuses what cannot name a triggered run: nothing, more than
-// MaxToken bytes, an end like /r2 (see reoffer) or #3of8, or bytes that a header cannot carry unchanged (controls, and
-// spaces at either end, which the protocol trims: two tokens would be one).
+// ValidateToken checks the name of a triggered run: 1 to MaxToken bytes of UTF-8, without
+// control characters and without spaces at either end, which a NATS header would not keep. It
+// must not end like /r2 or #3of8, which mark messages that were offered again and parts. Its
+// errors wrap ErrInvalid.
 func ValidateToken(token string) error {
 	switch {
 	case token == "":
@@ -212,9 +219,9 @@ func ValidateToken(token string) error {
 	case !utf8.ValidString(token):
 		return fmt.Errorf("%w token %q: it is not UTF-8", ErrInvalid, token)
 	case shardLike.MatchString(token):
-		return fmt.Errorf("%w token %q: its end is how a shard is named", ErrInvalid, token)
+		return fmt.Errorf("%w token %q: its end is the mark of a shard", ErrInvalid, token)
 	case codec.Reoffer.MatchString(token):
-		return fmt.Errorf("%w token %q: %q at its end is how a message that was offered again is named", ErrInvalid, token, codec.Reoffer.FindString(token))
+		return fmt.Errorf("%w token %q: its end %q is the mark of a message that was offered again", ErrInvalid, token, codec.Reoffer.FindString(token))
 	case strings.TrimSpace(token) != token:
 		return fmt.Errorf("%w token %q: it begins or ends with a space", ErrInvalid, token)
 	}
