@@ -7,26 +7,26 @@ import (
 const (
 	daySeconds = 86400
 
-	// Slots have years of four digits: their IDs have no room for more.
+	// The years of slots have four digits, as RFC 3339 does.
 	firstInstant = -62135596800 // 0001-01-01T00:00:00Z
 	lastInstant  = 253402300799 // 9999-12-31T23:59:59Z
 )
 
-// calendar is a set of wall times: those of a cron expression without those that
-// are excluded. A wall time is the seconds from 1970-01-01 00:00 to what a clock
-// on the wall shows, counted as though no clock were ever changed.
+// calendar is the set of wall times that match a cron expression and no exclusion. It knows no
+// zone. A wall time is what a clock on the wall shows, as the number of seconds since
+// 1970-01-01 00:00 without any clock change.
 type calendar struct {
 	fieldSet
 	exclusions
 
-	// days holds, for each month and day of month, the set of weekdays on which
-	// that date has a wall time in the calendar (single dates aside): the
-	// search goes over days that lead nowhere without a look at their minutes.
+	// days holds, for each month and day of month, the weekdays on which that date has a
+	// wall time in the calendar. It ignores excluded dates. The search skips all other days
+	// without looking at their minutes.
 	days   [13][32]uint8
 	months uint64
 }
 
-// everything is the expression that all wall times match.
+// everything matches all wall times.
 var everything = fieldSet{
 	second: 1<<60 - 1, minute: 1<<60 - 1, hour: 1<<24 - 1,
 	dom: 1<<32 - 2, month: 1<<13 - 2, dow: 1<<7 - 1,
@@ -34,8 +34,8 @@ var everything = fieldSet{
 
 func newCalendar(f fieldSet, x exclusions) *calendar {
 	c := &calendar{fieldSet: f, exclusions: x}
-	// Whether a date has any time left depends on which exclusions are in
-	// force on it, and few of their combinations occur.
+	// Whether a date has a wall time left depends on the exclusions that match the date.
+	// Few combinations of them occur.
 	left := map[uint64]bool{}
 	for month := 1; month <= 12; month++ {
 		for day := 1; day <= daysIn(4, month); day++ { // of a leap year
@@ -57,10 +57,10 @@ func newCalendar(f fieldSet, x exclusions) *calendar {
 	return c
 }
 
-// empty reports whether no wall time is in the calendar.
+// empty reports whether the calendar has no wall time.
 func (c *calendar) empty() bool { return c.months == 0 }
 
-// next is the first wall time of the calendar that is not before wall.
+// next returns the first wall time of the calendar at or after wall.
 func (c *calendar) next(wall int64) (int64, bool) {
 	if c.empty() {
 		return 0, false
@@ -89,8 +89,8 @@ func (c *calendar) next(wall int64) (int64, bool) {
 	return 0, false
 }
 
-// nextTime is the first second of the day, not before from, that matches the
-// expression and none of the active exclusions.
+// nextTime returns the first second of the day, at or after from, that matches the expression
+// and none of the active exclusions.
 func (c *calendar) nextTime(active uint64, from int) (int, bool) {
 	h0, m0, s0 := from/3600, from/60%60, from%60
 	for h := nextBit(c.hour, h0); h < 24; h = nextBit(c.hour, h+1) {
@@ -122,7 +122,7 @@ func daysIn(year, month int) int {
 	return 31
 }
 
-// floorDiv and floorMod round down, where / and % round to zero.
+// floorDiv and floorMod round toward negative infinity, / and % toward zero.
 func floorDiv(a, b int64) int64 { return (a - floorMod(a, b)) / b }
 
 func floorMod(a, b int64) int64 { return (a%b + b) % b }

@@ -12,17 +12,17 @@ import (
 
 const (
 	maxExclude = 1000
-	// maxExcludeExpressions is what fits in a set of 64.
+	// maxExcludeExpressions is the number of bits of a set of expressions.
 	maxExcludeExpressions = 64
 )
 
-// exclusions is what no slot may match.
+// exclusions are the dates and the expressions that no slot may match.
 type exclusions struct {
 	dates       map[int64]bool // days since 1970
 	expressions []fieldSet
 }
 
-// active is the set of the expressions that match the date.
+// active returns the set of the expressions that match the date.
 func (x exclusions) active(month, day, weekday int) uint64 {
 	var set uint64
 	for i, f := range x.expressions {
@@ -33,8 +33,7 @@ func (x exclusions) active(month, day, weekday int) uint64 {
 	return set
 }
 
-// excludedSeconds is the set of seconds that the active expressions take from
-// one minute.
+// excludedSeconds returns the seconds of a minute that the active expressions match.
 func (x exclusions) excludedSeconds(active uint64, hour, minute int) uint64 {
 	var set uint64
 	for i := nextBit(active, 0); i < 64; i = nextBit(active, i+1) {
@@ -45,7 +44,7 @@ func (x exclusions) excludedSeconds(active uint64, hour, minute int) uint64 {
 	return set
 }
 
-// match reports whether the wall time is excluded.
+// match reports whether a wall time is excluded.
 func (x exclusions) match(wall int64) bool {
 	number, second := floorDiv(wall, daySeconds), int(floorMod(wall, daySeconds))
 	if x.dates[number] {
@@ -61,7 +60,7 @@ func (x exclusions) match(wall int64) bool {
 
 func (x exclusions) none() bool { return len(x.dates)+len(x.expressions) == 0 }
 
-// String is the same for equal exclusions.
+// String returns the same text for equal exclusions.
 func (x exclusions) String() string {
 	var parts []string
 	for d := range x.dates {
@@ -74,7 +73,7 @@ func (x exclusions) String() string {
 	return strings.Join(slices.Compact(parts), ",")
 }
 
-// parseExclusions reads dates and cron expressions.
+// parseExclusions reads a list of dates and cron expressions.
 func parseExclusions(list []string) (exclusions, error) {
 	x := exclusions{dates: map[int64]bool{}}
 	if len(list) > maxExclude {
@@ -91,7 +90,7 @@ func parseExclusions(list []string) (exclusions, error) {
 		}
 		var f fieldSet
 		if err == nil {
-			// Five fields take the whole minute, whatever the second.
+			// Five fields exclude the whole minute.
 			f, _, err = parseFields("", text, "*")
 		}
 		if err != nil {

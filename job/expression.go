@@ -21,18 +21,18 @@ var descriptors = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// fieldSet is a cron expression as sets: bit n stands for the number n.
+// fieldSet is a cron expression as one set of numbers for each field. Bit n is set if the set
+// contains n.
 type fieldSet struct {
 	second, minute, hour uint64
 	dom, month, dow      uint64
 
-	// either: both day fields restrict, so that a match of one of them will do,
-	// as cron has had it since 1979.
+	// either is true if both day fields restrict. A date then has to match one of them, as
+	// in every cron.
 	either bool
 }
 
-// weekdays is the set of weekdays on which the date is one of the expression's:
-// bit 0 for Sunday.
+// weekdays returns the weekdays on which a date matches the expression. Bit 0 is Sunday.
 func (f fieldSet) weekdays(month, day int) uint8 {
 	const week = 1<<7 - 1
 	dom, dow := f.dom>>day&1 == 1, uint8(f.dow)
@@ -51,8 +51,8 @@ func (f fieldSet) String() string {
 	return fmt.Sprintf("%x.%x.%x.%x.%x.%x.%t", f.second, f.minute, f.hour, f.dom, f.month, f.dow, f.either)
 }
 
-// checkText refuses what no expression may hold. It runs before anything else
-// looks at the text.
+// checkText refuses a text that is too long, or has bytes that no expression may have. It runs
+// before any other code reads the text.
 func checkText(text string) error {
 	if len(text) > maxExpression {
 		return fmt.Errorf("%d bytes, at most %d", len(text), maxExpression)
@@ -65,7 +65,7 @@ func checkText(text string) error {
 	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
 		if zone, ok := strings.CutPrefix(strings.TrimSpace(text), prefix); ok {
 			zone, _, _ = strings.Cut(zone, " ")
-			return fmt.Errorf("the expression holds no time zone; use timezone: %s", zone)
+			return fmt.Errorf("an expression has no time zone; use timezone: %s", zone)
 		}
 	}
 	return nil
@@ -95,7 +95,7 @@ func parseFields(job, text, seconds string) (set fieldSet, elapsed bool, err err
 	}, strings.ContainsRune("*?", rune(fields[2][0])), nil
 }
 
-// parseEvery reads what follows @every, in seconds.
+// parseEvery reads the duration after @every, and returns it in seconds.
 func parseEvery(text string) (int64, error) {
 	d, err := time.ParseDuration(text)
 	switch {
@@ -109,7 +109,7 @@ func parseEvery(text string) (int64, error) {
 	return int64(d / time.Second), nil
 }
 
-// parseAt reads what follows @at.
+// parseAt reads the instant after @at, and returns it in seconds since 1970.
 func parseAt(text string) (int64, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	switch {
@@ -123,5 +123,5 @@ func parseAt(text string) (int64, error) {
 	return t.Unix(), nil
 }
 
-// nextBit is the smallest member of set that is at least from; 64 if none.
+// nextBit returns the smallest member of set that is at least from, or 64 if there is none.
 func nextBit(set uint64, from int) int { return bits.TrailingZeros64(set >> from << from) }

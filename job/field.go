@@ -10,14 +10,14 @@ import (
 
 // cronField is one of the six fields of a cron expression.
 type cronField struct {
-	name     string // as it enters the hash
-	title    string // as errors say it
+	name     string // in the hash
+	title    string // in errors
 	min, max int
-	hashMax  int      // the end of a plain H
-	names    []string // of min and what follows
+	hashMax  int      // the largest value of H
+	names    []string // of min, min+1 and so on
 }
 
-// Plain H keeps to the days that every month has.
+// H without a range is a day that every month has.
 var cronFields = [6]cronField{
 	{name: "second", title: "second", max: 59, hashMax: 59},
 	{name: "minute", title: "minute", max: 59, hashMax: 59},
@@ -127,6 +127,7 @@ func (f cronField) every(low, high, step int) (set uint64) {
 	return set
 }
 
+// bounds reads the two ends of a range.
 func (f cronField) bounds(item, from, to string) (low, high int, err error) {
 	if low, err = f.value(item, from); err != nil {
 		return 0, 0, err
@@ -164,6 +165,7 @@ func (f cronField) value(item, text string) (int, error) {
 	return 0, fmt.Errorf("%s %s: %s: want %s", f.title, quote(item), quote(text), f.want())
 }
 
+// want returns the valid values, for errors.
 func (f cronField) want() string {
 	numbers := fmt.Sprintf("%d-%d", f.min, f.max)
 	if f.names == nil {
@@ -172,7 +174,7 @@ func (f cronField) want() string {
 	return fmt.Sprintf("%s or %s-%s", numbers, f.names[0], f.names[len(f.names)-1])
 }
 
-// number reads plain digits: no sign, no blank, nothing that could overflow.
+// number reads up to nine digits, without a sign.
 func number(text string) (int, bool) {
 	const most = 9
 	if text == "" || len(text) > most || strings.Trim(text, "0123456789") != "" {
@@ -182,7 +184,7 @@ func number(text string) (int, bool) {
 	return n, err == nil
 }
 
-// quote quotes what is not a number.
+// quote quotes a text that is not a number.
 func quote(text string) string {
 	if _, ok := number(text); ok {
 		return text

@@ -18,7 +18,7 @@ func (p Plan) WithDefaults() Plan {
 	return p
 }
 
-// parseSource compiles the schedule's text, from the plan's defaults on.
+// parseSource compiles the plan's schedule.
 func parseSource(name string, p Plan, zone *time.Location, exclude exclusions) (source, error) {
 	src, err := parseText(name, p, zone, exclude)
 	if err != nil {
@@ -56,7 +56,7 @@ func parseText(name string, p Plan, zone *time.Location, exclude exclusions) (so
 	}
 	gap, repeat := p.DSTGap, p.DSTOverlap
 	if elapsed {
-		// Elapsed time knows neither: each instant whose wall clock matches.
+		// Every instant at which the clock matches is a slot, whatever the policies are.
 		gap, repeat = GapSkip, RepeatBoth
 	}
 	return newWallSource(fields, zone, gap, repeat, exclude), nil
@@ -87,7 +87,7 @@ func checkPolicies(p Plan) error {
 	return nil
 }
 
-// parseBounds returns the first and the last instant that may be a slot.
+// parseBounds returns the first and the last instant that may be slots.
 func parseBounds(from, until time.Time) (first, last int64, err error) {
 	first, last = firstInstant, lastInstant
 	if !from.IsZero() {
@@ -97,12 +97,12 @@ func parseBounds(from, until time.Time) (first, last int64, err error) {
 		last = min(last, ceilUnix(until)-1)
 	}
 	if !from.IsZero() && !until.IsZero() && !until.After(from) {
-		err = fmt.Errorf("%w until %s: it is not after from %s", ErrInvalid, until.Format(time.RFC3339), from.Format(time.RFC3339))
+		err = fmt.Errorf("%w until %s: want an instant after from %s", ErrInvalid, until.Format(time.RFC3339), from.Format(time.RFC3339))
 	}
 	return first, last, err
 }
 
-// ceilUnix is the first whole second that is not before t.
+// ceilUnix returns the first whole second at or after t.
 func ceilUnix(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1

@@ -12,22 +12,23 @@ import (
 	"github.com/cronce-io/cronce/internal/tzdata"
 )
 
-// Schedule computes the slots of one job. It is immutable and safe for
-// concurrent use. All instants it returns are in UTC and whole seconds, in the
-// years 1 to 9999.
+// Schedule computes the slots of one job. It depends on nothing but its plan: no clock, no
+// data of the system. The instants that it returns are in UTC and whole seconds, in the years
+// 1 to 9999. A Schedule is immutable, and safe for concurrent use.
 type Schedule struct {
 	source      source
 	zone        *time.Location
-	first, last int64 // the bounds, both inclusive
+	first, last int64 // the first and the last instant that may be a slot
 	delay       time.Duration
 	key         string
 }
 
-// ParseSchedule compiles the plan of the job called name, which H and spread
-// hash; an empty name refuses H. Empty fields of the plan stand for their
-// defaults. A plan that has no slot at any time is refused, unless something else
-// starts its job; one that has none any more is not. The error names all that is wrong, wraps ErrInvalid and
-// quotes the bad input.
+// ParseSchedule compiles a plan. Empty fields of the plan have their defaults. The name of the
+// job determines H and Spread; without a name, H is invalid.
+//
+// A plan that can never have a slot is invalid; a plan whose slots have all passed is valid.
+// The Schedule of a job that has After or On has no slots. The error names each invalid field,
+// quotes its value, and wraps ErrInvalid.
 func ParseSchedule(name string, p Plan) (*Schedule, error) {
 	p = p.WithDefaults()
 	if p.started() {
@@ -49,8 +50,7 @@ func ParseSchedule(name string, p Plan) (*Schedule, error) {
 	return s, nil
 }
 
-// Next is the first slot strictly after t; zero when there is none any more. It
-// depends on nothing but the schedule and t.
+// Next returns the first slot after an instant, or the zero time if there is none.
 func (s *Schedule) Next(after time.Time) time.Time {
 	u, ok := s.next(clampInstant(after) + 1)
 	if !ok {
@@ -65,20 +65,19 @@ func (s *Schedule) Includes(t time.Time) bool {
 	return ok && u == t.Unix() && t.Nanosecond() == 0
 }
 
-// Delay is by how much spread puts off each slot's due time. The slot keeps its
-// instant.
+// Delay returns how long after its instant each slot is due. It is less than the plan's
+// Spread.
 func (s *Schedule) Delay() time.Duration { return s.delay }
 
-// Location is the zone in which the schedule reads the clock.
+// Location returns the zone in which the schedule is read.
 func (s *Schedule) Location() *time.Location { return s.zone }
 
-// Key is the same for two schedules only if they have the same slots and the
-// same Delay, whatever their jobs are called. It is for use within one process:
-// its form may change.
+// Key returns a text that identifies the slots and the Delay: schedules with equal keys have
+// the same. Do not store it, since its form may change.
 func (s *Schedule) Key() string { return s.key }
 
-// Between yields the slots after the first instant and up to the second,
-// ascending.
+// Between yields the slots after the first instant, up to and including the second, in
+// ascending order.
 func (s *Schedule) Between(after, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		end := clampInstant(until)
@@ -90,8 +89,8 @@ func (s *Schedule) Between(after, until time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Count is the number of slots that Between yields. It walks them, at less than
-// a microsecond each.
+// Count returns the number of slots that Between yields. It takes less than a microsecond for
+// each slot.
 func (s *Schedule) Count(after, until time.Time) int {
 	n := 0
 	for range s.Between(after, until) {
@@ -100,8 +99,8 @@ func (s *Schedule) Count(after, until time.Time) int {
 	return n
 }
 
-// Last is the newest n slots of Between, ascending. It walks backward from
-// until, so its cost is that of n slots, however long the range is.
+// Last returns the newest n slots that Between yields, in ascending order. It walks backward
+// from until, so its cost depends on n and not on the length of the range.
 func (s *Schedule) Last(after, until time.Time, n int) []time.Time {
 	var slots []time.Time
 	begin, end, step := clampInstant(after)+1, clampInstant(until), int64(1)
@@ -111,14 +110,14 @@ func (s *Schedule) Last(after, until time.Time, n int) []time.Time {
 			break
 		}
 		slots = append(slots, instant(u))
-		// A slot is about as far from the one before as from the one after.
+		// The distance to the previous slot is likely that to the next one.
 		end, step = u-1, max(end-u, 1)
 	}
 	slices.Reverse(slots)
 	return slots
 }
 
-// next is the first slot that is not before u.
+// next returns the first slot at or after u.
 func (s *Schedule) next(u int64) (int64, bool) {
 	u = max(u, s.first)
 	if u > s.last {
@@ -128,9 +127,8 @@ func (s *Schedule) next(u int64) (int64, bool) {
 	return u, ok && u <= s.last
 }
 
-// previous is the newest slot from begin to end. It asks next, which answers
-// whether there is a slot from here on: first at growing distances from end,
-// beginning with step, then by halving.
+// previous returns the newest slot from begin to end. It calls next at growing distances from
+// end, of which the first is step, until it finds a slot. Then it bisects.
 func (s *Schedule) previous(begin, end, step int64) (int64, bool) {
 	low, ok := s.next(begin)
 	if !ok || low > end {
@@ -143,8 +141,7 @@ func (s *Schedule) previous(begin, end, step int64) (int64, bool) {
 		}
 		end -= step + 1
 	}
-	// There is a slot at low, and none between end and where we began. Most
-	// often the one at low is the newest.
+	// There is a slot at low, and none after end. Usually the one at low is the newest.
 	if u, ok := s.next(low + 1); !ok || u > end {
 		return low, true
 	}
@@ -161,11 +158,11 @@ func (s *Schedule) previous(begin, end, step int64) (int64, bool) {
 
 func instant(u int64) time.Time { return time.Unix(u, 0).UTC() }
 
-// clampInstant is t in whole seconds, rounded down, within a second of the years
-// that slots may have.
+// clampInstant returns t in whole seconds, rounded down and clamped to the years that slots
+// may have. The lower bound is one second earlier, so that Next(t) can be the first instant.
 func clampInstant(t time.Time) int64 { return min(max(t.Unix(), firstInstant-1), lastInstant) }
 
-// whyNever says what leaves no slot.
+// whyNever returns the reason why a plan has no slot.
 func whyNever(src source, exclude exclusions) string {
 	if w, ok := src.(*wallSource); ok && w.pattern.empty() {
 		return "no year has such a date"

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// source is one way to say when. Bounds and spread are the Schedule's.
+// source is one kind of schedule, without the plan's bounds and spread. Instants are seconds
+// since 1970.
 type source interface {
-	// next is the first slot that is not before u; none after last is asked for.
+	// next returns the first slot at or after u. It may give up after last.
 	next(u, last int64) (int64, bool)
-	// key differs for sources that may differ in their slots, exclusions aside.
+	// key differs for sources whose slots may differ. It ignores exclusions.
 	key() string
 }
 
@@ -19,9 +20,9 @@ type wallSource struct {
 	zone   *time.Location
 	gap    GapPolicy
 	repeat RepeatPolicy
-	// pattern is the expression alone, open what the exclusions leave of it.
-	// The two differ in a gap: there the wall time that was planned decides
-	// whether there is a slot, the one that clocks show whether it is excluded.
+	// pattern holds the wall times of the expression, open those that are not excluded. A
+	// gap needs both: the planned wall time decides whether there is a slot, and the wall
+	// time after the gap whether it is excluded.
 	pattern, open *calendar
 }
 
@@ -34,13 +35,13 @@ func newWallSource(f fieldSet, zone *time.Location, gap GapPolicy, repeat Repeat
 	return w
 }
 
-// next goes from one span of constant offset to the next. Within a span, instants
-// and wall times are one number apart; the policies only say which wall times
-// count at its two ends. It begins two days early, to learn what the clocks have
-// shown before u: no zone has ever shifted by more than one.
+// next walks from one span of constant offset to the next. Within a span, wall times are
+// instants plus the offset. The policies decide which wall times count at its two ends. The
+// walk begins two days before u, to learn which wall times the clocks have already shown; no
+// zone has ever shifted by more than one day.
 func (w *wallSource) next(u, last int64) (int64, bool) {
 	const unknown = math.MinInt64
-	seen := int64(unknown) // the first wall time that no earlier instant has shown
+	seen := int64(unknown) // the clocks have shown all wall times before this one
 	for s := spanFrom(w.zone, u-2*daySeconds); s.start <= last; s = spanFrom(w.zone, s.end) {
 		begin, end := s.start+s.offset, s.end+s.offset
 		if seen != unknown && w.fallsIntoGap(seen, begin) && s.start >= u {
@@ -63,8 +64,8 @@ func (w *wallSource) next(u, last int64) (int64, bool) {
 	return 0, false
 }
 
-// fallsIntoGap reports whether a planned wall time in a gap, from begin to end,
-// makes the first instant after it a slot. The clocks show end then.
+// fallsIntoGap reports whether a planned wall time lies in the gap from begin to end, so that
+// the first instant after the gap, at which the clocks show end, is a slot.
 func (w *wallSource) fallsIntoGap(begin, end int64) bool {
 	if w.gap == GapSkip || begin >= end || w.open.match(end) {
 		return false
@@ -77,16 +78,16 @@ func (w *wallSource) key() string {
 	return fmt.Sprintf("wall %s %s %s %s", w.pattern.fieldSet, w.zone, w.gap, w.repeat)
 }
 
-// everySource counts periods from 1970-01-01T00:00:00Z, whatever the clocks do.
+// everySource counts periods from 1970-01-01T00:00:00Z. Clock changes do not affect it.
 type everySource struct {
 	period int64
 	zone   *time.Location // of the exclusions
-	open   *calendar      // every wall time that is not excluded; nil: all
+	open   *calendar      // the wall times that are not excluded; nil: all
 }
 
-// maxExcludedPeriods bounds the search for a slot that the exclusions leave, to
-// some tenths of a second. Only exclusions that hit every single one of so many
-// periods, yet not a whole day, come to it.
+// maxExcludedPeriods bounds the search for a period that is not excluded, to some tenths of a
+// second. The search skips excluded days, so the bound is met only by exclusions that match
+// so many periods in a row without excluding a day.
 const maxExcludedPeriods = 1 << 20
 
 func newEverySource(period int64, zone *time.Location, exclude exclusions) everySource {
@@ -111,7 +112,7 @@ func (e everySource) next(u, last int64) (int64, bool) {
 		if !ok || u > last {
 			break
 		}
-		// To the next wall time that is open, unless the clocks change before.
+		// Go to the next wall time that is open, or to the next clock change.
 		u = max(u+1, min(wall-offset, constantUntil(e.zone, u)))
 	}
 	return 0, false
@@ -119,7 +120,7 @@ func (e everySource) next(u, last int64) (int64, bool) {
 
 func (e everySource) key() string { return fmt.Sprintf("every %d %s", e.period, e.zone) }
 
-// onceSource is a single instant.
+// onceSource has a single slot.
 type onceSource struct {
 	at      int64
 	zone    *time.Location // of the exclusions
