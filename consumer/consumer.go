@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Ledger is where slots are written down. kv.Ledger satisfies it.
+// Ledger stores the records of slots. kv.Ledger satisfies it.
 type Ledger interface {
 	// Read returns the record as the leader has it; job.ErrNotFound, with the
 	// revision to write over, when there is none.
@@ -22,12 +22,12 @@ type Ledger interface {
 	// ends: job.ErrConflict is a definite no, job.ErrUnknown is not.
 	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
 
-	// Send is Write for those who do not wait: answered is told what Write returns,
-	// once and by any goroutine, the caller's included. It must not block.
+	// Send is Write without waiting: answered is called with what Write returns, once
+	// and on any goroutine, the caller's included. It must not block.
 	Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error))
 
-	// Beside returns the records of others, of those that have one, from who has
-	// seen own's at revision.
+	// Beside returns the records of those of others that have one, as a server has them
+	// that has own's record at revision.
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
@@ -38,12 +38,12 @@ type Registry interface {
 	// other error, that it cannot be said now.
 	Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error)
 
-	// Known is what Lookup would return of what is known here, without asking
-	// anybody; nil if that is too little. It is not written to.
+	// Known returns what Lookup would, from what is known here, without a request; nil if
+	// that is too little. The caller does not write to it.
 	Known(name string, atLeast uint64) *core.Entry
 
-	// After returns the jobs that come after the named one, as far as is known
-	// here, without asking anybody.
+	// After returns the jobs that come after the named one, as far as is known here,
+	// without a request.
 	After(name string) []core.Entry
 }
 
@@ -61,7 +61,7 @@ type Node interface {
 	Dead(ctx context.Context, name string) (dead bool, wait time.Duration, err error)
 }
 
-// Config of a Consumer. All fields are required but those with a default.
+// Config of a Consumer. All fields without a default are required.
 type Config struct {
 	Namespace, Queue string
 	Node             Node
@@ -69,62 +69,60 @@ type Config struct {
 	Locks            Locks
 	Registry         Registry
 
-	// Sources are those that the queue's messages come from; they share the
-	// places.
+	// Sources open the sources of the queue's messages. They share the limiter.
 	Sources []Open
 
-	// Handler returns the handler of a job, nil when there is none here.
+	// Handler returns the handler of a job; nil if there is none here.
 	Handler func(name string) job.Handler
 
-	// Ready returns a channel that is closed, or will be, when the queue's slots
-	// can be run. It is asked again each time: until then none are asked for, and
-	// none that have come are started. Default: always.
+	// Ready returns a channel that is closed when the queue's slots can run. It is called
+	// anew each time. Until the channel is closed the worker asks for no slots, and starts
+	// none that have arrived. Default: they always can.
 	Ready func() <-chan struct{}
 
-	// Publish sends the message of a slot that follows from another, and returns
-	// when the broker has it. It may do so twice.
+	// Publish publishes the message of a slot that follows from another, and returns when
+	// the broker has it. It may publish it twice.
 	Publish func(ctx context.Context, queue string, m core.Message, payload []byte) error
 
-	// Alert keeps an alert to be delivered, under a message ID, and returns when the
-	// broker has it. It may do so twice.
+	// Alert stores an alert to be delivered, under a message ID, and returns when the
+	// broker has it. It may store it twice.
 	Alert func(ctx context.Context, e job.Event, id string) error
 
 	// Table holds what this process owes; shared by all its consumers.
 	Table *Table
 
-	// Emit tells an event. It must not block. Default: nobody is told.
+	// Emit publishes an event. It must not block. Default: it does nothing.
 	Emit func(job.Event)
 
-	// Trace begins a step of a slot's way, StepClaim, StepRun or StepComplete, with
-	// the record that is written or stands: the step goes on in the returned
-	// context, and ended is told how it ended. Nil: nothing is traced.
+	// Trace begins StepClaim, StepRun or StepComplete, with the record that is written or
+	// was written. The step goes on in the returned context; ended is called with its
+	// result. Nil: nothing is traced.
 	Trace func(ctx context.Context, step string, d core.Delivery, rec job.Record) (_ context.Context, ended func(error))
 
-	// Observer measures. Default: nobody does.
+	// Observer measures. Nil: nothing is measured.
 	Observer Observer
 
-	// Wake tells everybody that the turn of a slot has come that waited in its
-	// job's lock; Listen is told of those of one job, until stop is called. Both
-	// are hints: a parked slot looks by itself now and then. Neither may block.
-	// Default: nobody is told.
+	// Wake publishes that a job's lock has admitted a slot that waited. Listen calls woken
+	// with such slots of one job, until stop is called. Both are hints: a waiting slot also
+	// looks by itself. Neither may block. Default: they do nothing.
 	Wake   func(job.Slot)
 	Listen func(name string, woken func(job.Slot)) (stop func())
 
-	// Cancel asks a node to end a slot that it runs. It is a hint too. Default:
-	// nobody is asked.
+	// Cancel asks a node to end a slot that it runs. It is a hint too. Default: it does
+	// nothing.
 	Cancel func(ctx context.Context, node string, r core.CancelRequest)
 
-	// Holds asks a node that lives whether it holds the claim of the slot's record at a
-	// revision. An error says nothing. Default: no node answers.
+	// Holds asks a live node whether it holds the claim of the slot's record at a revision.
+	// An error says nothing about the claim. Default: no node answers.
 	Holds func(ctx context.Context, node string, s job.Slot, claim uint64) (core.HoldsAnswer, error)
 
-	// Now is the broker's clock as well as this node knows it, ClockError how far it may
-	// be off. Default of the latter: not at all.
+	// Now is the broker's clock as this node knows it, ClockError how far it may be off.
+	// Default of the latter: 0.
 	Now        func() time.Time
 	ClockError func() time.Duration
 
-	// Plausible returns an error while Now cannot be believed: then no slot ends by its
-	// age, and those that would wait. Default: it always can.
+	// Plausible returns an error while Now is not believed: then a slot that would end by
+	// its age waits. Default: it is always believed.
 	Plausible func() error
 
 	Lease, Horizon time.Duration
@@ -133,15 +131,15 @@ type Config struct {
 	// 16.
 	Concurrency int
 
-	// Grace is how long handlers may go on after the consumer was told to stop.
-	// Default 25 s; negative: not at all.
+	// Grace is how long handlers may go on after Run's context ended. Default 25 s;
+	// negative: none.
 	Grace time.Duration
 
-	// Life is the process's: the end of a handler that may outlive its node
-	// (job.LeaseLostFinish) is recorded until it ends. Default: it never does.
+	// Life ends with the process. Until then the end of a handler that returned in time,
+	// or may outlive its node (job.LeaseLostFinish), is written. Default: it never ends.
 	Life context.Context
 
-	// Logger: default none.
+	// Logger: default, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -151,8 +149,8 @@ const (
 	DefaultGrace       = 25 * time.Second
 
 	// linger is how long a handler whose context has ended may take to return
-	// before the consumer goes without it. It is left in the table: its slot
-	// stays claimed until the node falls silent.
+	// before the consumer ends without it. The table keeps it: its slot stays claimed
+	// until the node falls silent.
 	linger = 5 * time.Second
 )
 
@@ -166,12 +164,12 @@ type Consumer struct {
 
 	// stopping is closed when no new slot may be started.
 	stopping chan struct{}
-	// ended is the parent of handler contexts: it ends with the node, or when
-	// the grace period is over.
+	// ended is the parent of handler contexts. It ends with the node, or when the grace
+	// is over.
 	ended context.Context
 	end   context.CancelCauseFunc
-	// finishing is the parent of those that do not end with the node. The table
-	// ends what is left of them with the process.
+	// finishing is the parent of the contexts that do not end with the node. The table
+	// ends those with the process.
 	finishing context.Context
 	finish    context.CancelCauseFunc
 
@@ -231,12 +229,12 @@ func New(cfg Config) *Consumer {
 	return c
 }
 
-// Run takes slots until ctx ends, then stops in order: it asks for no more, gives
-// back what comes, lets handlers use their grace, cancels them, waits for them;
-// what they did not finish is recorded and given back for others. It returns nil
-// after that; the cause at once when the node's context ends, since then nothing
-// may be written any more; and job.ErrMismatch when the queue is set up otherwise.
-// It owns its goroutines, except those of handlers that ignore their context.
+// Run takes slots until ctx ends. Then it asks for no more, gives back what arrives, waits
+// for the handlers until their grace is over, ends their contexts, and waits until they have
+// returned and what they did not finish is recorded and given back. It returns nil. If the
+// node's context ends, it returns the cause at once, since nothing may be written any more.
+// If the queue is set up otherwise than this node works, it returns job.ErrMismatch. It
+// leaves no goroutines behind but those of handlers that ignore their context.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
 	context.AfterFunc(c.ended, func() { c.limiter.close(c) })
@@ -261,7 +259,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	quiet()
 	<-pulled
 	if left := c.cfg.Table.held(c.cfg.Node.Name()); len(left) > 0 && ctx.Err() != nil {
-		c.cfg.Logger.Info("stopping; running slots have their grace", "grace", c.cfg.Grace, "slots", left)
+		c.cfg.Logger.Info("stopping; running slots may use their grace", "grace", c.cfg.Grace, "slots", left)
 	}
 	c.drain(node)
 	if err := context.Cause(node); err != nil && !errors.Is(err, job.ErrStopping) {
@@ -270,8 +268,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return failed
 }
 
-// drain waits for the slots in hand: as long as the grace lasts, and then until
-// their handlers have seen that their context has ended.
+// drain waits for the slots in flight: as long as the grace lasts, and then until their
+// handlers have noticed that their contexts have ended.
 func (c *Consumer) drain(node context.Context) {
 	done := make(chan struct{})
 	go func() { c.slots.Wait(); close(done) }()
@@ -282,7 +280,7 @@ func (c *Consumer) drain(node context.Context) {
 	case <-done:
 		return
 	case <-node.Done():
-		lost = true // a handler that is to finish goes on: see Table.Finish
+		lost = true // handlers that are to finish go on: see Table.Finish
 	case <-grace.C:
 		c.end(job.ErrStopping)
 		c.finish(job.ErrStopping)
@@ -290,7 +288,7 @@ func (c *Consumer) drain(node context.Context) {
 	ctx, enough := context.WithTimeout(context.Background(), linger)
 	defer enough()
 	if !c.cfg.Table.await(ctx, func(o obligation) bool { return o.node != c.cfg.Node.Name() || lost && o.outlives() }) {
-		c.cfg.Logger.Error("handlers ignore that their context has ended; going without them",
+		c.cfg.Logger.Error("handlers ignore that their contexts have ended; ending without them",
 			"node", c.cfg.Node.Name(), "slots", c.cfg.Table.held(c.cfg.Node.Name()))
 	}
 }

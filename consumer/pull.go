@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// shortest is how long a request for messages stands on a queue that is at
-	// work. A worker that is frozen swallows messages for no longer.
+	// shortest is how long a request for messages stands while slots arrive. A worker that
+	// is frozen swallows messages for no longer.
 	shortest = time.Second
 
-	// overlap is by how much the next request comes before the end of one, so
-	// that the queue always has a worker that it knows of. overdue is how much
-	// later than its end a request is given up of which the broker said nothing.
+	// overlap is by how much the next request comes before the end of one, so that the
+	// queue always knows its workers. overdue is how long after its end a request is given
+	// up if the broker has not said that it is over.
 	overlap = 50 * time.Millisecond
 	overdue = time.Second
 
-	// absent is how often a source that is not there is looked for.
+	// absent is how often a source that does not exist is looked for.
 	absent = time.Minute
 
-	// lanes is how many requests a source may have at once: one that stands, one
-	// that takes its place, and room for those that are being served.
+	// lanes is how many requests a source may have at once: one that stands, one that
+	// follows it, and room for those that are being served.
 	lanes = 4
 )
 
-// pull asks all sources for messages until ctx ends and nothing comes any more.
-// A source that fails is opened again; it returns an error only for a queue that
-// is set up otherwise than this node works, which no waiting mends.
+// pull asks all sources for messages until ctx ends and nothing arrives any more. It opens
+// a source that fails again. It returns an error only if the queue is set up otherwise than
+// this node works.
 func (c *Consumer) pull(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -65,7 +65,7 @@ type puller struct {
 	mu       sync.Mutex
 	requests [lanes]request
 	failed   error     // what a request ended with
-	heard    time.Time // when the last message came; not lately, when the session begins
+	heard    time.Time // when the last message arrived; long ago when the session begins
 	worked   bool      // a request of this session has stood, or was served
 
 	complained bool
@@ -77,8 +77,8 @@ type request struct {
 	left     int
 	deadline time.Time
 
-	// lapsing: it has so little time left that it is not counted any more, since
-	// the next one stands in for it.
+	// lapsing: it has so little time left that it does not count any more, because the
+	// next one replaces it.
 	lapsing bool
 }
 
@@ -166,8 +166,8 @@ func (p *puller) session(ctx context.Context) error {
 	}
 }
 
-// ask makes the requests that there are places for. It returns when to look again,
-// or why the source failed.
+// ask makes the requests that the limiter allows. It returns when to look again, or why
+// the source failed.
 func (p *puller) ask(source Source) (next time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,8 +206,8 @@ func (p *puller) ask(source Source) (next time.Duration, err error) {
 	return max(next, time.Millisecond), nil
 }
 
-// age looks at how far a request is, and returns how many messages it counts for.
-// p.mu is held.
+// age updates a request by its age, and returns how many messages it counts for. p.mu is
+// held.
 func (p *puller) age(r *request, now time.Time) int {
 	if r.stands && now.After(r.deadline.Add(overdue)) {
 		p.over(r)
@@ -222,17 +222,17 @@ func (p *puller) age(r *request, now time.Time) int {
 	return r.left
 }
 
-// standing is how long a request made now stands: as long as nothing has come
-// before it, between a second and a fifth of a lease, and up to a quarter less.
-// It varies because with requests in step with jobs of every second the same
-// worker would be the first in line each time. p.mu is held.
+// standing is how long a request made now stands: as long as nothing has arrived before it,
+// between a second and a fifth of a lease, less up to a quarter. It varies, because with
+// requests in step with the jobs of every second the same worker would get each slot. p.mu
+// is held.
 func (p *puller) standing(now time.Time) time.Duration {
 	d := min(max(now.Sub(p.heard), shortest), max(p.cfg.Lease/5, shortest))
 	return d - rand.N(d/4)
 }
 
-// most is how many messages this source may have asked for: where there are several
-// sources, one that is idle leaves most places to the others. p.mu is held.
+// most is how many messages this source may have asked for. Of several sources, an idle one
+// leaves most permits to the others. p.mu is held.
 func (p *puller) most(now time.Time) int {
 	if len(p.cfg.Sources) > 1 && now.Sub(p.heard) >= shortest {
 		return max(1, p.cfg.Concurrency/8)
@@ -248,8 +248,7 @@ func (p *puller) over(r *request) {
 	*r = request{}
 }
 
-// message takes in what was delivered, asked for or late, and sees to it that it
-// is served or given back.
+// message takes in a delivered message, whether its request is still open or not.
 func (p *puller) message(lane int, msg jetstream.Msg) {
 	p.mu.Lock()
 	r := &p.requests[lane]
@@ -271,7 +270,7 @@ func (p *puller) message(lane int, msg jetstream.Msg) {
 	}
 }
 
-// ended takes in that a request is over.
+// ended notes that a request is over.
 func (p *puller) ended(lane int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -284,9 +283,9 @@ func (p *puller) ended(lane int, err error) {
 	p.kick()
 }
 
-// runOut waits for short requests to end by themselves. To take one back would be
-// quicker, but it would strand a message that is just on its way; a request that
-// was made for long was made because nothing comes.
+// runOut waits for short requests to end by themselves. To take one back would be quicker,
+// but would strand a message that is just on its way. Long requests are made only where
+// nothing arrives.
 func (p *puller) runOut() {
 	for {
 		left := p.leftShort(time.Now())
@@ -306,17 +305,17 @@ func (p *puller) leftShort(now time.Time) (longest time.Duration) {
 	defer p.mu.Unlock()
 	for _, r := range p.requests {
 		if left := r.deadline.Sub(now); r.stands && left <= shortest && p.failed == nil {
-			longest = max(longest, left+overlap) // for the broker's word on it
+			longest = max(longest, left+overlap) // until the broker says so
 		}
 	}
 	return longest
 }
 
-// leave takes back what still stands. What comes until then is handed on.
+// leave takes the open requests back. What arrives until then is received.
 func (p *puller) leave(source Source) {
 	ctx, cancel := context.WithTimeout(context.Background(), shortest)
 	defer cancel()
-	_ = source.Leave(ctx) // a connection that is gone took it back already
+	_ = source.Leave(ctx) // a lost connection has taken them back already
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.requests {
@@ -324,8 +323,8 @@ func (p *puller) leave(source Source) {
 	}
 }
 
-// complain says it once, until the queue is there again: a broker that is away
-// must not fill the log.
+// complain logs the error once, until a request has been made: a broker that is away must
+// not fill the log.
 func (p *puller) complain(ctx context.Context, err error) {
 	level := slog.LevelWarn
 	if p.complained {

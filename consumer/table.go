@@ -20,9 +20,9 @@ import (
 // Invariants:
 //   - A slot is in it at most once, so two deliveries of one slot to one process
 //     never meet in the ledger as if they were strangers.
-//   - An obligation ends settled, or with its incarnation *and* its handler: a new
-//     incarnation takes nothing over from an older one of its own process whose
-//     handler has not returned.
+//   - An obligation ends when its message is settled, or with its incarnation *and* its
+//     handler: a new incarnation takes no slot over from an older one of its own process
+//     whose handler has not returned.
 //
 // It is safe for concurrent use.
 type Table struct {
@@ -30,7 +30,7 @@ type Table struct {
 
 	mu      sync.Mutex
 	owed    map[string]obligation // by slot key
-	changed chan struct{}         // closed and replaced with every change; nil: nobody looks
+	changed chan struct{}         // closed and replaced with every change; nil: nothing waits
 
 	limiters map[string]*limiter // by queue
 }
@@ -42,8 +42,8 @@ type obligation struct {
 	over    bool        // it has returned
 	inTime  bool        // and did so before its node's lease ended: its outcome is written in any case
 
-	// ended is when the handler's context was seen to have ended, and stuck that it
-	// was found not to return: see Table.Stuck.
+	// ended is when the handler's context was seen to have ended. stuck: the handler was
+	// found not to return, see Table.Stuck.
 	ended time.Time
 	stuck bool
 }
@@ -67,7 +67,7 @@ func NewTable() *Table {
 }
 
 // limiter returns the queue's limiter, which all incarnations of the process share: a
-// handler that outlives its incarnation keeps its place.
+// handler that outlives its incarnation keeps its permit.
 func (t *Table) limiter(queue string, size int) *limiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,8 +79,8 @@ func (t *Table) limiter(queue string, size int) *limiter {
 	return l
 }
 
-// take enters an obligation of node. If the slot is in the table already, it
-// returns who owes it.
+// take enters an obligation of node. If the slot is in the table already, it returns the
+// node that owes it.
 func (t *Table) take(key, node string) (owner string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *Table) end(key string) {
 	t.tell()
 }
 
-// tell wakes await; t.mu is held.
+// tell wakes await. t.mu is held.
 func (t *Table) tell() {
 	if t.changed != nil {
 		close(t.changed)
@@ -106,8 +106,8 @@ func (t *Table) tell() {
 	}
 }
 
-// await waits until every obligation is as wanted, and reports whether that came
-// before ctx ended.
+// await waits until every obligation is as wanted, and reports whether that was so before
+// ctx ended.
 func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
 	for {
 		t.mu.Lock()
@@ -131,11 +131,10 @@ func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
 	}
 }
 
-// Finish waits for the handlers that have outlived their incarnations, until over
-// ends, and then ends their contexts with job.ErrStopping and waits for them to
-// return and to be recorded, for a few seconds more. Those that a Consumer has given
-// up, since they ignore that, are not waited for again. It is called when no Consumer
-// runs any more.
+// Finish waits until over ends for the handlers that have outlived their incarnations. Then
+// it ends their contexts with job.ErrStopping, and waits some seconds more until they have
+// returned and are recorded. It does not wait for handlers that a Consumer has given up. It
+// is called when no Consumer runs any more.
 func (t *Table) Finish(over context.Context) {
 	gone := func(o obligation) bool {
 		return !o.outlives() || errors.Is(context.Cause(o.attempt.ctx), job.ErrStopping)
@@ -161,14 +160,14 @@ func (t *Table) Finish(over context.Context) {
 type Stuck struct {
 	Slot job.Slot
 
-	// For is how long its context has ended, and Cause why.
+	// For is how long ago its context ended, and Cause is why.
 	For   time.Duration
 	Cause error
 }
 
-// Stuck looks for handlers that have not returned although their context ended more
-// than so long ago, and returns those that were not found before. A handler's context
-// is seen to have ended when Stuck is called: call it often.
+// Stuck returns the handlers that have not returned although their context ended more than
+// after ago, and that it has not returned before. It notices the end of a context only when
+// it is called: call it often.
 func (t *Table) Stuck(after time.Duration) (found []Stuck) {
 	now := time.Now()
 	t.mu.Lock()
@@ -201,7 +200,7 @@ func (t *Table) CountStuck() (n int) {
 	return n
 }
 
-// run enters the attempt that is about to start.
+// run notes the attempt that is about to start.
 func (t *Table) run(key string, attempt *attemptRef) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,7 +210,7 @@ func (t *Table) run(key string, attempt *attemptRef) {
 	t.tell()
 }
 
-// returned enters that the attempt's handler has, and whether in time.
+// returned notes that the attempt's handler has returned, and whether in time.
 func (t *Table) returned(key string, inTime bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,10 +220,10 @@ func (t *Table) returned(key string, inTime bool) {
 	t.tell()
 }
 
-// Cancel ends the context of the handler that runs the slot's attempt of this
-// fence, with cause (see job.Ended), and reports whether it has ended for such a
-// cause. If not, the attempt is not of this process, has not been started or is
-// over, or its context had ended for another reason: the record will say more.
+// Cancel ends the context of the handler that runs the slot's attempt of this fence, with
+// cause (see job.Ended), and reports whether it has ended for such a cause. If not, the
+// attempt is not this process's, has not started or is over, or its context had ended for
+// another reason: the record says more.
 func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	t.mu.Lock()
 	o := t.owed[key]
@@ -238,8 +237,8 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 }
 
 // Holds reports whether the process owes the slot anything, and whether its handler has
-// not returned although its context has ended. If it owes the slot nothing, no handler
-// starts but by a claim that is yet to be written.
+// not returned although its context has ended. If the process owes it nothing, a handler
+// starts only by a claim that is yet to be written.
 func (t *Table) Holds(key string) (holds, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,13 +246,13 @@ func (t *Table) Holds(key string) (holds, ended bool) {
 	return holds, o.attempt != nil && !o.over && o.attempt.ctx.Err() != nil
 }
 
-// nonce is new with every write of the process: a node recognises its own write
-// by it when the answer was lost.
+// nonce is new with every write of the process. A node recognises its own write by it if
+// the answer was lost.
 func (t *Table) nonce(node string) string {
 	return node + "#" + strconv.FormatUint(t.writes.Add(1), 10)
 }
 
-// held lists the slots that node still owes.
+// held returns the keys of the slots that node still owes.
 func (t *Table) held(node string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,7 +269,7 @@ func (t *Table) held(node string) []string {
 // Len is how many slots node owes.
 func (t *Table) Len(node string) int { return len(t.held(node)) }
 
-// Running is how many handlers the process runs, whatever the incarnation.
+// Running is how many handlers the process runs, in all incarnations.
 func (t *Table) Running() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,7 +282,7 @@ func (t *Table) Running() int {
 	return n
 }
 
-// Size is how many slots the process owes, whatever the incarnation.
+// Size is how many slots the process owes, in all incarnations.
 func (t *Table) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,16 +10,15 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// follower is a slot that comes after others of which the last known one has
-// succeeded, and that has no record as far as is known.
+// follower is a slot without a record, as far as is known, that comes after others, of which
+// one has succeeded.
 type follower struct {
 	entry  core.Entry
 	before job.Slot
 	since  time.Time
 }
 
-// chain takes in that a slot has a record, and, if it has succeeded, what is to
-// follow from it.
+// chain notes that a slot has a record and, if it has succeeded, what should follow from it.
 func (s *Sweeper) chain(c kv.Change) {
 	delete(s.follow, c.Slot.Whole())
 	if c.State != job.Succeeded || c.Slot.Shards > 0 || s.cfg.Now().Sub(c.Time) > s.cfg.Horizon {
@@ -46,9 +45,9 @@ func (s *Sweeper) askFollowers(asked map[job.Slot]bool) {
 	}
 }
 
-// followers looks at the slots that should have followed from others by now and have
-// no message. The message of one of those others is offered again: the worker that
-// gets it finds the outcome, and does what is to be done after it.
+// followers goes through the slots that should have followed from others by now and have no
+// message. It offers one of those others again: the worker that gets it finds the outcome,
+// and publishes what follows from it.
 func (s *Sweeper) followers(ctx context.Context, waits map[job.Slot]bool) error {
 	for next, f := range s.follow {
 		if !s.isDue(f) {

@@ -16,16 +16,15 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Seen is the newest write of the ledger that a process knows of. If that write is not
-// there any more, the ledger was purged or restored from an older copy. It is safe for
-// concurrent use.
+// Seen is the newest write of the ledger that a process knows. If that write is gone, the
+// ledger was purged, or restored from an older copy. It is safe for concurrent use.
 type Seen struct {
 	mu   sync.Mutex
 	slot job.Slot
 	mark core.LedgerMark // without its slot
 }
 
-// Note takes in that the slot's record stood at the revision at the time.
+// Note notes that the slot's record was at the revision at the time.
 func (s *Seen) Note(slot job.Slot, revision uint64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +33,7 @@ func (s *Seen) Note(slot job.Slot, revision uint64, at time.Time) {
 	}
 }
 
-// newest is the newest write; zero: none is known.
+// newest returns the newest write; zero: none is known.
 func (s *Seen) newest() (job.Slot, core.LedgerMark) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +45,8 @@ func (s *Seen) newest() (job.Slot, core.LedgerMark) {
 	return s.slot, mark
 }
 
-// adopt takes in what another node has seen. What was seen before the ledger was
-// rewound says nothing any more.
+// adopt notes what another node has seen. What was seen before the ledger was rewound is
+// forgotten.
 func (s *Seen) adopt(end core.SweepEnd) {
 	s.mu.Lock()
 	if !end.Rewound.IsZero() && !s.mark.Time.After(end.Rewound.Time) {
@@ -65,8 +64,8 @@ func (s *Seen) forget() {
 	s.mark = core.LedgerMark{}
 }
 
-// lastEnd is what the last sweep that came to its end has left; zero: nothing, or
-// nothing that can be read.
+// lastEnd returns what the last complete sweep has stored; zero: nothing, or nothing that
+// can be read.
 func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
 	end, err := s.cfg.Ends.Read(ctx)
 	if errors.Is(err, job.ErrNotFound) || isUnreadable(err) {
@@ -79,9 +78,8 @@ func (s *Sweeper) lastEnd(ctx context.Context) (kv.SweepEnd, error) {
 	return end, nil
 }
 
-// standsIn reports whether this node makes a pass although it is not the oldest
-// producer: no pass has come to its end for too long, or the last one that did was this
-// node's.
+// standsIn reports whether this node makes a pass although it is not the oldest producer: no
+// pass has come to its end for too long, or the last complete one was this node's.
 func (s *Sweeper) standsIn(last kv.SweepEnd) bool {
 	if last.Node == s.cfg.Node {
 		return true
@@ -93,8 +91,8 @@ func (s *Sweeper) standsIn(last kv.SweepEnd) bool {
 	return !s.denied && s.cfg.Now().Sub(since).Abs() > overdue
 }
 
-// tellEnd stores that a pass came to its end, over the end of the last one.
-func (s *Sweeper) tellEnd(ctx context.Context, last kv.SweepEnd) error {
+// storeEnd stores the end of a pass over the end of the last one.
+func (s *Sweeper) storeEnd(ctx context.Context, last kv.SweepEnd) error {
 	end := s.end
 	end.Node, end.Rewound, end.Extra = s.cfg.Node, last.Rewound, last.Extra
 	_, end.Newest = s.cfg.Seen.newest()
@@ -102,14 +100,14 @@ func (s *Sweeper) tellEnd(ctx context.Context, last kv.SweepEnd) error {
 		end.Skip("record of "+slot.ID(), s.unreadable[slot])
 	}
 	if n := len(end.Skipped) + end.More; n > 0 {
-		s.cfg.Logger.Warn("the sweep for lost slots passed over what it cannot read", "count", n, "first", end.Skipped[0].What, "error", end.Skipped[0].Why, "all", "cronce doctor")
+		s.cfg.Logger.Warn("sweep passed over what it cannot read", "count", n, "first", end.Skipped[0].What, "error", end.Skipped[0].Why, "list_all", "cronce doctor")
 	}
 	_, err := s.store(ctx, end, last.Revision)
 	return err
 }
 
-// store writes the end of a sweep at revision, and reports whether it stands. A node
-// that may not, or that comes too late, sweeps all the same.
+// store writes the end of a sweep at revision, and reports whether it was stored. A node that
+// may not write it, or comes too late, sweeps all the same.
 func (s *Sweeper) store(ctx context.Context, end core.SweepEnd, revision uint64) (stands bool, err error) {
 	end.Nonce = rand.Text()
 	_, err = s.cfg.Ends.Write(ctx, end, revision)
@@ -118,7 +116,7 @@ func (s *Sweeper) store(ctx context.Context, end core.SweepEnd, revision uint64)
 		return false, nil
 	case errors.Is(err, job.ErrDenied):
 		if !s.denied {
-			s.cfg.Logger.Warn("this node may not say when it has swept for lost slots: its login is of an older version", "error", err, "mend", "cronce auth producer")
+			s.cfg.Logger.Warn("the end of a sweep cannot be stored: the login is of an older version", "error", err, "mend", "cronce auth producer")
 		}
 		s.denied = true
 		return false, nil
@@ -126,9 +124,9 @@ func (s *Sweeper) store(ctx context.Context, end core.SweepEnd, revision uint64)
 	return err == nil, err
 }
 
-// compare looks whether the newest write of the ledger that was seen is still there, or
-// a later one of the same slot. If not, the ledger has lost writes: attempts and fences
-// of the slots since then may go back. One node of the fleet says so, once.
+// compare checks that the newest write of the ledger that was seen is still there, or a
+// later one of the same slot. If not, the ledger has lost writes: attempts and fences of
+// the slots since then may go back. One node of the fleet reports that, once.
 func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
 	slot, mark := s.cfg.Seen.newest()
 	if mark.Revision == 0 || s.cfg.Now().Sub(mark.Time) > s.cfg.Horizon {
@@ -146,7 +144,7 @@ func (s *Sweeper) compare(ctx context.Context, last *kv.SweepEnd) error {
 	next.Newest, next.Rewound = core.LedgerMark{}, core.Rewound{Time: s.cfg.Now().UTC(), Lost: mark, Found: found}
 	stands, err := s.store(ctx, next, last.Revision)
 	if err != nil || !stands && !s.denied {
-		return err // another node has said it
+		return err // another node reports it
 	}
 	why := fmt.Sprintf("the ledger went back: the record of %s stood at revision %d and now stands at %d (0: it is gone): was the ledger purged, or restored from an older copy?", mark.Slot, mark.Revision, found)
 	s.cfg.Logger.Error("the ledger has lost writes: attempts and fences of slots may go back, and slots that had run may run again", "slot", mark.Slot, "revision", mark.Revision, "found", found)

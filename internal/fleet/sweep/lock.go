@@ -11,19 +11,18 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// certain is how long a triggered run may have its turn in its job's lock without a
-// record before it is given up. That cannot be taken back, so it is longer than any
-// worker that has the run in hand takes to claim it.
+// certain is how long a triggered run may be admitted by its job's lock without a record
+// before it is ended. That cannot be taken back, so it is longer than any worker that has
+// the run takes to claim it.
 const certain = time.Minute
 
-// stay is a slot whose turn in its job's lock has come, and that had no record when
-// it was seen first.
+// stay is a slot that its job's lock admits, and that had no record when it was seen first.
 type stay struct {
 	since    time.Time
 	recorded bool // it has one by now
 }
 
-// lock takes in how a job's lock stands.
+// lock notes a change of a job's lock.
 func (s *Sweeper) lock(c kv.LockChange) {
 	if len(c.Holders)+len(c.Waiting) == 0 {
 		delete(s.locks, c.Job)
@@ -32,17 +31,17 @@ func (s *Sweeper) lock(c kv.LockChange) {
 	}
 }
 
-// ended takes in that a slot has its outcome. One that was left alone in its job's lock,
-// as short ones are, keeps nobody from anything.
+// ended notes that a slot has its outcome. If it was left alone in its job's lock, as short
+// slots are, the lock is free.
 func (s *Sweeper) ended(slot job.Slot) {
 	if l, ok := s.locks[slot.Job]; ok && len(l.Waiting) == 0 && len(l.Holders) == 1 && l.Holders[0].Slot == slot {
 		delete(s.locks, slot.Job)
 	}
 }
 
-// turns are the slots of a lock that nothing keeps from going on: those that hold a
-// place and are not known to be under way and, when all of these have ended, the
-// first that waits. It alone: who is in hand behind it waits for it.
+// turns returns the slots of a lock that could go on: the holders that are not known to run
+// and, if all of these have ended, the first that waits. The others wait for it, perhaps in
+// a worker.
 func (s *Sweeper) turns(l core.Lock) (turns []core.LockSlot) {
 	ended := true
 	for _, h := range l.Holders {
@@ -59,14 +58,14 @@ func (s *Sweeper) turns(l core.Lock) (turns []core.LockSlot) {
 	return turns
 }
 
-// stoppedLock is a lock with slots whose turn came long ago and that have no record as
-// far as is known. They keep the others of their job waiting.
+// stoppedLock is a lock with slots that could have gone on long ago and have no record, as
+// far as is known. The other slots of their job wait for them.
 type stoppedLock struct {
 	core.Lock
 	stand []job.Slot
 }
 
-// stopped are the locks in which slots have stood still for too long with their turn.
+// stopped returns the locks in which slots that could go on have stood still for too long.
 func (s *Sweeper) stopped() []stoppedLock {
 	stays, now := map[job.Slot]stay{}, s.cfg.Now()
 	var found []stoppedLock
@@ -104,8 +103,8 @@ func (l stoppedLock) ask(asked map[job.Slot]bool) {
 	}
 }
 
-// offerStopped gives the slots that stand still in their locks, and have neither a
-// record nor a message, a message.
+// offerStopped publishes a message for each slot that stands still in its lock and has
+// neither a record nor a message.
 func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, waits map[job.Slot]bool) error {
 	for _, l := range stopped {
 		lost, err := s.lost(ctx, l, waits)
@@ -119,10 +118,10 @@ func (s *Sweeper) offerStopped(ctx context.Context, stopped []stoppedLock, waits
 	return nil
 }
 
-// lost are the slots that stand still in a lock and have neither a message nor a
-// record. No worker has them in hand: it would have claimed them. Since a triggered
-// run is ended for it, which cannot be taken back, the leader of the stream is asked
-// for the messages of its job, not any replica.
+// lost returns the slots that stand still in a lock and have neither a message nor a record.
+// No worker has them: it would have claimed them. A triggered run is ended for it, which
+// cannot be taken back. So the leader of the stream is asked for its messages, not any
+// replica.
 func (s *Sweeper) lost(ctx context.Context, l stoppedLock, waits map[job.Slot]bool) (lost []job.Slot, err error) {
 	triggered := false
 	for _, slot := range l.stand {
@@ -147,13 +146,13 @@ func (s *Sweeper) lost(ctx context.Context, l stoppedLock, waits map[job.Slot]bo
 	}
 	waiting, err := s.waiting(ctx, l.Job)
 	if errors.Is(err, job.ErrUnknown) && ctx.Err() == nil {
-		return nil, nil // the next pass sees more
+		return nil, nil // the next pass asks again
 	}
 	return slices.DeleteFunc(lost, func(slot job.Slot) bool { return waiting[slot] }), err
 }
 
-// waiting are the slots of a job that have a message which a worker will get, and those
-// of which a part has one. None is missing.
+// waiting returns all slots of a job that have a message which a worker will get, and those
+// of which a part has one.
 func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, error) {
 	waiting := map[job.Slot]bool{}
 	for _, messages := range []Messages{s.cfg.Slots, s.cfg.Timers} {
@@ -169,10 +168,9 @@ func (s *Sweeper) waiting(ctx context.Context, name string) (map[job.Slot]bool, 
 	return waiting, nil
 }
 
-// goOn gives lost slots of a lock a message, and with them those that wait behind them:
-// or a purged queue would go on by one slot in a pass. Of these some may be in a
-// worker's hand, which costs a delivery. But a triggered run is not given up before its
-// turn.
+// goOn publishes messages for lost slots of a lock, and for those that wait behind them: a
+// purged queue would else go on by one slot in a pass. A worker may have some of these, which
+// costs a delivery. A triggered run that waits is not ended before it is admitted.
 func (s *Sweeper) goOn(ctx context.Context, l core.Lock, lost []job.Slot, waits map[job.Slot]bool) error {
 	entry, _, err := s.cfg.Registry.Read(ctx, l.Job)
 	switch {
@@ -196,9 +194,9 @@ func (s *Sweeper) goOn(ctx context.Context, l core.Lock, lost []job.Slot, waits 
 	return nil
 }
 
-// messages are those of a slot that stood in the lock. Whether it is still of its
-// job's plan, the worker judges, which knows nothing newer than no revision. Of a
-// triggered run nobody has the payload: it is only recorded, as failed.
+// messages returns those of a slot in the lock. They name no revision, so the worker judges
+// whether the slot is still of its job's plan. The payload of a triggered run is lost: it is
+// only recorded, as failed.
 func messages(slot job.Slot, e core.Entry) (all []core.Message) {
 	if slot.Token != "" {
 		return []core.Message{{Slot: slot, Refused: "its message was lost while it waited in its job's lock, and with it its payload"}}

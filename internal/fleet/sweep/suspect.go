@@ -21,12 +21,12 @@ type suspect struct {
 	handed   handed // of one without a record
 }
 
-// setBack is the age of what was stored before the broker's clock was set back.
+// setBack is the age of a record that was stored before the broker's clock was set back.
 const setBack = time.Duration(math.MaxInt64)
 
 // age is how long ago the broker stored what it stamped with at. A stamp well ahead of the
-// clock says nothing, and neither do the times that were computed then: what it is about
-// is looked at, instead of when the clock has come there again.
+// clock says nothing, and neither do the times that were computed then: the slot is looked
+// at now, not when the clock has reached them again.
 func (s *Sweeper) age(at time.Time) time.Duration {
 	age := s.cfg.Now().Sub(at)
 	if age < -patience {
@@ -35,7 +35,7 @@ func (s *Sweeper) age(at time.Time) time.Duration {
 	return age
 }
 
-// suspects are the slots that should have moved by now, with a record or without.
+// suspects returns the slots that should have moved by now, with a record or without.
 func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	var found []suspect
 	now := s.cfg.Now()
@@ -71,21 +71,20 @@ func (s *Sweeper) suspects(alive map[string]bool) []suspect {
 	return found
 }
 
-// list passes over all messages once, and sets asked of each of its slots, or wholes
-// of slots, that has a message which a worker will get. It returns the messages that
-// no worker gets any more; their slots are asked for, too. If no slot is asked for,
-// the listing is of those messages only.
+// list lists all messages once, and sets asked for each of its slots, or wholes of slots,
+// that has a message which a worker will get. It returns the stranded messages, and asks for
+// their slots too. If no slot is asked for, it lists stranded messages only.
 func (s *Sweeper) list(ctx context.Context, asked map[job.Slot]bool) ([]strandedMessage, error) {
 	var stranded []strandedMessage
 	filter := kv.WaitingFilter{Fired: true, Stranded: len(asked) == 0}
 	for i, messages := range []Messages{s.cfg.Timers, s.cfg.Slots} {
 		for w, err := range messages.Waiting(ctx, filter) {
 			switch {
-			case errors.Is(err, job.ErrInvalid): // it is the message of no slot
+			case errors.Is(err, job.ErrInvalid): // it is no slot's message
 			case err != nil:
 				return nil, err
 			case w.Stranded:
-				if it := (remains{i == 0, w.Sequence}); s.lies(it, w) && len(stranded) < maxStranded {
+				if it := (remains{i == 0, w.Sequence}); s.isSuspect(it, w) && len(stranded) < maxStranded {
 					stranded = append(stranded, strandedMessage{w, it})
 					asked[w.Slot] = asked[w.Slot] || false
 				}
@@ -114,8 +113,8 @@ func (s *Sweeper) offerSuspects(ctx context.Context, suspects []suspect, waits m
 	return group.Wait()
 }
 
-// offer gives a suspect a message, unless the ledger's leader says that it needs
-// none.
+// offer publishes a message for a suspect, unless its record at the ledger's leader has
+// moved.
 func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	rec, revision, err := s.cfg.Ledger.Read(ctx, p.slot)
 	switch {
@@ -128,7 +127,7 @@ func (s *Sweeper) offer(ctx context.Context, p suspect) error {
 	case err != nil:
 		return err
 	case rec.State.Final() || revision != p.revision:
-		return nil // it has moved; the next pass sees how
+		return nil // it has moved, as the next pass reads
 	case rec.Shards > 0:
 		if done, err := s.offerParts(ctx, rec, revision); err != nil || !done {
 			return err
@@ -142,8 +141,8 @@ func isUnreadable(err error) bool {
 	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
 }
 
-// settled notes that a suspect is none, or that its record cannot be read: of that the
-// sweep says so in each pass, until it is written again.
+// settled removes a suspect. If its record cannot be read, each pass reports that until it
+// is written again.
 func (s *Sweeper) settled(slot job.Slot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +155,8 @@ func (s *Sweeper) settled(slot job.Slot, err error) {
 	}
 }
 
-// skip is err if that ends the pass, and nil if it is about this one slot: then it is
-// noted, and the pass goes on.
+// skip returns err if that ends the pass. If err is about this one slot, it is noted, and
+// the pass goes on.
 func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
 	if err == nil {
 		return nil
@@ -171,7 +170,7 @@ func (s *Sweeper) skip(ctx context.Context, slot job.Slot, err error) error {
 	return nil
 }
 
-// publish offers the slot of a record that stands at revision.
+// publish offers the slot of a record at revision.
 func (s *Sweeper) publish(ctx context.Context, rec job.Record, revision uint64) error {
 	return s.send(ctx, rec.Queue, core.Message{Slot: rec.Slot, JobRevision: rec.JobRevision, Due: rec.Due, Event: rec.Event}, rec, revision)
 }
@@ -194,12 +193,12 @@ func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payl
 	if err != nil {
 		return err
 	}
-	what := "a slot had lost its message and is offered again"
+	what := "slot offered again: its message was lost"
 	switch {
 	case m.Refused != "":
-		what = "a triggered run had lost its message and payload before its first claim, and is ended"
+		what = "triggered run ended: its message and payload were lost before its first claim"
 	case state.Final():
-		what = "what follows from a slot is not there: the slot is offered again, to see to it"
+		what = "slot offered again: what follows from it is missing"
 	}
 	s.cfg.Logger.Warn(what, "slot", m.Slot.ID(), "state", state)
 	s.mu.Lock()
@@ -208,8 +207,8 @@ func (s *Sweeper) sendAs(ctx context.Context, queue string, m core.Message, payl
 	return nil
 }
 
-// offerParts offers those parts of a whole slot that have no outcome, and reports
-// whether there are none: then the whole is offered, to be concluded.
+// offerParts offers the parts of a whole slot that have no outcome. It reports whether all
+// have one: then the whole is offered, to be concluded.
 func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uint64) (done bool, err error) {
 	done = true
 	for i := range whole.Shards {
@@ -232,12 +231,11 @@ func (s *Sweeper) offerParts(ctx context.Context, whole job.Record, revision uin
 	return done, nil
 }
 
-// offerOf numbers the offer of a slot whose record stands at revision: the same for
-// all who find it so, and none is verify's, which is 1.
+// offerOf numbers the offer of a slot whose record is at revision: the same number in all
+// sweeps that find it so. 1 is verify's.
 func offerOf(revision uint64) int { return int(revision) + 2 }
 
-// payload is what the record's slot's message carried: a triggered run's own, else the
-// definition's as it is now.
+// payload returns a triggered run's own payload, else the definition's as it is now.
 func (s *Sweeper) payload(ctx context.Context, rec job.Record) ([]byte, error) {
 	if rec.Slot.Token != "" {
 		return rec.Payload, nil

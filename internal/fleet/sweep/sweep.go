@@ -15,15 +15,14 @@ import (
 
 // Ledger is what the sweep reads of the ledger. kv.Ledger satisfies it.
 type Ledger interface {
-	// Changes passes over what was written since the cursor was there: of each slot
-	// the last write.
+	// Changes yields what was written since the cursor: of each slot the last write.
 	Changes(ctx context.Context, at *kv.Cursor) iter.Seq2[kv.Change, error]
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
 }
 
 // Locks is what the sweep reads of the jobs' locks. kv.Locks satisfies it.
 type Locks interface {
-	// Changes is as that of Ledger: of each job the last write.
+	// Changes yields what was written since the cursor: of each job the last write.
 	Changes(ctx context.Context, at *kv.Cursor) iter.Seq2[kv.LockChange, error]
 }
 
@@ -48,7 +47,7 @@ type Registry interface {
 	Read(ctx context.Context, name string) (core.Entry, uint64, error)
 }
 
-// Ends is where sweeps say that they came to their end. kv.SweepEnds satisfies it.
+// Ends stores the end of the last sweep. kv.SweepEnds satisfies it.
 type Ends interface {
 	Read(ctx context.Context) (kv.SweepEnd, error)
 	Write(ctx context.Context, end core.SweepEnd, revision uint64) (uint64, error)
@@ -67,49 +66,47 @@ type Config struct {
 	Registry Registry
 	Ends     Ends
 
-	// Seen is the newest write of the ledger that this process knows of. It outlives
-	// the incarnation. Default: an empty one.
+	// Seen is the newest write of the ledger that this process knows. It outlives the
+	// incarnation. Default: an empty one.
 	Seen *Seen
 
-	// After returns the jobs that come after one, as far as is known, without asking
-	// anybody. Default: none.
+	// After returns the jobs that come after one, as far as is known here, without a
+	// request. Default: none.
 	After func(name string) []core.Entry
 
-	// Now is the broker's clock. Plausible returns an error while it cannot be believed:
-	// then no pass is made, since all that a pass finds it finds by age. Default of the
-	// latter: it always can.
+	// Now is the broker's clock. Plausible returns an error while it is not believed: then
+	// no pass is made, because a pass judges by age. Default: it is always believed.
 	Now       func() time.Time
 	Plausible func() error
 
 	Lease, Horizon time.Duration
 
-	// Offered is called with each slot that was offered again, one call at a time.
-	// It must not block. Default: nothing is called.
+	// Offered is called with each slot that was offered again, one call at a time. It must
+	// not block. Default: it does nothing.
 	Offered func(job.Slot)
 
-	// Rewound is called when the ledger has lost writes that were seen, with an event
-	// that says so. It must not block. Default: nothing is called.
+	// Rewound is called with an event if the ledger has lost writes. It must not block.
+	// Default: it does nothing.
 	Rewound func(job.Event)
 
-	// Logger: default none.
+	// Logger: default, nothing is logged.
 	Logger *slog.Logger
 }
 
 const (
-	// every is how often a pass is made; patience is how long after it should have
-	// moved a slot may stand still before it is a suspect. Together they are under the
-	// two minutes that a lost slot may take, also if who sweeps is killed just before
-	// it would have: for a lease nobody else takes its turn.
+	// every is how often a pass is made. patience is how long a slot may stand still after
+	// it should have moved. A lost slot is found within two minutes, even if the sweeping
+	// node is killed just before its pass: no other takes its turn for a lease.
 	every    = 30 * time.Second
 	patience = 30 * time.Second
 
-	// limit bounds one pass, atOnce how many slots it offers at the same time.
+	// limit bounds the time of a pass, atOnce how many slots it offers at the same time.
 	limit  = time.Minute
 	atOnce = 32
 
-	// overdue is how long no sweep may have come to its end before any producer makes
-	// one. The oldest producer may be unable to, or not exist: anybody who may write
-	// the nodes bucket can invent one.
+	// overdue is how long no pass may have come to its end before any producer makes one.
+	// The oldest producer may be stuck, or may not exist: a login that may write the nodes
+	// bucket can invent one.
 	overdue = 3 * every
 
 	// ownedEvery is how often the sweep looks for running slots of live nodes whose
@@ -119,28 +116,25 @@ const (
 	ownedEvery = 5 * time.Minute
 	maxOwned   = 1000
 
-	// maxHanded bounds the slots that are remembered without a record, and
-	// remembered is how long a node that does not sweep keeps them, in case that
-	// it has to begin.
+	// maxHanded bounds the slots without a record that are kept. remembered is how long a
+	// node that does not sweep keeps them, in case it has to begin.
 	maxHanded  = 100_000
 	remembered = 10 * time.Minute
 
-	// leastFresh and mostFresh are how many slots that were just handed out take a
-	// piece of memory together.
+	// leastFresh and mostFresh bound the slots that are kept in one piece of memory.
 	leastFresh, mostFresh = 16, 1024
 )
 
-// Sweeper makes the passes of one incarnation. Its methods are safe for concurrent
-// use.
+// Sweeper makes the passes of one incarnation. Its methods are safe for concurrent use.
 type Sweeper struct {
 	cfg Config
 
-	// fresh is what was handed out since the last pass: a map would cost the producer
-	// a good part of what a publication does, and so would one slice that grows. told
-	// is how many there are.
+	// fresh is what was handed out since the last pass, in pieces: a map, or one slice that
+	// grows, would cost the producer a good part of a publication. count is how many there
+	// are.
 	mu    sync.Mutex
 	fresh [][]handed
-	told  int
+	count int
 
 	// Only the goroutine of Run uses these.
 	handed            map[job.Slot]handed
@@ -150,19 +144,19 @@ type Sweeper struct {
 	owned             time.Time                // when running slots of live nodes were looked at last
 	stays             map[job.Slot]stay
 	remains           map[remains]bool // stranded messages of slots that have ended
-	// follow are the slots that are to follow from others.
+	// follow are the slots that should follow from others.
 	follow map[job.Slot]follower
 
 	// unreadable are the records that this program cannot read, and why.
 	unreadable map[job.Slot]error
-	// end is what this pass says of itself; began, when the first turn was made.
+	// end is what this pass stores about itself. began is when the first turn was made.
 	end    core.SweepEnd
 	began  time.Time
 	denied bool // this login may not write Ends
 }
 
-// handed is a slot that the producer of this node handed out, and that has no
-// record yet as far as is known.
+// handed is a slot that this node's producer handed out, and that has no record yet as far
+// as is known.
 type handed struct {
 	slot     job.Slot
 	queue    string
@@ -196,31 +190,31 @@ func New(cfg Config) *Sweeper {
 	return s
 }
 
-// Handed tells of a slot that this node's producer has taken care of: it is to be
-// in the stream. It does not block.
+// Handed notes a slot that this node's producer has published, or knows to be published. It
+// does not block.
 func (s *Sweeper) Handed(queue string, m core.Message) {
 	if m.Missed > 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told == maxHanded {
+	if s.count == maxHanded {
 		return
 	}
 	last := len(s.fresh) - 1
 	if last < 0 || len(s.fresh[last]) == cap(s.fresh[last]) {
-		s.fresh = append(s.fresh, make([]handed, 0, min(max(s.told, leastFresh), mostFresh)))
+		s.fresh = append(s.fresh, make([]handed, 0, min(max(s.count, leastFresh), mostFresh)))
 		last++
 	}
 	s.fresh[last] = append(s.fresh[last], handed{m.Slot, queue, m.Due, m.JobRevision, m.CaughtUp})
-	s.told++
+	s.count++
 }
 
-// takeFresh takes up what was handed out since the last pass.
+// takeFresh adds what was handed out since the last pass to handed.
 func (s *Sweeper) takeFresh() {
 	s.mu.Lock()
 	fresh := s.fresh
-	s.fresh, s.told = nil, 0
+	s.fresh, s.count = nil, 0
 	s.mu.Unlock()
 	for _, some := range fresh {
 		for _, h := range some[:min(len(some), maxHanded-len(s.handed))] {
@@ -229,14 +223,14 @@ func (s *Sweeper) takeFresh() {
 	}
 }
 
-// Run makes a pass twice a minute, while this node is the one that does, until ctx
-// ends. A pass that fails is made again at the next turn.
+// Run makes a pass twice a minute, while this node is the one that sweeps, until ctx ends. A
+// pass that fails is made again at the next turn.
 func (s *Sweeper) Run(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		if err := s.turn(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Warn("the sweep for lost slots did not come to its end; it is made again in half a minute", "error", err)
+			s.cfg.Logger.Warn("sweep failed; the next one begins in half a minute", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -246,7 +240,7 @@ func (s *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// turn makes a pass if it is this node's to make.
+// turn makes a pass if this node is the one that sweeps.
 func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.cfg.Plausible(); err != nil {
 		return err
@@ -275,7 +269,7 @@ func (s *Sweeper) turn(ctx context.Context) error {
 	if err := s.Pass(ctx, alive); err != nil {
 		return err
 	}
-	return s.tellEnd(ctx, last)
+	return s.storeEnd(ctx, last)
 }
 
 // rest forgets what only the sweeping node needs.
@@ -293,10 +287,9 @@ func (s *Sweeper) rest() {
 	}
 }
 
-// look returns the nodes that are alive, and whether this one is the oldest of the
-// producers among them: the oldest remembers most. The broker's timestamps say how
-// long a node has been silent. That is good enough for a guess, and no more is needed
-// here. A record that cannot be read counts as a node for as long as it is written.
+// look returns the nodes that are alive, and whether this one is the oldest producer among
+// them: the oldest remembers most. It judges by the broker's timestamps, which is enough for
+// a guess. A record that cannot be read counts as a live node while it is written.
 func (s *Sweeper) look(nodes []core.NodeEvent) (alive map[string]bool, first bool) {
 	alive = map[string]bool{}
 	now := s.cfg.Now()
@@ -314,12 +307,8 @@ func (s *Sweeper) look(nodes []core.NodeEvent) (alive map[string]bool, first boo
 	return alive, oldest.Name == s.cfg.Node
 }
 
-// Pass looks once, and offers what it finds lost. alive has the nodes that are. What
-// cannot be read is passed over and noted; an error says that the pass did not come to
-// its end.
-//
-// All that should have moved is collected first. Then one listing of the messages says
-// which of it waits, and only the rest is looked up and offered.
+// Pass makes one pass; alive has the live nodes. What cannot be read is passed over and
+// noted. An error says that the pass did not come to its end.
 func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	s.takeFresh()
 	s.end = core.SweepEnd{}
@@ -351,8 +340,8 @@ func (s *Sweeper) Pass(ctx context.Context, alive map[string]bool) error {
 	return s.followers(ctx, asked)
 }
 
-// changes takes in what was written to the ledger and the locks since the last pass. The
-// locks first: nearly all that are named there have ended by then.
+// changes reads what was written to the locks and the ledger since the last pass. The locks
+// come first: nearly all slots that they name have ended by the time the ledger is read.
 func (s *Sweeper) changes(ctx context.Context) error {
 	for c, err := range s.cfg.Locks.Changes(ctx, &s.locksAt) {
 		if err != nil {
