@@ -17,14 +17,14 @@ var told = &job.Alert{NATS: &job.AlertNATS{Subject: "alerts"}}
 
 func (b *bench) alerted() []string { return slices.Sorted(maps.Keys(b.alerts)) }
 
-func TestAnAlertIsKeptForEachOutcomeThatSomebodyIsToBeToldOf(t *testing.T) {
+func TestAnAlertIsStoredForEachOutcomeThatWantsOne(t *testing.T) {
 	t.Parallel()
 	fails := func(context.Context, job.Run) error { return job.Permanent(errors.New("no")) }
 	for name, c := range map[string]struct {
 		job     job.Job
 		handler job.Handler
 		edit    func(*core.Message)
-		want    job.State // empty: nobody is told
+		want    job.State // empty: no alert
 	}{
 		"failed":                     {job.Job{OnFailure: told}, fails, nil, job.Failed},
 		"failed, only missed wanted": {job.Job{OnMissed: told}, fails, nil, ""},
@@ -51,7 +51,7 @@ func TestAnAlertIsKeptForEachOutcomeThatSomebodyIsToBeToldOf(t *testing.T) {
 					c.edit(&m)
 				}
 				b.queue.add(m)
-				b.queue.add(m) // what was told is told again, under the same ID
+				b.queue.add(m) // the alert is stored again, under the same ID
 				b.settled(2)
 				_ = stop()
 				if c.want == "" {
@@ -91,8 +91,8 @@ func TestNoAckBeforeTheAlertIsKept(t *testing.T) {
 	})
 }
 
-// A definition that cannot be read now may want the alert: who delivers asks again.
-func TestAnAlertIsKeptIfTheDefinitionCannotBeHad(t *testing.T) {
+// A definition that cannot be read now may want the alert: the sender looks it up later.
+func TestAnAlertIsStoredIfTheDefinitionCannotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -107,8 +107,8 @@ func TestAnAlertIsKeptIfTheDefinitionCannotBeHad(t *testing.T) {
 	})
 }
 
-// The slot is told of, not its parts.
-func TestASplitSlotIsToldOfOnce(t *testing.T) {
+// The alert is about the slot, not about its parts.
+func TestASplitSlotHasOneAlert(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

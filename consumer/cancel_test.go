@@ -16,8 +16,7 @@ import (
 // byAlice is the cause of a cancel.
 var byAlice = core.CancelRequest{By: "alice"}.Cause()
 
-// TestARunningSlotIsCancelled: once, by the fence that is meant, with the outcome
-// that is true.
+// A request cancels the attempt of its fence, once. The outcome says what the handler did.
 func TestARunningSlotIsCancelled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -59,7 +58,7 @@ func TestARunningSlotIsCancelled(t *testing.T) {
 				if len(cause) > 0 {
 					t.Fatal("a request for another claim ended this one")
 				}
-				for range 2 { // who hears no answer asks again
+				for range 2 { // a client without an answer asks again
 					if !b.cfg.Table.Cancel(slot.Key(), meant, c.cause) {
 						t.Error("not cancelled")
 					}
@@ -88,8 +87,7 @@ func TestARunningSlotIsCancelled(t *testing.T) {
 	}
 }
 
-// TestACancelThatComesTooLate changes nothing: an attempt that has ended for
-// another reason is that one's.
+// An attempt that has ended for another reason keeps that reason.
 func TestACancelThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

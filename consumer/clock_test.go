@@ -13,8 +13,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// wrongClock has the bench's worker go by a broker's clock that is off, and believed by
-// nobody while it is.
+// wrongClock gives the worker a broker's clock that is off, and not believed while it is.
 func (b *bench) wrongClock(by time.Duration) (set func(time.Duration)) {
 	var off atomic.Int64
 	off.Store(int64(by))
@@ -28,8 +27,8 @@ func (b *bench) wrongClock(by time.Duration) (set func(time.Duration)) {
 	return func(by time.Duration) { off.Store(int64(by)) }
 }
 
-// The broker's clock is two days ahead. What waits is younger than the horizon in
-// truth, and runs when the clock is right again.
+// The broker's clock is two days ahead. The slots that wait are younger than the horizon,
+// and run when the clock is right again.
 func TestSlotsWaitWhileTheBrokersClockIsImplausible(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,8 +58,8 @@ func TestSlotsWaitWhileTheBrokersClockIsImplausible(t *testing.T) {
 	})
 }
 
-// A handler fails while the broker's clock is two days ahead of the truth: its next
-// attempt is not judged by the age that this clock gives it.
+// A handler fails while the broker's clock is two days ahead. The age by that clock does not
+// end its attempts.
 func TestAttemptThatFailsWhileTheClockIsImplausibleIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

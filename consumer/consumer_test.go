@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// settled waits, in fake time, until the queue has said n verdicts.
+// settled waits, in fake time, until the queue has got n verdicts.
 func (b *bench) settled(n int) []string {
 	b.Helper()
 	for range 100_000 {
@@ -145,8 +145,8 @@ func TestALongRunIsNotDeliveredAgain(t *testing.T) {
 	})
 }
 
-// A slot of one attempt is claimed only when its handler can start: a worker that
-// dies in between would end it failed without a start.
+// A slot of one attempt is claimed only when its handler can start: if the worker died in
+// between, the slot would be failed without a start.
 func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,8 +180,8 @@ func TestASlotOfOneAttemptIsNotClaimedAhead(t *testing.T) {
 	})
 }
 
-// The subject is what the server lets a login publish on. What is said there of
-// another job's slot is dropped, before anything is asked or written.
+// The server checks the subject that a login publishes on. A message there about another
+// job's slot is dropped before anything is read or written.
 func TestAMessageOnAnotherJobsSubjectIsNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// TestEachStateIsToldOnce, by the kind of its name, after its record.
-func TestEachStateIsToldOnce(t *testing.T) {
+// Each state of a record has one event, of the kind of its name, after the record is stored.
+func TestEachStateHasOneEvent(t *testing.T) {
 	t.Parallel()
 	past := func(by time.Duration, m core.Message) func(*bench) job.Slot {
 		return func(b *bench) job.Slot {

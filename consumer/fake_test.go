@@ -23,9 +23,9 @@ const (
 	horizon = 24 * time.Hour
 )
 
-// fakeQueue is a work queue with the engine's habits: what is not answered within
-// AckWait comes again, an in-progress mark puts that off for whoever holds the
-// message, and an ack is taken from anybody.
+// fakeQueue is a work queue that behaves as the server's: a message without an answer within
+// AckWait comes again, an in-progress mark begins AckWait anew, and an ack is taken from any
+// consumer that ever had the message.
 type fakeQueue struct {
 	mu      sync.Mutex
 	ready   []*stored
@@ -59,7 +59,7 @@ func (q *fakeQueue) addOn(subject string, m core.Message) *stored {
 	return q.addDelivered(subject, m, 0)
 }
 
-// addDelivered adds a message that has been delivered so often already, to who has gone.
+// addDelivered adds a message that has been delivered count times before.
 func (q *fakeQueue) addDelivered(subject string, m core.Message, count int) *stored {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,7 +68,7 @@ func (q *fakeQueue) addDelivered(subject string, m core.Message, count int) *sto
 	return s
 }
 
-// offer makes the message ready; q.mu is held.
+// offer makes the message ready. q.mu is held.
 func (q *fakeQueue) offer(s *stored) {
 	q.ready = append(q.ready, s)
 	select {
@@ -77,7 +77,7 @@ func (q *fakeQueue) offer(s *stored) {
 	}
 }
 
-// source is one worker's way to the queue.
+// source is one worker's source of the queue.
 type source struct {
 	q       *fakeQueue
 	message func(int, jetstream.Msg)
@@ -112,7 +112,7 @@ func (s *source) Leave(context.Context) error {
 	return nil
 }
 
-// serve hands out messages until the request is served, over or taken back.
+// serve delivers messages until the request is served, over or taken back.
 func (s *source) serve(lane, n int, d time.Duration) {
 	expires := time.After(d)
 	for n > 0 {
@@ -163,7 +163,7 @@ func (s *stored) deliver() int {
 	return s.count
 }
 
-// again has the message come again after d, unless it is answered; q.mu is held.
+// again delivers the message again after d, unless it is answered. q.mu is held.
 func (s *stored) again(d time.Duration) {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -191,7 +191,7 @@ func (q *fakeQueue) said() []string {
 	return slices.Clone(q.answers)
 }
 
-// verdicts are the answers but for the in-progress marks.
+// verdicts returns the answers without the in-progress marks.
 func (q *fakeQueue) verdicts() []string {
 	return slices.DeleteFunc(q.said(), func(a string) bool { return a[:3] == "wpi" })
 }
@@ -224,8 +224,8 @@ func (d delivered) Ack() error {
 	})
 }
 
-// returned says that a handler has done its work: from here on its message is in
-// hand only to be recorded and acked, and takes no place.
+// returned notes that a handler has returned: its message does not count as out while it is
+// recorded and acked.
 func (q *fakeQueue) returned() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -253,7 +253,7 @@ func (d delivered) InProgress() error {
 	})
 }
 
-// fakeNode is an incarnation whose life the test decides.
+// fakeNode is an incarnation whose lease the test ends.
 type fakeNode struct {
 	name string
 	ctx  context.Context
@@ -364,7 +364,7 @@ func (b *bench) handle(j job.Job, h job.Handler) {
 	b.handlers[j.Name] = h
 }
 
-// put is the stream of slots as it takes what follows from an outcome.
+// put stores a message as the stream of slots does.
 func (b *bench) put(_ context.Context, _ string, m core.Message, _ []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -382,7 +382,7 @@ func (b *bench) put(_ context.Context, _ string, m core.Message, _ []byte) error
 	return nil
 }
 
-// alert is the stream of events as it takes alerts.
+// alert stores an alert as the stream of events does.
 func (b *bench) alert(_ context.Context, e job.Event, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -404,8 +404,7 @@ func (b *bench) publish(name string) job.Slot {
 	return s
 }
 
-// run starts the consumer; the returned function stops it and returns what Run
-// returned.
+// run starts the consumer. The returned function stops it, and returns what Run returned.
 func (b *bench) run() (stop func() error) {
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
@@ -433,7 +432,7 @@ func (b *bench) kinds() []job.EventKind {
 	return kinds
 }
 
-// asks are the times that requests were to stand.
+// asks returns how long each request was to stand.
 func (q *fakeQueue) asks() []time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// finishing runs one slot of a job that is to finish whatever becomes of its node,
-// which loses its lease in the middle.
+// finishing runs one slot of a job with on_lease_lost: finish. Its node loses its lease while
+// the handler runs.
 func finishing(t *testing.T, handler job.Handler) (b *bench, slot job.Slot, stop func() error) {
 	b = newBench(t)
 	b.handle(job.Job{Name: "report", OnLeaseLost: job.LeaseLostFinish}, handler)
@@ -86,8 +86,8 @@ func TestAHandlerThatIsToFinishEndsWithItsProcess(t *testing.T) {
 	})
 }
 
-// A node that stops says its last word when nothing runs any more under its name: a
-// handler that may outlive a lost lease is waited for like any other.
+// A node writes that it has stopped when nothing runs under its name any more: it waits for
+// a handler that may outlive a lost lease as for any other.
 func TestAWorkerThatStopsWaitsForAHandlerThatIsToFinish(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAWorkerThatStopsWaitsForAHandlerThatIsToFinish(t *testing.T) {
 	})
 }
 
-// It had its grace, and its seconds after that, like any other.
+// It had its grace, and some seconds more, like any other.
 func TestAHandlerThatIgnoresTheEndIsGivenUpOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,7 @@ func TestNothingFollowsFromASlotThatDoesNotSucceed(t *testing.T) {
 	})
 }
 
-// The last of several is who publishes, whichever of them that is.
+// The last of several to succeed publishes the slot.
 func TestAJobAfterSeveralWaitsForAllOfThem(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []string{"a", "b", "c"} {
@@ -95,7 +95,7 @@ func TestAJobAfterSeveralWaitsForAllOfThem(t *testing.T) {
 	}
 }
 
-// Both end at the same moment, on two workers; both writes are in before either
+// Both end at the same moment, on two workers. Both writes are stored before either worker
 // looks for the other's record.
 func TestOfTwoThatSucceedAtOnceAtLeastOnePublishes(t *testing.T) {
 	t.Parallel()
@@ -131,8 +131,8 @@ func TestOfTwoThatSucceedAtOnceAtLeastOnePublishes(t *testing.T) {
 	})
 }
 
-// A worker dies between the outcome and what follows: its message comes again, to
-// another, who finds the outcome and sends what follows before the ack.
+// A worker dies after the outcome and before it publishes what follows. The message comes to
+// another worker, which finds the outcome and publishes what follows before the ack.
 func TestWhatFollowsIsSentWhenTheMessageComesAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestTheOutcomeOfTheWholeSplitSlotIsWhatOthersFollow(t *testing.T) {
 	})
 }
 
-// Nothing comes back to the slot when the pause ends: it must not vanish.
+// No producer comes back to the slot when the pause ends: it must be recorded.
 func TestTheTurnOfAPausedJobIsRecordedAsMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestAJobFollowsNoSlotFromBeforeItsTime(t *testing.T) {
 	})
 }
 
-// The policies hold for what follows as for any slot that is on time.
+// The overlap policy applies to a slot that follows as to any slot that is on time.
 func TestAFollowerIsSkippedWhileTheOneBeforeItRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -55,8 +55,8 @@ func TestASlotWhoseJobIsDroppedBetweenItsClaimAndItsStartIsReleasedAtOnce(t *tes
 // soon is a horizon for tests that go past it.
 const soon = 20 * time.Minute
 
-// forgotten is a slot that node A, which lives, has claimed, and whose message comes to B.
-// What A answers about it is holds's to say.
+// forgotten is a slot that the live node A has claimed, and whose message comes to B. holds
+// returns what A answers.
 func forgotten(t *testing.T, attempts int, holds func() (core.HoldsAnswer, error)) (b *bench, slot job.Slot, stop func() error) {
 	b = newBench(t)
 	b.cfg.Horizon = soon
@@ -115,8 +115,7 @@ func TestALiveOwnerIsAskedWhetherItHoldsItsClaim(t *testing.T) {
 	}
 }
 
-// The answer and the takeover may be a minute apart: the owner has claimed the slot again
-// meanwhile, and the revision decides.
+// The owner claims the slot again between its answer and the takeover: the revision decides.
 func TestATakeoverFromAnOwnerThatHasClaimedAgainIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +146,7 @@ func TestATakeoverFromAnOwnerThatHasClaimedAgainIsRefused(t *testing.T) {
 	})
 }
 
-// Invariant 10: whatever any one process did or forgot, and whatever it says.
+// Invariant 10: whatever any single process did, forgot or answers.
 func TestProgressNoSlotStaysWithoutAnOutcomePastItsHorizon(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -190,7 +189,7 @@ func TestProgressNoSlotStaysWithoutAnOutcomePastItsHorizon(t *testing.T) {
 	}
 }
 
-// claimed writes the claim of a node that nothing more will come of.
+// claimed writes the claim of a node that never completes it.
 func (b *bench) claimed(s job.Slot, node string, attempts int) {
 	b.Helper()
 	_, err := b.ledger.Write(b.Context(), job.Record{
@@ -212,8 +211,8 @@ func (b *bench) released(s job.Slot) {
 	}
 }
 
-// A claim may be released before its handler starts, as when the worker stops. The
-// job's deadline holds when the slot comes again.
+// A claim may be released before its handler starts, as when the worker stops. The deadline
+// counts from the first claim.
 func TestAReleasedClaimKeepsItsDeadline(t *testing.T) {
 	t.Parallel()
 	for late, want := range map[time.Duration]job.State{time.Minute: job.Succeeded, 2 * time.Hour: job.Expired} {
@@ -252,7 +251,7 @@ func TestAReleasedClaimKeepsItsDeadline(t *testing.T) {
 	}
 }
 
-// A slot with a deadline is claimed when its handler can start: not while it waits.
+// A slot with a deadline is claimed when its handler can start, not while it waits.
 func TestASlotWithADeadlineIsNotClaimedAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +304,7 @@ func TestASlotIsNotSkippedForANewerOne(t *testing.T) {
 	})
 }
 
-// What a worker that is not ready gives back keeps its place before newer slots.
+// Slots that a worker gives back because it is not ready come before newer slots.
 func TestAWorkerThatIsNotReadyGivesSlotsBackInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -344,7 +343,7 @@ func TestAWorkerThatIsNotReadyGivesSlotsBackInOrder(t *testing.T) {
 	})
 }
 
-// A lease that ends does not free the places of handlers that are to finish.
+// Handlers that are to finish keep their permits when the lease ends.
 func TestConcurrencyIsOfTheProcessOverLostLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

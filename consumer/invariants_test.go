@@ -250,8 +250,8 @@ func entryOf(b *bench, name string) *core.Entry {
 	return &e
 }
 
-// Invariant 8. The claim was stored, and its answer lost: the ledger tells whose it
-// is, and the slot runs now, not whenever its message happens to come back here.
+// Invariant 8. The claim was stored and its answer lost. The ledger says whose claim it is,
+// and the slot runs at once, not when its message comes again.
 func TestAnUnansweredClaimIsSettledBeforeItsMessageIsAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

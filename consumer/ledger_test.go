@@ -7,8 +7,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// hookedLedger is the ledger in memory, which conforms to the one on the broker,
-// with hooks before and after each write. A nil hook does nothing.
+// hookedLedger is the in-memory ledger, which conforms to the broker's, with hooks before and
+// after each write. A nil hook does nothing.
 type hookedLedger struct {
 	*memstore.Ledger
 

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// contested is locks of which somebody else changes one first, so many times yet.
+// contested changes a lock before each write, so many times.
 type contested struct {
 	consumer.Locks
 	lose atomic.Int64

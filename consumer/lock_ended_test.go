@@ -14,10 +14,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Slots that have ended, or never will, and stand in their job's lock all the same;
-// and those that come again.
+// Slots that are in their job's lock although they have ended, or will never run, and slots
+// that are delivered again.
 
-// Its worker dies between the record and the lock.
+// Its worker dies after it writes the record and before it leaves the lock.
 func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestASlotWithAnOutcomeHoldsNothing(t *testing.T) {
 	})
 }
 
-// The stream was purged while they had a place and no record: nobody will ever run
-// them, and no record ever says so.
+// The stream was purged while the lock had admitted them and they had no record: no worker
+// will ever run them, and no record will ever say so.
 func TestASlotThatIsTooOldToRunHoldsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -74,8 +74,8 @@ func TestASlotThatIsTooOldToRunHoldsNothing(t *testing.T) {
 	}
 }
 
-// A slot that ends gives on the places that its job has by then, not those that it
-// had when the slot began.
+// A slot that ends admits as many slots as its job's definition says by then, not as many as
+// when the slot began.
 func TestPlacesThatAnEditTookAreNotGivenOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestPlacesThatAnEditTookAreNotGivenOn(t *testing.T) {
 	})
 }
 
-// editedRegistry is one that changes while it is read.
+// editedRegistry changes while it is read.
 type editedRegistry struct {
 	mu sync.Mutex
 	fakeRegistry
@@ -128,9 +128,9 @@ func (r *editedRegistry) edit(name string, how func(*job.Job)) {
 	r.fakeRegistry[name] = e
 }
 
-// After a restart the stream has forgotten what it folded: a slot that has ended
-// comes again, takes a free place, and is in hand until its claim is refused.
-func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
+// After a restart the stream has forgotten what it folded. A slot that has ended is published
+// again and admitted by a free lock, until its claim is refused.
+func TestASecondCopyOfAnEndedSlotBlocksNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)
@@ -159,9 +159,9 @@ func TestASecondCopyOfAnEndedSlotIsInNobodysWay(t *testing.T) {
 	})
 }
 
-// An operator gives a slot a new start, just when somebody has found that it has
-// ended: its old place, which nobody had taken from it, or a new one, is its own.
-func TestAReopenedSlotKeepsItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
+// An operator reopens a slot just when another slot has found that it has ended. The lock
+// still has the reopened slot, or admits it anew.
+func TestAReopenedSlotStaysInItsLockWhenOthersSawItEnd(t *testing.T) {
 	t.Parallel()
 	for name, left := range map[string]bool{"it had not left": false, "it had left": true} {
 		t.Run(name, func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestAReopenedSlotKeepsItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 	}
 }
 
-// The same, when its worker has written its end and is slow to leave the lock.
-func TestWhoIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
+// The same, if its worker has written the outcome and is slow to leave the lock.
+func TestAWorkerThatIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapQueue, Retry: job.Retry{Attempts: 1}}, 10*time.Second)
@@ -229,7 +229,7 @@ func TestWhoIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
 		stopA, stopB := a.run(), b.run()
 		s := f.publish()
 		_, revision, err := a.ledger.Read(t.Context(), (<-failed).Slot)
-		time.Sleep(time.Millisecond) // nobody is as quick as this clock
+		time.Sleep(time.Millisecond) // no worker is as quick as this clock
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestWhoIsSlowToLeaveDoesNotLeaveForAReopenedSlot(t *testing.T) {
 	})
 }
 
-// gatedLocks stops before its first write.
+// gatedLocks waits before its first write.
 type gatedLocks struct {
 	consumer.Locks
 	once          sync.Once
@@ -267,8 +267,8 @@ func (l *gatedLocks) Send(ctx context.Context, lock core.Lock, revision uint64, 
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }
 
-// The same, under a policy by which a slot that comes ends the one that runs.
-func TestASecondCopyOfAnEndedSlotReplacesNobody(t *testing.T) {
+// The same, under a policy by which a new slot ends the one that runs.
+func TestASecondCopyOfAnEndedSlotReplacesNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapReplace}, 3*time.Second)
@@ -291,8 +291,8 @@ func TestASecondCopyOfAnEndedSlotReplacesNobody(t *testing.T) {
 	})
 }
 
-// Nobody knows the policy any more; but who is in the lock was let in by it.
-func TestARetryOfADeletedJobWaitsForWhoIsInTheLock(t *testing.T) {
+// The policy is not known any more, but the slots in the lock were admitted by it.
+func TestARetryOfADeletedJobWaitsForTheSlotsInTheLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, job.Job{Name: "report", Overlap: job.OverlapSkip}, time.Second)

@@ -14,9 +14,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Short slots that have ended, and were left in their job's lock.
+// Short slots that have ended and were left in their job's lock.
 
-// writtenLocks counts writes and those that were won, and stops before one of them.
+// writtenLocks counts the writes and those that were won, and waits before one of them.
 type writtenLocks struct {
 	consumer.Locks
 	writes, won   atomic.Int32
@@ -50,8 +50,7 @@ func (l *writtenLocks) Read(ctx context.Context, name string) (core.Lock, uint64
 	return l.Locks.Read(ctx, name)
 }
 
-// The next one takes its place with the write with which it enters, whichever node
-// it is on.
+// The next slot replaces it with the write with which it enters, on any node.
 func TestAShortSlotCostsItsLockOneWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,8 +76,8 @@ func TestAShortSlotCostsItsLockOneWrite(t *testing.T) {
 	})
 }
 
-// A run that was asked for waits, skipped or not; its node is not told of the end.
-func TestWhoWaitsForAShortSlotOfAnotherNodeHasItsTurnSoon(t *testing.T) {
+// A triggered run waits under "skip" too. Its node gets no wake-up when the short slot ends.
+func TestASlotThatWaitsForAShortOneOfAnotherNodeIsAdmittedSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const short = 400 * time.Millisecond
@@ -103,9 +102,9 @@ func TestWhoWaitsForAShortSlotOfAnotherNodeHasItsTurnSoon(t *testing.T) {
 	})
 }
 
-// Whoever remembers that it has ended does not take the place from under it: the
-// lock has been written since.
-func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
+// A node that remembers that the slot has ended does not replace it: the lock has been
+// written since.
+func TestAShortSlotThatIsReopenedStaysInItsLockWhenOthersSawItEnd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		between bool
@@ -173,7 +172,7 @@ func TestAShortSlotThatIsReopenedHasItsPlaceFromThoseWhoSawItEnd(t *testing.T) {
 	}
 }
 
-// It has not ended: who comes between two attempts is left out.
+// It has not ended: a slot that comes between two attempts is skipped.
 func TestASlotThatIsToBeRetriedKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,7 +195,7 @@ func TestASlotThatIsToBeRetriedKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// A lock that is not remembered is taken for none where there was none before.
+// A lock that is not remembered is taken for none if the last cache miss found none.
 func TestTheFirstSlotOfAJobCostsItsLockOneWriteAndNoRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -220,7 +219,7 @@ func TestTheFirstSlotOfAJobCostsItsLockOneWriteAndNoRead(t *testing.T) {
 			case started == 0 && (reads > 0 || writes != len(names)):
 				t.Errorf("the first slots of %d jobs: %d reads, %d writes", len(names), reads, writes)
 			case started == 1 && (reads != len(names) || writes != len(names)+1):
-				// One is refused: from then on it is known that there are locks.
+				// One write is refused: from then on the locks are read.
 				t.Errorf("the first slots of %d jobs after a start: %d reads, %d writes", len(names), reads, writes)
 			}
 		}
@@ -230,7 +229,7 @@ func TestTheFirstSlotOfAJobCostsItsLockOneWriteAndNoRead(t *testing.T) {
 	})
 }
 
-// others has the bench handle n more jobs like its own.
+// others registers n more jobs like the bench's own.
 func others(b *bench, n int) (names []string) {
 	like := b.registry["report"].Job
 	h := b.handlers["report"]

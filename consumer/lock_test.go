@@ -17,8 +17,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// fleet is several consumers on one queue, one ledger and one set of locks, and
-// the subject on which they wake each other.
+// fleet is several consumers on one queue, one ledger and one set of locks. They wake each
+// other's slots.
 type fleet struct {
 	*testing.T
 	benches []*bench
@@ -29,7 +29,7 @@ type fleet struct {
 	listener []func(job.Slot)
 }
 
-// runs is what handlers did, in order.
+// runs records what handlers did, in order.
 type runs struct {
 	mu     sync.Mutex
 	events []string
@@ -51,8 +51,8 @@ func (r *runs) said() []string {
 	return slices.Clone(r.events)
 }
 
-// newFleet has n nodes, each with a handler for job j that runs for d, or until
-// its context ends.
+// newFleet returns n nodes, each with a handler for job j that runs for d, or until its
+// context ends.
 func newFleet(t *testing.T, n int, j job.Job, d time.Duration) *fleet {
 	f := &fleet{T: t, runs: &runs{now: map[string]int{}, most: map[string]int{}}}
 	first := newBench(t)
@@ -105,7 +105,7 @@ func (f *fleet) cancel(_ context.Context, node string, r core.CancelRequest) {
 	}
 }
 
-// run starts all and returns what stops them.
+// run starts all consumers and returns a function that stops them.
 func (f *fleet) run() (stop func()) {
 	var stops []func() error
 	for _, b := range f.benches {
@@ -200,9 +200,9 @@ func TestConcurrencyIsCountedOverTheFleet(t *testing.T) {
 	})
 }
 
-// A slot that ends leaves the lock as it stands by then, not as its node remembers
-// it: a place that another slot took meanwhile stays taken.
-func TestLeavingALockFreesNobodyElsesPlace(t *testing.T) {
+// A slot leaves the lock as it is by then, not as its node remembers it: a slot that was
+// admitted meanwhile stays in it.
+func TestLeavingALockLeavesOtherSlotsInIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 2, job.Job{Name: "report", Overlap: job.OverlapAllow, Concurrency: 2}, 3500*time.Millisecond)
@@ -280,7 +280,7 @@ func TestReplaceEndsTheOlderHandlerBeforeTheNewerOneStarts(t *testing.T) {
 	})
 }
 
-// What waits for its next attempt is nobody's: it is ended where it stands.
+// A slot that waits for its next attempt has no owner: any worker may end it.
 func TestReplaceEndsASlotThatWaitsForItsNextAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -332,7 +332,7 @@ func TestAParkedSlotTakesNoPlaceAndIsGivenBackAtTheEnd(t *testing.T) {
 	})
 }
 
-// A slot that waits past its start deadline expires there, and out of the line.
+// A slot that waits past its start deadline expires, and leaves the lock.
 func TestASlotExpiresWhileItWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -345,13 +345,13 @@ func TestASlotExpiresWhileItWaitsForItsTurn(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		f.want(late, job.Expired, "deadline")
 		if l, _, err := b.cfg.Locks.Read(t.Context(), "report"); err != nil || len(l.Waiting) != 0 {
-			t.Errorf("the lock is %+v, %v, want nobody in the line", l, err)
+			t.Errorf("the lock is %+v, %v, want no slot that waits", l, err)
 		}
 		_ = stop()
 	})
 }
 
-// More slots wait than the lock lists, and they follow one another all the same.
+// More slots wait than the lock lists. They follow one another without a pause all the same.
 func TestACrowdFollowsWithoutPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -373,8 +373,8 @@ func TestACrowdFollowsWithoutPause(t *testing.T) {
 	})
 }
 
-// Who has waited for its turn takes a place like any other: a worker with many
-// guarded jobs that all have slots in line runs no more of them than it may.
+// A slot that has waited for its lock needs a permit like any other: a worker with many
+// guarded jobs, all with slots that wait, runs no more than its limit.
 func TestSlotsWhoseTurnHasComeRunInNoMorePlacesThanThereAre(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -115,7 +115,7 @@ func (m *member) returned(run job.Run) {
 	delete(m.running, run.Slot)
 }
 
-// reach waits for a connection, and takes the time of a round trip.
+// reach waits for a connection, and then for a round trip.
 func (m *member) reach(ctx context.Context) error {
 	m.mu.Lock()
 	cut, gone := m.cut, m.gone
@@ -187,7 +187,7 @@ func (l wiredLocks) Send(ctx context.Context, lock core.Lock, revision uint64, a
 	go func() { answered(l.Write(ctx, lock, revision)) }()
 }
 
-// wiredSource loses what comes for a process that is not there.
+// wiredSource loses the messages for a process without a connection.
 type wiredSource struct {
 	*source
 	m *member
@@ -201,7 +201,7 @@ func (s wiredSource) Listen(lanes int, message func(int, jetstream.Msg), ended f
 	}, ended)
 }
 
-// wiredMsg loses the answers of a process that is not there, and now and then others.
+// wiredMsg loses the answers of a process without a connection, and now and then others.
 type wiredMsg struct {
 	jetstream.Msg
 	m *member

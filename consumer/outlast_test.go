@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// The broker is away from the handler's return until its node's lease is long over, and
-// no other worker has taken the slot: what was done stays done.
+// The broker is away from the handler's return until its node's lease is long over. No other
+// worker has taken the slot over: its success is recorded.
 func TestASuccessIsRecordedAlthoughTheLeaseEndsBeforeItIsAnswered(t *testing.T) {
 	t.Parallel()
 	for taken, want := range map[bool]job.State{false: job.Succeeded, true: job.Running} {
@@ -55,8 +55,8 @@ func TestASuccessIsRecordedAlthoughTheLeaseEndsBeforeItIsAnswered(t *testing.T) 
 	}
 }
 
-// Invariant 4, by the clock: a handler that asks its context is right even if nothing
-// else in the process has had time to look.
+// Invariant 4, by the clock: a handler that asks its context gets the right answer even if no
+// other goroutine of the process has run.
 func TestAHandlersContextEndsByTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestAHandlersContextEndsByTheClock(t *testing.T) {
 	})
 }
 
-// A purge of the ledger, or an old copy of it, takes a claim's revision away, not the
-// claim. Only another worker's later claim, or an outcome, does.
+// A purge of the ledger, or a restore, moves the revision of a claim, but does not end the
+// claim. Only a later claim of another worker, or an outcome, does.
 func TestAClaimThatTheLedgerLostIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -146,7 +146,7 @@ func TestAClaimThatTheLedgerLostIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// restore stores a record where none is.
+// restore stores a record where there is none.
 func (b *bench) restore(r job.Record) {
 	b.Helper()
 	r.Nonce += "r"
@@ -155,7 +155,7 @@ func (b *bench) restore(r job.Record) {
 	}
 }
 
-// A burst of runs is claimed ahead of short handlers; none is claimed for nothing.
+// The slots of a burst are claimed ahead of short handlers. No claim is released.
 func TestABurstOfRunsReleasesNoClaim(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 49 * time.Millisecond, 300 * time.Millisecond} {

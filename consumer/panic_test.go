@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// panicky is an Observer that panics at the returns of handlers that took that long.
+// panicky is an Observer that panics when a handler returns that took this long.
 type panicky struct {
 	started, returned bool
 }
@@ -30,8 +30,8 @@ func (p panicky) Returned(string, time.Duration) {
 
 func (panicky) Parked(string, int) {}
 
-// Whatever panics in the worker's own code around one slot, the others go on, its place
-// is free, and the slot has an outcome, or is wanted again if it never started.
+// If the worker's own code panics around one slot, the other slots go on, its permit is
+// released, and the slot has an outcome, or comes again if it never started.
 func TestAPanicInTheWorkersOwnCodeIsThatSlotsFailure(t *testing.T) {
 	t.Parallel()
 	once := func(b *bench, name string) func() bool { // the first call for a slot of the job

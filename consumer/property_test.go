@@ -63,8 +63,8 @@ var works = []work{
 	{job.Job{Name: "after", After: []string{"allow"}}, 100 * time.Millisecond, 0},
 }
 
-// scene plays steps with workers on one queue, and writes down, beside the ledger,
-// what their handlers do.
+// scene plays steps with workers on one queue. It records, beside the ledger, what their
+// handlers do.
 type scene struct {
 	t     *testing.T
 	queue *fakeQueue
@@ -77,7 +77,7 @@ type scene struct {
 	dead    map[string]time.Time // from when on a node can be proved dead
 	last    map[string]time.Time // newest slot of each job
 	slots   []core.Message
-	running map[job.Slot]string // who runs what
+	running map[job.Slot]string // the node that runs each slot
 	fences  map[string]bool
 	starts  map[job.Slot]int
 	most    map[string]int
@@ -161,7 +161,7 @@ func (s *scene) fall(name string) {
 	s.queue.add(m)
 }
 
-// trigger asks for a run of its own.
+// trigger publishes a triggered run.
 func (s *scene) trigger(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +170,8 @@ func (s *scene) trigger(name string) {
 	s.queue.add(m)
 }
 
-// leave takes a member off the scene, whose node can be proved dead from at on.
-// It is false when it is not there any more.
+// leave removes a member, whose node can be proved dead from at on. It returns false if the
+// member is gone already.
 func (m *member) leave(at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,8 +190,8 @@ func (s *scene) present() []*member {
 	return slices.Clone(s.members)
 }
 
-// lose keeps the member from its broker; its trust is over shortly before others can
-// prove it dead, unless it comes back.
+// lose cuts the member's connection. Its trust ends shortly before others can prove it dead,
+// unless it is connected again.
 func (m *member) lose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -249,8 +249,8 @@ func (s *scene) play(st step) {
 	}
 }
 
-// again has a slot's message come a second time: as the fleet offers it when it
-// seems to be lost, or as a copy that the stream did not fold.
+// again publishes a slot's message a second time: as the sweep offers it when it seems to be
+// lost, or as a copy that the stream did not fold.
 func (s *scene) again(arg int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -343,7 +343,7 @@ func (s *scene) settle() {
 	}
 }
 
-// open are the slots without an outcome.
+// open returns the slots without an outcome.
 func (s *scene) open() (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,7 +355,7 @@ func (s *scene) open() (ids []string) {
 	return ids
 }
 
-// judge holds what happened against what each policy promises.
+// judge compares what happened with what each policy promises.
 func (s *scene) judge() {
 	for _, m := range s.slots {
 		rec, _, err := s.store.Ledger().Read(context.Background(), m.Slot)
@@ -397,9 +397,9 @@ func (s *scene) judge() {
 	}
 }
 
-// Whatever becomes of the workers and of what they say to the broker, every slot has
-// one outcome in the end, under the rules of its job; no slot runs twice at once, and
-// no claim starts two handlers.
+// Whatever happens to the workers and to their messages, every slot has one outcome in the
+// end, by the policies of its job. No slot runs twice at once, and no claim starts two
+// handlers.
 func TestEverySlotEndsOnceWhateverHappens(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// An idle fleet must cost the broker next to nothing, and a worker that freezes on
-// a busy queue must swallow next to nothing.
+// An idle fleet sends next to nothing, and a worker that freezes on a busy queue swallows next
+// to nothing.
 func TestRequestsAreLongOnAnIdleQueueAndShortOnABusyOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestRequestsAreLongOnAnIdleQueueAndShortOnABusyOne(t *testing.T) {
 	})
 }
 
-// Slots that come one by one cost a request for several, not one each.
+// Slots that arrive one by one share requests.
 func TestATrickleOfSlotsSharesRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestATrickleOfSlotsSharesRequests(t *testing.T) {
 	})
 }
 
-// slowLedger has each write take a millisecond, as a broker does.
+// slowLedger delays each write by a millisecond, as a broker does.
 func (b *bench) slowLedger() {
 	b.ledger.before = func(job.Record, uint64) error { time.Sleep(time.Millisecond); return nil }
 }
@@ -78,14 +78,14 @@ func TestShortHandlersAreAskedForAheadAndClaimed(t *testing.T) {
 		b.settled(2000)
 		took := time.Since(began)
 		_ = stop()
-		// One by one, four places would take 2000/4 claims of 1 ms.
+		// One by one, four permits would take 2000/4 claims of 1 ms.
 		if took > 400*time.Millisecond {
 			t.Errorf("2000 slots took %v: the places waited for the broker", took)
 		}
 	})
 }
 
-// backlog adds slots that all wait.
+// backlog adds n slots.
 func (b *bench) backlog(n int) {
 	for i := range n {
 		at := time.Now().Add(-time.Duration(i) * time.Second)
@@ -93,8 +93,8 @@ func (b *bench) backlog(n int) {
 	}
 }
 
-// What was claimed ahead of handlers that turn out slow is for others to run, and
-// its attempt never was.
+// Slots that were claimed ahead of handlers that turn out slow are released for other
+// workers, and their attempts do not count.
 func TestSlotsClaimedAheadOfSlowHandlersAreReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestSeveralSourcesShareThePlaces(t *testing.T) {
 	})
 }
 
-// A source that has nothing does not hold what the other could ask for, from the
-// start: a queue would be drained by one slot at a time until its request is over.
+// A source without messages leaves the permits to the other from the start. Else a queue
+// would be drained one slot at a time until that source's request is over.
 func TestASourceOfWhichNothingHasComeLeavesThePlacesToTheOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestASourceOfWhichNothingHasComeLeavesThePlacesToTheOther(t *testing.T) {
 	})
 }
 
-// A source that is not there is looked for again, and keeps nothing from the other.
+// A source that does not exist is opened again later, and takes no permits from the other.
 func TestASourceThatIsNotThereIsLookedForAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestAMessageThatIsOldWhenItComesIsMarkedSoon(t *testing.T) {
 	})
 }
 
-// A leader that was deposed delivers what the next one has already said is void.
+// A deposed leader delivers on a request that the next leader has ended.
 func TestAMessageThatComesAfterItsRequestIsOverIsServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestNoSlotIsTakenWhileItsQueueIsNotReady(t *testing.T) {
 			t.Errorf("%d slots were started when the queue was ready, want 1", n)
 		}
 
-		// What runs goes on; what was asked for before is given back.
+		// Running slots go on; slots of open requests are given back.
 		closed := make(chan struct{})
 		current.Store(&closed)
 		second := b.publish("report")
@@ -93,7 +93,7 @@ func TestOutputIsKeptAsFarAsTheJobSays(t *testing.T) {
 	}
 }
 
-// asked is how many messages are asked for right now.
+// asked returns how many messages are asked for now.
 func (b *bench) asked() int {
 	b.queue.mu.Lock()
 	defer b.queue.mu.Unlock()

@@ -101,7 +101,7 @@ func TestAShardThatComesAgainConcludesItsSlot(t *testing.T) {
 	})
 }
 
-// A retry is the shard's own, and the others do not run again.
+// A shard is retried without the others.
 func TestAShardIsRetriedForItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,8 +128,8 @@ func TestAShardIsRetriedForItself(t *testing.T) {
 	})
 }
 
-// A producer that does not know of parts must not have the whole run, in place of the
-// parts, for good; nor is the slot lost with its message, if nobody else sends those.
+// A producer that does not know of parts publishes the whole. It does not run in place of the
+// parts, and the slot is not lost if no other producer publishes these.
 func TestAMessageForTheWholeOfASplitSlotIsLeftUntilItsPartsCome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestASourceThatIsGoneIsOpenedAgain(t *testing.T) {
 	})
 }
 
-// The broker tells of a queue that is gone only after the request was made.
+// The broker reports that a queue is gone only after the request was made.
 func TestASourceThatFailsWhileARequestStandsIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestAQueueOfOtherSettingsEndsRun(t *testing.T) {
 	})
 }
 
-// A newer node may read what this one cannot, so the slot is not thrown away.
+// A newer node may read what this one cannot, so the message is not dropped.
 func TestAMessageThatCannotBeReadIsLeftForANewerNodeUpToTheHorizon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestAHandlerThatEndsItsGoroutineIsAFailedAttempt(t *testing.T) {
 	})
 }
 
-// Whoever waits for its place has it, although that goroutine does not run it.
+// The task that waits for its permit gets it, on another goroutine.
 func TestAHandlerThatEndsItsGoroutineGivesItsPlaceOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestAHandlerThatEndsItsGoroutineGivesItsPlaceOn(t *testing.T) {
 	})
 }
 
-// A definition that cannot be read keeps no slot from its end.
+// A slot that ends in any case ends although its definition cannot be read.
 func TestWhatEndsAnywayNeedsNoDefinition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

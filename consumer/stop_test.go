@@ -68,7 +68,7 @@ func TestAfterItsGraceAHandlerIsCancelledAndItsSlotFreeForOthers(t *testing.T) {
 	}
 }
 
-// At-most-once must not become not-at-all: what never began is not spent.
+// At most once must not become not at all: an attempt that never began does not count.
 func TestAClaimWonAfterTheGraceIsGivenBackUncounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

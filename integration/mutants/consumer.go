@@ -130,7 +130,7 @@ var consumerMutants = []mutant{
 	}
 	revision, err := l.Write(ctx, next, seen.revision)
 `,
-		test: "TestLeavingALockFreesNobodyElsesPlace",
+		test: "TestLeavingALockLeavesOtherSlotsInIt",
 	},
 	{
 		name:   "lock-left-without-an-outcome",

@@ -144,7 +144,7 @@ var fleetMutants = []mutant{
 		file:   "internal/fleet/sweep/sweep.go",
 		old:    "if !first && !s.standsIn(last) {",
 		new:    "if !first {",
-		test:   "TestAProducerSweepsWhenTheOneWhoseTurnItIsDoesNot",
+		test:   "TestAProducerSweepsWhenTheOldestDoesNot",
 	},
 	{
 		name:   "rewound-in-silence",

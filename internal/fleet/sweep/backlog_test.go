@@ -17,8 +17,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// backlog is a broker on which each of many jobs has a slot that waits, and counts what
-// it is asked.
+// backlog is a broker with a waiting slot of each of many jobs. It counts the requests.
 type backlog struct {
 	*pair
 	slots []job.Slot
@@ -52,7 +51,7 @@ func (b *backlog) Publish(string, core.Message, []byte) (func(context.Context) (
 	return func(context.Context) (bool, error) { return false, nil }, nil
 }
 
-// What a pass asks the broker does not grow with what waits, but with what is lost.
+// The requests of a pass grow with what is lost, not with what waits.
 func TestAPassListsTheBacklogOnceAndAsksOnlyAboutWhatIsNotInIt(t *testing.T) {
 	t.Parallel()
 	const jobs, lost = 20_000, 3

@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A slot has succeeded, and what follows from it was lost, or its worker had not
-// heard of the job that comes after it.
+// A slot has succeeded, and what follows from it was lost, or its worker did not know the job
+// that comes after it yet.
 func TestTheMessageOfASlotIsOfferedAgainForWhatShouldHaveFollowed(t *testing.T) {
 	const offered, nothing = true, false
 	extract := slot(1)

@@ -8,8 +8,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A slot was to be retried by a clock that was two days ahead, and its message is lost. It
-// is offered as soon as the clock is right, not when that has come there again.
+// The retry time of a slot is from a clock that was two days ahead, and its message is lost.
+// It is offered as soon as the clock is right, not two days later.
 func TestASlotOfAClockThatWasSetBackIsOfferedWithoutWaitingForIt(t *testing.T) {
 	s := newSite(t)
 	retry := job.Record{Slot: slot(1), State: job.Retrying, Attempt: 1, RetryAt: time.Now().Add(48 * time.Hour)}
@@ -21,7 +21,7 @@ func TestASlotOfAClockThatWasSetBackIsOfferedWithoutWaitingForIt(t *testing.T) {
 	s.want(fmt.Sprintf("%s/r%d {\"n\":1}", retry.Slot.ID(), revision+2))
 }
 
-// While the clock is not believed a sweep that finds everything by its age finds nothing.
+// A sweep judges by age. While the clock is not believed, none is made.
 func TestNoSweepIsMadeWhileTheClockIsImplausible(t *testing.T) {
 	s := newSite(t)
 	s.record(job.Record{Slot: slot(1), State: job.Retrying, Attempt: 1, RetryAt: time.Now().Add(-time.Minute)})

@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// end is what the last sweep has left behind.
+// end returns what the last complete sweep has stored.
 func (s *site) end() core.SweepEnd {
 	s.Helper()
 	end, err := s.SweepEnds().Read(s.Context())
@@ -28,14 +28,14 @@ func (s *site) turn(sweeper *sweep.Sweeper) {
 	}
 }
 
-// lasting is the sweeper of a producer that is older than the others and lives long.
+// lasting returns the sweeper of a producer that is older than the others and lives long.
 func (s *site) lasting(node string) *sweep.Sweeper {
 	s.Helper()
 	s.node(core.Node{Name: node, State: core.NodeAlive, Producer: true, Started: time.Now().Add(-time.Hour), Lease: 24 * time.Hour})
 	return s.at(node)
 }
 
-// spoil puts what no program can read where a slot's record is.
+// spoil overwrites a slot's record with a value that no program can read.
 func (s *site) spoil(slot job.Slot) {
 	s.Helper()
 	if _, err := s.js.Publish(s.Context(), "$KV.cronce_ledger."+slot.Key(), []byte(`{"v":1,"state":`)); err != nil {
@@ -64,7 +64,7 @@ func TestARecordThatCannotBeReadIsPassedOverAndNamed(t *testing.T) {
 			t.Errorf("it left behind %+v, want a word about %s", end, bad)
 		}
 	}
-	s.record(job.Record{Slot: bad, State: job.Succeeded}) // somebody has mended it
+	s.record(job.Record{Slot: bad, State: job.Succeeded}) // it can be read again
 	s.turn(sweeper)
 	if end := s.end(); len(end.Skipped) > 0 {
 		t.Errorf("it still says %+v", end.Skipped)
@@ -85,8 +85,8 @@ func TestAStrandedMessageWhoseRecordCannotBeReadIsPassedOver(t *testing.T) {
 	}
 }
 
-// Anybody who may write the nodes bucket can invent a producer that is older than all.
-func TestAProducerSweepsWhenTheOneWhoseTurnItIsDoesNot(t *testing.T) {
+// A login that may write the nodes bucket can invent a producer that is older than all.
+func TestAProducerSweepsWhenTheOldestDoesNot(t *testing.T) {
 	s := newSite(t)
 	invented := core.Node{Name: "a-1-1-x", State: core.NodeAlive, Producer: true, Lease: 24 * time.Hour, Started: time.Unix(0, 0)}
 	s.node(invented)
@@ -108,7 +108,7 @@ func TestAProducerSweepsWhenTheOneWhoseTurnItIsDoesNot(t *testing.T) {
 	if first.Node != "n5" {
 		t.Fatalf("the sweep was %q's, want n5's", first.Node)
 	}
-	// The one that stands in goes on, and the others leave it to it.
+	// The producer that stands in goes on, and the others do not sweep.
 	s.turn(other)
 	s.turn(s.sweeper)
 	if end := s.end(); end.Node != "n5" || end.Nonce == first.Nonce {
@@ -184,8 +184,8 @@ func (s *site) remove(slot job.Slot) {
 	}
 }
 
-// remake has the ledger made anew, with the records of a copy. A stream that was purged
-// is as one that begins at the sequence after its last.
+// remake creates the ledger anew, with the records of a copy. purged is the last sequence of
+// a stream that was purged.
 func (s *site) remake(purged uint64, restore ...job.Record) {
 	s.Helper()
 	info, err := s.js.Stream(s.Context(), "KV_cronce_ledger")

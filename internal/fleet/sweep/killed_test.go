@@ -19,8 +19,8 @@ const (
 	most  = 2 * time.Minute
 )
 
-// pair is two nodes that may sweep, on a broker that answers at once. The first, which
-// does, is killed.
+// pair is two nodes that may sweep, on a broker that answers at once. The first one sweeps,
+// and is killed.
 type pair struct {
 	killed  time.Time
 	record  *job.Record
@@ -71,7 +71,7 @@ func (p *pair) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSl
 	}
 }
 
-// What the methods of the pair cannot be, since they have the names of others.
+// These have methods of the same names as the pair's.
 type (
 	ledger   struct{ *pair }
 	locks    struct{}
@@ -95,7 +95,7 @@ func (timers) Waiting(context.Context, kv.WaitingFilter) iter.Seq2[kv.WaitingSlo
 	return func(func(kv.WaitingSlot, error) bool) {}
 }
 
-// noEnds is where no sweep may say that it came to its end.
+// noEnds refuses to store the end of a sweep.
 type noEnds struct{}
 
 func (noEnds) Read(context.Context) (kv.SweepEnd, error) { return kv.SweepEnd{}, job.ErrNotFound }
@@ -110,7 +110,7 @@ func (registry) Read(context.Context, string) (core.Entry, uint64, error) {
 
 var lost = job.Slot{Job: "report", Token: "lost"}
 
-// run has both nodes sweep, until somebody has offered the slot again.
+// run runs both sweepers until one of them has offered the slot again.
 func (p *pair) run(handed *core.Message, younger time.Duration) {
 	ctx, end := context.WithTimeout(context.Background(), time.Hour)
 	defer end()
@@ -134,9 +134,8 @@ func (p *pair) run(handed *core.Message, younger time.Duration) {
 	<-ctx.Done()
 }
 
-// Whenever who sweeps is killed, and whenever in the nodes' turns that and the loss
-// come. One pass is taken to need no time.
-func TestALostSlotTakesUnderTwoMinutesAlsoWhenWhoSweepsIsKilled(t *testing.T) {
+// The kill and the loss may come at any time of the nodes' turns. A pass takes no time here.
+func TestALostSlotIsFoundInTwoMinutesAlsoIfTheSweepingNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(p *pair, moves time.Time) (handed *core.Message){
 		"its next attempt was due": func(p *pair, moves time.Time) *core.Message {

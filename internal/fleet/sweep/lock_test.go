@@ -10,7 +10,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// hold writes the lock of job report, over the one that is there.
+// hold writes the lock of job report over the stored one.
 func (s *site) hold(holders, waiting []job.Slot) {
 	s.Helper()
 	l := core.Lock{Job: "report", Nonce: time.Now().String()}
@@ -26,8 +26,8 @@ func (s *site) hold(holders, waiting []job.Slot) {
 	}
 }
 
-// The message of a slot was purged while it stood in its job's lock, and whoever had
-// it in hand has died.
+// The message of a slot was purged while the slot was in its job's lock, and the worker that
+// had it has died.
 func TestASlotWhoseTurnHasComeAndThatHasNoMessageIsOfferedOnce(t *testing.T) {
 	run := job.Slot{Job: "report", Token: "k"}
 	ended := job.Record{Slot: slot(3), State: job.Succeeded}
@@ -63,7 +63,7 @@ func TestASlotWhoseTurnHasComeAndThatHasNoMessageIsOfferedOnce(t *testing.T) {
 	}
 }
 
-// Nobody has the payload of a run whose message is gone: it must not run with another.
+// The payload of a run is lost with its message: the run must not start with another one.
 func TestATriggeredRunWhoseMessageIsLostInTheLockIsOnlyRecorded(t *testing.T) {
 	s := newSite(t)
 	run := job.Slot{Job: "report", Token: "k"}
@@ -78,7 +78,7 @@ func TestATriggeredRunWhoseMessageIsLostInTheLockIsOnlyRecorded(t *testing.T) {
 	}
 }
 
-// delivery is the one message, as a worker gets it.
+// delivery returns the one message as a worker gets it.
 func (s *site) delivery() core.Delivery {
 	s.Helper()
 	for w, err := range s.Waiting(s.Context(), kv.WaitingFilter{}) {
@@ -125,7 +125,7 @@ func TestASlotInALockThatHasAMessageOrItsTurnYetToComeIsLeftAlone(t *testing.T) 
 	}
 }
 
-// Most slots are short, and nobody waits for them.
+// Most slots are short, and no slot waits for them.
 func TestASlotThatWasLeftInItsLockCostsTheSweepNothing(t *testing.T) {
 	s := newSite(t)
 	for n := range 3 {
@@ -159,8 +159,7 @@ func TestTheTimeOfATurnCountsFromWhenItCame(t *testing.T) {
 	s.want(slot(1).ID() + `/r2 {"n":1}`)
 }
 
-// Its revisions start over, so that what is written next has a number that was passed
-// long ago.
+// The revisions of the new ledger begin at 1 again, below those that were read before.
 func TestALedgerThatWasMadeAnewIsReadFromItsBeginning(t *testing.T) {
 	s := newSite(t)
 	for n := range 20 {

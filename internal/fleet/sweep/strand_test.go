@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Of the slots with a record their record is offered, of those without their message.
-func TestAMessageThatIsGivenToNobodyAnyMoreIsNone(t *testing.T) {
+// A slot with a record is offered by its record, one without by its message.
+func TestAStrandedMessageIsNone(t *testing.T) {
 	s := newSite(t)
 	retries, fresh, done, run := slot(1), slot(2), slot(3), job.Slot{Job: "report", Token: "k"}
 	revision := s.record(job.Record{Slot: retries, State: job.Retrying, RetryAt: time.Now()})
@@ -33,7 +33,7 @@ func TestAMessageThatIsGivenToNobodyAnyMoreIsNone(t *testing.T) {
 	before := s.messages()
 	queue := natstest.Strand(t, s.js, "cronce")
 	s.pass()
-	s.want(before...) // they may be in somebody's hand yet
+	s.want(before...) // a worker may still have them
 	s.shift = 5 * time.Minute
 	for range 2 {
 		s.pass()

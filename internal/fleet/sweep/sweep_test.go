@@ -129,7 +129,7 @@ func (s *site) pass() {
 	}
 }
 
-// messages are the IDs, and bodies, of what is in the stream.
+// messages returns the IDs and bodies of the messages in the stream.
 func (s *site) messages() (ids []string) {
 	s.Helper()
 	for w, err := range s.Slots().Waiting(s.Context(), kv.WaitingFilter{}) {
@@ -272,8 +272,7 @@ func TestRunningSlotsOfLiveNodesAreNotLookedAtInEachPass(t *testing.T) {
 	}
 }
 
-// The producer has handed it out, and the stream has lost it before a worker had
-// it.
+// The producer has handed the slot out, and the stream lost it before a worker got it.
 func TestASlotWithoutARecordIsOfferedWhenItsMessageIsLost(t *testing.T) {
 	s := newSite(t)
 	if err := s.sweeper.Turn(t.Context()); err != nil { // from here on it is the one
