@@ -36,7 +36,7 @@ func TestAnAlertNamesOneTargetAndNoSecret(t *testing.T) {
 		"a variable with a break":  {header("X-Key", "CRONCE_ALERT_A\nB"), "begins with CRONCE_ALERT_"},
 		"a header of ours":         {header("cronce-slot-id", "CRONCE_ALERT_A"), "is set for each slot"},
 		"a header of the wire":     {header("content-length", "CRONCE_ALERT_A"), "belongs to the connection"},
-		"a header with a break":    {header("X\r\nY", "CRONCE_ALERT_A"), "is no name of a header"},
+		"a header with a break":    {header("X\r\nY", "CRONCE_ALERT_A"), "is not a valid header name"},
 		"a header twice": {web(func(h *AlertHTTP) {
 			h.Headers = []AlertHeader{{Name: "X-A", Env: "CRONCE_ALERT_A"}, {Name: "x-a", Env: "CRONCE_ALERT_A"}}
 		}), "twice"},

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// object is a JSON object under construction, without reflection: the ledger's
-// records and the events are written once or twice for each slot. What it writes
-// is, byte for byte, what encoding/json makes of the same members.
+// Object is a JSON object under construction. It writes the same bytes as encoding/json, but
+// without reflection, since each slot writes several records and events. A method whose name
+// ends in If omits a zero value.
 type Object []byte
 
-// open begins an object, the outer one or one within.
+// Open begins an object, which may be nested in another.
 func (o Object) Open() Object { return append(o, '{') }
 
+// Name begins a member; the caller appends its value.
 func (o Object) Name(name string) Object {
-	if o[len(o)-1] != '{' { // which ends nothing but open: text is quoted
+	if o[len(o)-1] != '{' { // not the first member; values never end with {
 		o = append(o, ',')
 	}
 	o = append(o, '"')
@@ -22,11 +23,13 @@ func (o Object) Name(name string) Object {
 	return append(o, '"', ':')
 }
 
+// End ends the object.
 func (o Object) End() Object { return append(o, '}') }
 
+// Text adds a string.
 func (o Object) Text(name, value string) Object { return appendText(o.Name(name), value) }
 
-// textIf, and its like, leave out what is empty.
+// TextIf adds a string that is not empty.
 func (o Object) TextIf(name, value string) Object {
 	if value == "" {
 		return o
@@ -34,10 +37,12 @@ func (o Object) TextIf(name, value string) Object {
 	return o.Text(name, value)
 }
 
+// Number adds a number.
 func (o Object) Number(name string, value int) Object {
 	return strconv.AppendInt(o.Name(name), int64(value), 10)
 }
 
+// NumberIf adds a number that is not zero.
 func (o Object) NumberIf(name string, value int) Object {
 	if value == 0 {
 		return o
@@ -45,6 +50,7 @@ func (o Object) NumberIf(name string, value int) Object {
 	return o.Number(name, value)
 }
 
+// RevisionIf adds a revision that is not zero.
 func (o Object) RevisionIf(name string, value uint64) Object {
 	if value == 0 {
 		return o
@@ -52,12 +58,14 @@ func (o Object) RevisionIf(name string, value uint64) Object {
 	return strconv.AppendUint(o.Name(name), value, 10)
 }
 
+// Time adds an instant in UTC.
 func (o Object) Time(name string, value time.Time) Object {
 	o = append(o.Name(name), '"')
 	o = value.UTC().AppendFormat(o, time.RFC3339Nano)
 	return append(o, '"')
 }
 
+// TimeIf adds an instant that is not the zero time.
 func (o Object) TimeIf(name string, value time.Time) Object {
 	if value.IsZero() {
 		return o
@@ -65,6 +73,7 @@ func (o Object) TimeIf(name string, value time.Time) Object {
 	return o.Time(name, value)
 }
 
+// TrueIf adds true.
 func (o Object) TrueIf(name string, value bool) Object {
 	if !value {
 		return o
@@ -72,11 +81,11 @@ func (o Object) TrueIf(name string, value bool) Object {
 	return append(o.Name(name), "true"...)
 }
 
-// appendText quotes a string.
+// appendText appends a quoted string.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := Marshal(s) // of a string it does not fail
+			quoted, _ := Marshal(s) // never fails for a string
 			return append(b, quoted...)
 		}
 	}

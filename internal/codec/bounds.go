@@ -7,54 +7,54 @@ import (
 	"time"
 )
 
-// What stands on the broker may have been written by anybody. So each value is
-// bounded where it is decoded, by a method bound of its type, and the code that uses
-// it can compute with it: no count makes it allocate or loop without end, no time is
-// outside of what can be written again. A member that decides something makes the
-// whole value unreadable when it is out of bounds. A text for people is cut.
+// Any login may have written a value on the broker. So every value is bounded where it is
+// decoded, by the method bound of its type. No count makes the code that uses the value
+// allocate or loop without end, and no time is one that cannot be written again. A member that
+// rules depend on makes the whole value invalid if it is out of bounds. A text for people is
+// cut.
 const (
-	// maxSpan bounds all other settings, and what a node says about clocks.
+	// MaxSpan bounds durations in settings, and what a node states about clocks.
 	MaxSpan = 100 * 366 * 24 * time.Hour
 
-	// maxClaims bounds the attempts of one slot: an operator may raise them, by
-	// MaxAttempts each time. maxSlots bounds what else counts slots or handlers.
+	// MaxClaims bounds the attempts of one slot. Each reopening of a slot may add up to
+	// job.MaxAttempts. MaxSlots bounds other counts of slots and of handlers.
 	MaxClaims = 1_000_000
 	MaxSlots  = 1<<31 - 1
 
-	// maxWord bounds names that are not jobs, queues or nodes, and nonces, in bytes.
+	// MaxWord bounds nonces, and names that are not those of jobs, queues or nodes, in bytes.
 	MaxWord = 256
 
-	// maxText bounds, in bytes, what is kept of an error: more than this program ever
-	// writes.
+	// MaxText bounds the errors that are kept, in bytes. It is more than this program writes.
 	MaxText = 4 << 10
 
-	// maxHistory bounds the attempts that a record keeps, the newest.
+	// MaxHistory bounds the attempts that a record keeps. The newest stay.
 	MaxHistory = 200
 
-	// maxOldBytes is how much is kept of the error of an old attempt, and of an error
-	// that quotes what a person wrote.
+	// MaxOldBytes bounds the error of an attempt that is not the last, and an error that
+	// quotes foreign text, in bytes.
 	MaxOldBytes = 200
 
-	// maxQueues and maxHandlers bound the lists of a node, maxExcept that of an
+	// MaxQueues and MaxHandlers bound the lists of a node record, MaxExcept that of an
 	// announcement.
 	MaxQueues   = 1000
 	MaxHandlers = 1_000_000
 	MaxExcept   = 100
 )
 
-// bounds checks the members of one value. It keeps the first error.
+// Bounds checks the members of one value. It keeps the first error.
 type Bounds struct {
-	What string // the value: "slot record"
+	What string // the kind of value, for errors: "slot record"
 	Err  error
 }
 
+// Refuse sets the error, unless there is one.
 func (b *Bounds) Refuse(format string, args ...any) {
 	if b.Err == nil {
 		b.Err = fmt.Errorf("%w %s: %s", ErrInvalid, b.What, fmt.Sprintf(format, args...))
 	}
 }
 
-// times puts each time into UTC, and refuses one that RFC 3339 cannot express there.
+// Times converts times to UTC, and refuses those that RFC 3339 cannot express.
 func (b *Bounds) Times(member string, times ...*time.Time) {
 	for _, t := range times {
 		*t = t.UTC()
@@ -64,33 +64,35 @@ func (b *Bounds) Times(member string, times ...*time.Time) {
 	}
 }
 
+// Number refuses a number below least or above most.
 func (b *Bounds) Number(member string, n, least, most int) {
 	if n < least || n > most {
 		b.Refuse("%s %d: want %d to %d", member, n, least, most)
 	}
 }
 
+// Span refuses a duration below least or above most.
 func (b *Bounds) Span(member string, d, least, most time.Duration) {
 	if d < least || d > most {
 		b.Refuse("%s %v: want %v to %v", member, d, least, most)
 	}
 }
 
-// length refuses a list, or a string that is no text, that is too long.
+// Length refuses a list or a string with more than most elements.
 func (b *Bounds) Length(member string, n, most int) {
 	if n > most {
 		b.Refuse("%s has length %d: at most %d", member, n, most)
 	}
 }
 
-// words refuses long names and nonces.
+// Words refuses names and nonces of more than MaxWord bytes.
 func (b *Bounds) Words(member string, words ...string) {
 	for _, w := range words {
 		b.Length(member, len(w), MaxWord)
 	}
 }
 
-// names refuses what cannot be the name of a job, a queue or a node.
+// Names refuses names that ValidateName refuses.
 func (b *Bounds) Names(member string, names ...string) {
 	for _, name := range names {
 		if err := ValidateName(member, name); err != nil && b.Err == nil {
@@ -99,8 +101,8 @@ func (b *Bounds) Names(member string, names ...string) {
 	}
 }
 
-// word reports whether w is one of those that this program knows. Another one is
-// that of a newer program, to which the value is left; none is refused.
+// Word refuses a word that is not one of the known ones. An unknown word may be that of a newer
+// program, so the error is ErrVersion. An empty one is ErrInvalid.
 func Word[W ~string](b *Bounds, member string, w W, known ...W) {
 	switch {
 	case slices.Contains(known, w) || b.Err != nil:
@@ -115,12 +117,12 @@ func Word[W ~string](b *Bounds, member string, w W, known ...W) {
 	}
 }
 
-// cutText shortens texts for people.
+// CutText cuts texts for people to most bytes.
 func CutText(most int, texts ...*string) {
 	for _, t := range texts {
 		*t = ClipTo(*t, most)
 	}
 }
 
-// last returns the last n elements of s.
+// Last returns the last n elements of s, or all of them.
 func Last[T any](s []T, n int) []T { return s[max(0, len(s)-n):] }

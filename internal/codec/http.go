@@ -41,7 +41,7 @@ func RefusedHeader(name string) string {
 	is := func(other string) bool { return strings.EqualFold(name, other) }
 	switch {
 	case !headerName.MatchString(name):
-		return "is no name of a header: want letters, digits and -"
+		return "is not a valid header name: want letters, digits and -"
 	case is("Host"):
 		return "is part of the url: put it there"
 	case slices.ContainsFunc(protocolHeaders, is):

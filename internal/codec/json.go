@@ -13,6 +13,7 @@ import (
 // Version is the format version of every value this program writes.
 const Version = 1
 
+// Package job exports and documents these errors.
 var (
 	ErrInvalid = errors.New("invalid")
 	ErrVersion = errors.New("unknown format version")
@@ -23,24 +24,25 @@ var (
 // one stored.
 type Extra = map[string]json.RawMessage
 
-// decode reads the object in data into the struct that dst points to, whose field
-// V is the version, and returns the members left over. An unknown version is
-// refused.
+// Decode reads a JSON object into the struct that dst points to, and returns the members for
+// which the struct has no field. The field V of the struct is the format version. Another
+// version than this program's is ErrVersion.
 func Decode(what string, data []byte, dst any) (Extra, error) {
-	// Nearly all objects have no unknown members: one strict pass reads them, and
-	// a ledger of a million records is listed three times as fast.
+	// Nearly all objects have no unknown members. Reading these in one strict pass lists a
+	// ledger of a million records three times as fast.
 	if NewStrict().Read(data, dst) {
 		return nil, nil
 	}
 	return DecodeLoosely(what, data, dst)
 }
 
-// strict reads one object after the other.
+// Strict reads objects that have no unknown members, one after the other.
 type Strict struct {
 	from bytes.Reader
 	*json.Decoder
 }
 
+// NewStrict returns a Strict without data.
 func NewStrict() *Strict {
 	s := &Strict{}
 	s.Decoder = json.NewDecoder(&s.from)
@@ -48,13 +50,14 @@ func NewStrict() *Strict {
 	return s
 }
 
-// read reports whether all of data is one object of this version, with no members that
-// dst has no field for. If it is not, s cannot be used again.
+// Read reads data into dst. It returns false if data is not a single object of this version
+// without unknown members. Then s must not be used again.
 func (s *Strict) Read(data []byte, dst any) bool {
 	s.from.Reset(data)
 	return s.Decode(dst) == nil && reflect.ValueOf(dst).Elem().FieldByName("V").Int() == Version && !s.More()
 }
 
+// DecodeLoosely does what Decode does, without the strict pass.
 func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	var head struct {
 		V int `json:"v"`
@@ -81,12 +84,13 @@ func DecodeLoosely(what string, data []byte, dst any) (Extra, error) {
 	return extra, nil
 }
 
-// unreadable wraps errInvalid. The text of err may quote the whole value.
+// Unreadable returns an error that wraps ErrInvalid, for a value that is not JSON. It clips
+// the text of err, which may quote the whole value.
 func Unreadable(what string, err error) error {
 	return fmt.Errorf("%w %s: %s", ErrInvalid, what, ClipTo(err.Error(), MaxOldBytes))
 }
 
-// marshal is json.Marshal that does not escape HTML: "<" would take six bytes.
+// Marshal does what json.Marshal does, but does not escape HTML: "<" would take six bytes.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -95,7 +99,7 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// encode writes src with the extra members beside its own.
+// Encode writes the members of src and the extra ones.
 func Encode(src any, extra Extra) ([]byte, error) {
 	data, err := Marshal(src)
 	if err != nil {
@@ -104,7 +108,7 @@ func Encode(src any, extra Extra) ([]byte, error) {
 	return WithExtra(data, extra)
 }
 
-// withExtra adds to an object the members that this program has no field for.
+// WithExtra adds the extra members to the object in data, except those that it has already.
 func WithExtra(data []byte, extra Extra) ([]byte, error) {
 	if len(extra) == 0 {
 		return data, nil
@@ -121,6 +125,7 @@ func WithExtra(data []byte, extra Extra) ([]byte, error) {
 	return Marshal(all)
 }
 
+// members returns the names of the members that a struct has fields for.
 func members(t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {
@@ -130,11 +135,13 @@ func members(t reflect.Type) []string {
 	return names
 }
 
-// duration is a time.Duration that stands in JSON as Go writes it: "1m30s".
+// Duration is a time.Duration that JSON holds as Go writes it: "1m30s".
 type Duration time.Duration
 
+// MarshalText returns the form of time.Duration.String.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
+// UnmarshalText reads the form that time.ParseDuration reads.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	*d = Duration(parsed)

@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// ValidateName refuses what cannot be the name of a job, a queue or a
-// namespace. Names become parts of subjects, keys and consumer names, where a
-// dot, a star or a space would mean something; so they are 1 to 64 characters
-// of A-Z a-z 0-9 _ and -. what says whose name it is ("job", "queue").
+// ValidateName checks the name of a job, a queue, a node or a namespace: 1 to 64 characters of
+// A-Z a-z 0-9 _ and -. Names are parts of subjects, keys and consumer names, where a dot, a
+// star or a space has a meaning. The error begins with what ("job", "queue").
 func ValidateName(what, name string) error {
 	notPlain := func(r rune) bool { return r >= utf8.RuneSelf || !Plain(byte(r)) }
 	if 0 < len(name) && len(name) <= 64 && !strings.ContainsFunc(name, notPlain) {
@@ -19,7 +18,7 @@ func ValidateName(what, name string) error {
 	return fmt.Errorf("%w %s name %q: want 1 to 64 characters of A-Z a-z 0-9 _ -", ErrInvalid, what, Clip(name))
 }
 
-// clip keeps a quoted bad input from filling the terminal.
+// Clip cuts a text that an error quotes to 80 bytes.
 func Clip(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -28,7 +27,7 @@ func Clip(s string) string {
 	return s[:most] + "..."
 }
 
-// clipTo cuts s, and says so. What was cut stays as it is.
+// ClipTo cuts s to most bytes and appends "...". A text that it has cut before stays unchanged.
 func ClipTo(s string, most int) string {
 	if len(s) <= most+len("...") {
 		return s
@@ -36,10 +35,10 @@ func ClipTo(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
+// Plain reports whether c may be part of a name.
 func Plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
 }
 
-// reoffer is what stands behind the slot ID in the Msg-Id of a message that was
-// offered again.
+// Reoffer matches what follows the slot ID in the Msg-Id of a message that was offered again.
 var Reoffer = regexp.MustCompile(`/r[0-9]+$`)

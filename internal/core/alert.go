@@ -7,8 +7,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// NewAlert is the event that has an alert delivered about the record that stands at
-// revision. Its Kind is EventAlert; the caller fills in the rest.
+// NewAlert returns the event that asks for an alert about a record. revision is that of the
+// record in the ledger. The caller fills in Node.
 func NewAlert(r job.Record, revision uint64) job.Event {
 	return job.Event{
 		V: codec.Version, Kind: job.EventAlert, Alert: r.State, Time: r.Finished, ID: r.Slot.ID(), Job: r.Slot.Job, JobRevision: r.JobRevision,
@@ -16,9 +16,8 @@ func NewAlert(r job.Record, revision uint64) job.Event {
 	}
 }
 
-// AlertID is the message ID of the alert about a record that stands at revision:
-// the same for all who tell of it, and another one when the slot, reopened, ends
-// again.
+// AlertID returns the message ID of the alert about a record. All nodes that publish the alert
+// compute the same ID. When a reopened slot ends again, its revision and its ID differ.
 func AlertID(r job.Record, revision uint64) string {
 	return r.Slot.ID() + "/alert/" + string(r.State) + "/" + strconv.FormatUint(revision, 10)
 }

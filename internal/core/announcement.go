@@ -8,44 +8,45 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// SlotAlgorithm is the version of the rules by which slots are computed from a
-// definition. It grows when any program would compute other slots than before.
+// SlotAlgorithm is the version of the rules that compute slots from a definition. It is
+// increased by every change after which a definition has other slots.
 const SlotAlgorithm = 1
 
-// Announcement is what a producer tells the others, at most once: nothing is lost
-// with it, and nobody has to be told.
+// Announcement is a message from one producer to the others. It is delivered at most once; a
+// lost one costs duplicates of slot messages at most, which the stream drops.
 type Announcement struct {
 	Node string
 
-	// Started is when the incarnation began, by the broker's clock: the oldest
-	// producers take part, the others rest.
+	// Started is when the node started, by the broker's clock. The oldest producers take
+	// part in publishing, the others rest.
 	Started time.Time
 
 	Kind AnnouncementKind
 
-	// Time says: every slot of the producer's own share that is due up to it
-	// has been acknowledged by the stream (or was covered by the watermark). Zero
-	// claims nothing.
+	// Time is how far the producer has published its share: the stream has acknowledged
+	// every slot of the share that is due up to Time, or the watermark covers it. Zero: not
+	// known.
 	Time time.Time
 
-	// Except names jobs that Time says nothing about: they cannot be published.
+	// Except names jobs for which Time does not hold, because their slots cannot be
+	// published.
 	Except []string
 
-	// Members and Registry are what the claim holds for: digests of who takes
-	// part (and of how slots are computed), and of the registry. What a share is
-	// follows from the two.
+	// Members is a digest of the producers that take part and of how they compute slots,
+	// Registry one of the registry. The two determine the shares. Time holds only for a
+	// producer with the same digests.
 	Members, Registry uint64
 }
 
-// AnnouncementKind says what an announcement is for.
+// AnnouncementKind is the purpose of an announcement.
 type AnnouncementKind string
 
 const (
-	// AnnounceHere is a sign of life of a producer that takes part.
+	// AnnounceHere is the heartbeat of a producer that takes part.
 	AnnounceHere AnnouncementKind = "here"
-	// AnnounceAsk asks those that take part to announce themselves.
+	// AnnounceAsk asks the producers that take part to announce themselves.
 	AnnounceAsk AnnouncementKind = "ask"
-	// AnnounceLeave is the last one: the producer stops, or rests.
+	// AnnounceLeave is the last announcement of a producer that stops, or rests from now on.
 	AnnounceLeave AnnouncementKind = "leave"
 )
 
@@ -60,7 +61,7 @@ type announcementWire struct {
 	Registry digest           `json:"registry,omitempty"`
 }
 
-// digest is 64 bits as 16 hexadecimal digits: JSON's numbers are not exact.
+// digest is written as 16 hexadecimal digits, since numbers in JSON are not exact.
 type digest uint64
 
 func (d digest) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%016x", uint64(d)), nil }
@@ -71,14 +72,14 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalJSON writes the message's body.
+// MarshalJSON writes the body of the message.
 func (a Announcement) MarshalJSON() ([]byte, error) {
 	return codec.Encode(announcementWire{
 		codec.Version, a.Node, a.Started.UTC(), a.Kind, a.Time.UTC(), a.Except, digest(a.Members), digest(a.Registry),
 	}, nil)
 }
 
-// DecodeAnnouncement reads a message's body. Errors wrap ErrInvalid or ErrVersion.
+// DecodeAnnouncement reads the body of a message. Its errors wrap ErrInvalid or ErrVersion.
 func DecodeAnnouncement(data []byte) (Announcement, error) {
 	var w announcementWire
 	if _, err := codec.Decode("announcement", data, &w); err != nil {

@@ -12,41 +12,39 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// CancelRequest asks the node that runs a slot to end it for good. It is the
-// body of a request on <namespace>.node.<node>.cancel, answered with a
-// CancelAnswer. The record of a live owner is never rewritten by others: its
-// completion would be refused. So its owner is asked, and completes it.
+// CancelRequest asks the node that runs a slot to end it. It is the body of a request on
+// <namespace>.node.<node>.cancel, which the node answers with a CancelAnswer. No other node
+// writes the record of a live owner, since the owner's completion would then be refused.
 //
-// A request may be lost, and come late or twice; it names the claim it means, so
-// that it cannot end a later attempt. Who asks repeats it until the record is
-// final, or the owner is proved dead.
+// A request may be lost, late or delivered twice. It names one claim, so it cannot end a later
+// attempt. The sender repeats it until the record is final or the owner is proved dead.
 type CancelRequest struct {
 	V  int    `json:"v"`
 	ID string `json:"id"`
 
-	// Fence is the revision of the running record that the asker has read.
+	// Fence is the revision of the running record that the sender has read.
 	Fence uint64 `json:"fence"`
 
-	// Replaced says that a newer slot asks, not a person.
+	// Replaced is true if a newer slot replaces this one, and false if an operator cancels it.
 	Replaced bool `json:"replaced,omitempty"`
 
-	// By names who asks: an operator, or the ID of the newer slot.
+	// By names the operator, or is the ID of the newer slot.
 	By string `json:"by"`
 }
 
-// CancelAnswer is what the node says to a CancelRequest.
+// CancelAnswer is the answer to a CancelRequest.
 type CancelAnswer struct {
 	V int `json:"v"`
 
-	// Ending says that the context of this very attempt has ended for the
-	// request. False: it does not run here any more, or not yet.
+	// Ending is true if the request has ended the context of this attempt. It is false if
+	// the attempt has ended before, or has not started.
 	Ending bool `json:"ending"`
 
-	// Error says what is wrong with the request.
+	// Error is why the request is invalid.
 	Error string `json:"error,omitempty"`
 }
 
-// DecodeCancel reads a request and which slot it means.
+// DecodeCancel reads a request, and returns its slot too.
 func DecodeCancel(data []byte) (job.Slot, CancelRequest, error) {
 	var r CancelRequest
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -57,12 +55,12 @@ func DecodeCancel(data []byte) (job.Slot, CancelRequest, error) {
 	}
 	slot, err := job.ParseSlotID(r.ID)
 	if err == nil && r.Fence == 0 {
-		err = fmt.Errorf("%w request: it names no fence", job.ErrInvalid)
+		err = fmt.Errorf("%w request: it has no fence", job.ErrInvalid)
 	}
 	return slot, r, err
 }
 
-// DecodeCancelAnswer reads a node's answer. Its error says what is wrong with it.
+// DecodeCancelAnswer reads the answer of a node.
 func DecodeCancelAnswer(data []byte) (CancelAnswer, error) {
 	var a CancelAnswer
 	if err := json.Unmarshal(data, &a); err != nil {
@@ -72,8 +70,8 @@ func DecodeCancelAnswer(data []byte) (CancelAnswer, error) {
 	return a, nil
 }
 
-// Cause is what the handler's context ends with, and what the slot's record will
-// say: ErrCancelled or ErrReplaced, with who asked.
+// Cause returns the cause with which the handler's context ends, and which the slot's record
+// holds. It wraps ErrCancelled or ErrReplaced, and names By.
 func (r CancelRequest) Cause() error {
 	if r.Replaced {
 		return fmt.Errorf("%w by %s", job.ErrReplaced, oneName(r.By))
@@ -81,12 +79,12 @@ func (r CancelRequest) Cause() error {
 	return fmt.Errorf("%w by %s", job.ErrCancelled, oneName(r.By))
 }
 
-// Ended reports whether cause says that a slot was ended for good from outside.
+// Ended reports whether a slot with this cause was ended by a CancelRequest.
 func Ended(cause error) bool {
 	return errors.Is(cause, job.ErrCancelled) || errors.Is(cause, job.ErrReplaced)
 }
 
-// oneName makes one short line of what somebody sent as a name.
+// oneName cuts a foreign text to a single short line.
 func oneName(s string) string {
 	const most = 256
 	s = strings.Map(func(r rune) rune {
@@ -96,7 +94,7 @@ func oneName(s string) string {
 		return r
 	}, strings.ToValidUTF8(s, ""))
 	if s == "" {
-		return "nobody knows"
+		return "nobody knows" // as the protocol says
 	}
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "")
@@ -104,11 +102,9 @@ func oneName(s string) string {
 	return s
 }
 
-// Cancel is the record that ends a slot which nobody runs, for the cause: one
-// without a record, whose message is d; one that waits to be retried; or one
-// whose owner was proved dead (v.OwnerDead). It is to be written at the view's
-// revision. A running slot with a live owner is that owner's to end: see
-// CancelRequest.
+// Cancel returns the record that ends a slot which no node runs: a slot without a record, whose
+// message is d; one that waits for a retry; or one whose owner was proved dead (v.OwnerDead).
+// The caller writes it at the view's revision. A slot with a live owner needs a CancelRequest.
 func Cancel(d Delivery, v View, cause error) job.Record {
 	if v.Record != nil && v.Record.State == job.Running {
 		died := died(v)
@@ -117,8 +113,8 @@ func Cancel(d Delivery, v View, cause error) job.Record {
 	return ended(record(d, v), v, job.Cancelled, cause.Error())
 }
 
-// Reopen is the record that gives a slot which has ended a new start, with so many
-// more attempts: it is due at once, and keeps its history.
+// Reopen returns the record that lets a slot with an outcome run again, with more attempts. The
+// slot is due at once, and keeps its history.
 func Reopen(r job.Record, by string, attempts int, now time.Time) job.Record {
 	r.Error = clipError(fmt.Sprintf("given a new start by %s; it was %s%s", oneName(by), r.State, because(r.Error)))
 	r.State, r.Node, r.MaxAttempts = job.Retrying, by, min(r.Attempt+attempts, codec.MaxClaims)

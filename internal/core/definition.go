@@ -10,51 +10,49 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Definition is what the registry holds for one job: the job, and enough of its
-// past to say which slots there were before an edit.
+// Definition is the registry's value for one job: the job, and enough of its past to compute
+// the slots before an edit.
 type Definition struct {
 	Job job.Job
 
-	// Since is when the current plan came into force; slots after it belong to
-	// it. Zero: the broker's timestamp of this very entry, which the writer
-	// cannot know (see Entry.Since).
+	// Since is when the current plan came into force: the slots after it are computed from
+	// it. Zero: the broker's timestamp of this entry, which its writer cannot know (see
+	// Entry.Since).
 	Since time.Time
 
-	// Past holds the plans before the current one, oldest first, at most
-	// maxPast.
+	// Past holds the earlier plans, oldest first, up to maxPast.
 	Past []PastPlan
 
-	// Superseded holds the hashes of contents that an edit of a file or of code
-	// replaced, oldest first, at most maxSuperseded. A start never applies one of
-	// them again: an old pod in a crash loop must not revert an edit. What an
-	// operator replaced is not among them: it is kept away by the operator's
-	// ownership, and has to come back when that is released.
+	// Superseded holds the hashes of jobs that a later file or later code replaced, oldest
+	// first, up to maxSuperseded. A node that starts never applies one of them again, so that
+	// an old version in a crash loop cannot revert an edit. A job that an operator replaced is
+	// not among them: Owner protects the operator's edit, and after a release the job of the
+	// file applies again.
 	Superseded []string
 
-	// Paused says that nothing of the job is published. It is state beside the
-	// definition: no upsert touches it (see Pause and Resume).
+	// Paused is true while no slot of the job is published. Only Pause and Resume change it,
+	// Upsert does not.
 	Paused bool
 
-	// Pauses holds when the job was paused, oldest first, the newest maxPauses.
-	// The last one is open if and only if Paused, in an Entry; a writer leaves
-	// out the bound that is the broker's timestamp of the entry it writes.
+	// Pauses holds when the job was paused, oldest first, up to maxPauses. In an Entry, the
+	// last one is open if and only if Paused is true. A writer omits the bound that is the
+	// broker's timestamp of the entry it writes.
 	Pauses []Window
 
-	// Applied says that an operator created the entry: an apply with another file
-	// may prune it. What a file or code created never is, whoever edited it since.
+	// Applied is true if an operator created the entry, so that an apply of another file may
+	// prune it. Entries that a file or code created are never pruned.
 	Applied bool
 
-	// Owner is one of the constants; Node is who wrote the entry.
+	// Owner is OwnerFile, OwnerCode, OwnerOperator or OwnerReleased. Node wrote the entry.
 	Owner, Node string
 
-	// Nonce tells a writer its own write from another's.
+	// Nonce lets a writer recognise its own write.
 	Nonce string
 
 	Extra codec.Extra
 }
 
-// PastPlan is a plan that was in force for slots after From, up to and including
-// To.
+// PastPlan is a plan and the slots it applies to: those after From, up to and including To.
 type PastPlan struct {
 	Plan     job.Plan
 	From, To time.Time
@@ -65,19 +63,19 @@ const (
 	maxSuperseded = 50
 )
 
-// Entry is a definition as it stands in the registry.
+// Entry is a definition with its place in the registry.
 type Entry struct {
 	Definition
 
-	// Revision is the entry's sequence in the registry's stream; it travels with
-	// every slot as Cronce-Job-Revision.
+	// Revision is the entry's sequence in the registry's stream. Each slot message carries it
+	// as Cronce-Job-Revision.
 	Revision uint64
 
 	// Time is the broker's timestamp of the entry.
 	Time time.Time
 }
 
-// Since is when the current plan came into force: slots after it belong to it.
+// Since returns when the current plan came into force.
 func (e Entry) Since() time.Time {
 	if e.Definition.Since.IsZero() {
 		return e.Time
@@ -85,29 +83,28 @@ func (e Entry) Since() time.Time {
 	return e.Definition.Since
 }
 
-// Plans returns every plan of the entry, oldest first; the last has a zero To.
+// Plans returns all plans of the entry, oldest first. To of the last one is zero.
 func (e Entry) Plans() []PastPlan {
 	return append(append([]PastPlan(nil), e.Past...), PastPlan{Plan: e.Job.Plan(), From: e.Since()})
 }
 
-// Change is what an upsert does to the registry.
+// Change is the result of an Upsert.
 type Change int
 
 const (
-	// Unchanged: the entry has this content already; nothing is to be written.
+	// Unchanged: the entry holds an equal job. Write nothing.
 	Unchanged Change = iota
-	// Changed: the returned definition is to be written at the entry's revision.
+	// Changed: write the returned definition at the entry's revision.
 	Changed
-	// Superseded: this content was replaced by a later edit; nothing is to be
-	// written, and the caller should say so.
+	// Superseded: a later edit has replaced this job. Write nothing, and log it.
 	Superseded
-	// Held: an operator's edit stands over files and code until released.
+	// Held: an operator has edited the job, and has not released it. Write nothing.
 	Held
 )
 
-// Upsert computes what replaces old (nil: no entry) when job is applied by
-// owner on node. It is pure. A content that an edit replaced comes back only with
-// force; over an operator's edit, nothing but another one's.
+// Upsert returns the definition that replaces old (nil: no entry) when node applies the job in
+// the name of owner. A superseded job is applied only with force. Only an operator may replace
+// the edit of an operator.
 func Upsert(old *Entry, j job.Job, owner, node string, force bool) (Definition, Change, error) {
 	j = j.WithDefaults()
 	hash, err := j.Hash()
@@ -142,16 +139,15 @@ func Upsert(old *Entry, j job.Job, owner, node string, force bool) (Definition, 
 	next.Job, next.Owner, next.Node = j, owner, node
 	next.Since = old.Since()
 	if !samePlan(old.Job.Plan(), j.Plan()) {
-		// The new plan begins with the broker's timestamp of the entry that
-		// brings it; the old one's To is that same instant, which the next
-		// reader fills in (see Decode).
+		// The new plan begins, and the old one ends, at the broker's timestamp of the
+		// new entry. DecodeEntry fills it in.
 		next.Since = time.Time{}
 		next.Past = codec.Last(append(append([]PastPlan(nil), old.Past...), PastPlan{Plan: old.Job.Plan(), From: old.Since()}), maxPast)
 	}
 	return next, Changed, nil
 }
 
-// samePlan compares what would be written.
+// samePlan compares the plans as they are written.
 func samePlan(a, b job.Plan) bool {
 	wa, errA := json.Marshal(a)
 	wb, errB := json.Marshal(b)
@@ -182,8 +178,8 @@ type window struct {
 	To   time.Time `json:"to,omitzero"`
 }
 
-// MarshalJSON writes the registry's value. The end of a past plan is not
-// written: it is the beginning of the next one.
+// MarshalJSON writes the registry's value. It omits the ends of past plans, since each one is
+// the beginning of the next plan.
 func (d Definition) MarshalJSON() ([]byte, error) {
 	w := definitionWire{codec.Version, d.Job, d.Since, nil, d.Superseded, d.Paused, nil, d.Applied, d.Owner, d.Node, d.Nonce}
 	for _, p := range d.Pauses {
@@ -195,22 +191,22 @@ func (d Definition) MarshalJSON() ([]byte, error) {
 	return codec.Encode(w, d.Extra)
 }
 
-// DecodeEntry reads a registry value with the revision and timestamp that the
-// broker gave it.
+// DecodeEntry reads a value of the registry. revision and at are the broker's revision and
+// timestamp of the value.
 func DecodeEntry(data []byte, revision uint64, at time.Time) (Entry, error) {
 	var d EntryDecoder
 	return d.Entry(data, revision, at)
 }
 
-// EntryDecoder decodes entries as DecodeEntry does, faster if there are many. The zero
-// value is ready for use. It is safe for concurrent use.
+// EntryDecoder does what DecodeEntry does, but faster if there are many entries. The zero value
+// is ready for use. It is safe for concurrent use.
 type EntryDecoder struct {
 	Parser
 
-	strict sync.Pool // of *strict
+	strict sync.Pool // of *codec.Strict
 }
 
-// Entry is DecodeEntry.
+// Entry does what DecodeEntry does.
 func (c *EntryDecoder) Entry(data []byte, revision uint64, at time.Time) (Entry, error) {
 	var w definitionWire
 	extra, err := c.decode(data, &w)
@@ -241,7 +237,7 @@ func (c *EntryDecoder) Entry(data []byte, revision uint64, at time.Time) (Entry,
 	return e, c.Validate(e.Job)
 }
 
-// bound leaves the job, but for its times, to Job.Validate.
+// bound does not check the job, which Parser.Validate checks.
 func (w *definitionWire) bound() error {
 	b := codec.Bounds{What: "job definition"}
 	b.Times("since", &w.Since)
@@ -261,7 +257,7 @@ func (w *definitionWire) bound() error {
 	return b.Err
 }
 
-// decode is the function decode for definitions, of which it reads many.
+// decode does what codec.Decode does, and reuses the decoder.
 func (c *EntryDecoder) decode(data []byte, w *definitionWire) (codec.Extra, error) {
 	s, ok := c.strict.Get().(*codec.Strict)
 	if !ok {

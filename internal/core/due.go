@@ -8,63 +8,60 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Stretch is a part of a job's timeline: the slots of one schedule after After,
-// up to and including Until. The bounds are instants, not due times.
+// Stretch is a part of a job's timeline: the slots of one schedule after After, up to and
+// including Until. The bounds are instants, not due times.
 type Stretch struct {
 	Schedule *job.Schedule
 	After    time.Time
 
-	// Until ends the stretch. Zero: it has no end.
+	// Until is the last instant. Zero: no end.
 	Until time.Time
 
-	// Paused says that the slots fell due during a pause of the job. They are
-	// late at any age.
+	// Paused is true if the slots fell due while the job was paused. They are late at any
+	// age.
 	Paused bool
 
-	// Since is when the stretch came to be, by the broker's clock: whoever knew
-	// the registry of then knew it.
+	// Since is when the stretch was added to the timeline, by the broker's clock. A producer
+	// whose view of the registry is at least as new as Since knows the stretch.
 	Since time.Time
 }
 
-// DueSlot is a slot that a producer has to publish, and as what.
+// DueSlot is a slot that a producer has to publish, and how.
 type DueSlot struct {
 	At, Due time.Time
 
-	// CaughtUp marks a slot that is late and runs by its catch-up policy.
+	// CaughtUp is true for a slot that is late and runs because of its catch-up policy.
 	CaughtUp bool
 
-	// Missed is 0 for a slot to run and 1 for one that the policy leaves out.
+	// Missed is 0 for a slot that runs, and 1 for one that the catch-up policy leaves out.
 	Missed int
 
-	// Range marks the first of a range of missed slots: Missed of them, the
-	// last at Last.
+	// Range is true for the first of a range of missed slots. Missed is then their number,
+	// and Last the instant of the last one.
 	Range bool
 	Last  time.Time
 }
 
-// MaxMissed is how many late slots of a job are published one by one, the newest
-// of them; the older ones share one message.
+// MaxMissed is how many late slots of a job have a message each. These are the newest ones; the
+// older ones share one message.
 const MaxMissed = 1000
 
-// Lateness says which slots a catch-up policy is asked about.
+// Lateness determines to which slots a catch-up policy applies.
 type Lateness struct {
-	// Late is how long after its due time a slot is still simply published.
+	// Late is the age from which on the policy applies. A younger slot runs, unless it fell
+	// due during a pause.
 	Late time.Duration
 
-	// Horizon is how far back a slot may lie and still run, at most.
+	// Horizon is how old a slot may be and still run.
 	Horizon time.Duration
 }
 
-// Due returns the slots of the timeline, given oldest stretch first, that are
-// due at now, and what they are to be published as. Slots no later than l.Late
-// run, unless they fell due during a pause; of the others the policy chooses.
-// They come oldest first, except that a
-// range of missed slots comes last: it must be published after all the others
-// (see the producer's package comment).
+// Due returns the slots of a timeline that are due at now, oldest first, and how to publish
+// them. A range of missed slots is last: it must be published after all others (see the package
+// comment of producer).
 //
-// All of one job's stretches are judged together, since "the newest missed slot"
-// is a word about the job, not about one of its plans. Cutting a stretch in two
-// changes nothing.
+// The timeline holds all stretches of one job, oldest first, since the newest missed slot is
+// that of the job and not that of a plan. Cutting a stretch in two does not change the result.
 func Due(timeline []Stretch, c job.CatchUp, now time.Time, l Lateness) []DueSlot {
 	var late, young []DueSlot
 	for _, s := range timeline {
@@ -88,7 +85,7 @@ func Due(timeline []Stretch, c job.CatchUp, now time.Time, l Lateness) []DueSlot
 	return due
 }
 
-// end is the last instant of the stretch that is due at now.
+// end returns the last instant of the stretch that may be due at now.
 func (s Stretch) end(now time.Time) time.Time {
 	end := now.Add(-s.Schedule.Delay())
 	if !s.Until.IsZero() && s.Until.Before(end) {
@@ -97,8 +94,8 @@ func (s Stretch) end(now time.Time) time.Time {
 	return end
 }
 
-// lateEdge is the last instant of the stretch that is late at now: due more than
-// l.Late ago, or in a pause.
+// lateEdge returns the last instant of the stretch that may be late at now: it was due more
+// than l.Late ago, or in a pause.
 func (s Stretch) lateEdge(now time.Time, l Lateness) time.Time {
 	if s.Paused {
 		return s.end(now)
@@ -106,7 +103,7 @@ func (s Stretch) lateEdge(now time.Time, l Lateness) time.Time {
 	return s.end(now.Add(-l.Late - time.Nanosecond))
 }
 
-// choose turns those of the late slots that may still run into caught-up ones.
+// choose marks the late slots that the policy lets run as caught up.
 func choose(c job.CatchUp, late []DueSlot, now time.Time, horizon time.Duration) {
 	within := horizon
 	if c.Within > 0 {
@@ -119,7 +116,7 @@ func choose(c job.CatchUp, late []DueSlot, now time.Time, horizon time.Duration)
 	}
 }
 
-// mostRuns returns how many late slots the policy lets run, at most.
+// mostRuns returns how many late slots the policy lets run.
 func mostRuns(c job.CatchUp) int {
 	switch {
 	case c.Policy == job.CatchUpNone:
@@ -132,8 +129,8 @@ func mostRuns(c job.CatchUp) int {
 	return min(c.Max, MaxMissed)
 }
 
-// folded is the range of the late slots that are older than kept, the newest
-// ones; false when there are none.
+// folded returns the range of the late slots that are older than those in kept. It returns
+// false if there are none.
 func folded(timeline []Stretch, kept []DueSlot, now time.Time, l Lateness) (DueSlot, bool) {
 	if len(kept) < MaxMissed {
 		return DueSlot{}, false

@@ -7,10 +7,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// EntryError says that the stored definition of one job cannot be read. It
-// disables that job, and no other.
+// EntryError is the error of a stored definition that cannot be read. It disables that job
+// only.
 type EntryError struct {
-	// Name is the entry's key; what the value says may be anything.
+	// Name is the entry's key. The name in the value cannot be trusted.
 	Name     string
 	Revision uint64
 

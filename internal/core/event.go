@@ -11,37 +11,35 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// RegistryEvent is one change of the registry as a watcher sees it, in the order
-// of the broker.
+// RegistryEvent is one change of the registry, as a watch delivers it in the broker's order.
 type RegistryEvent struct {
-	// Name is the job's name; empty in a Ready or Settled event.
+	// Name is the job's name. It is empty if Ready or Settled is set.
 	Name string
 
-	// Revision is the registry's last revision that was seen, this change included.
-	// In a Ready or Settled event, every entry up to it has been seen.
+	// Revision is the newest revision of the registry that was delivered. If Ready or
+	// Settled is set, every entry up to it was delivered.
 	Revision uint64
 
-	// Entry is the definition. Not set when Deleted, Ready, Settled or Err is.
+	// Entry is the definition. It is not set if Deleted, Ready, Settled or Err is.
 	Entry Entry
 
-	// Deleted says that the job was removed, at Time.
+	// Deleted is true if the job was removed, at Time.
 	Deleted bool
 	Time    time.Time
 
-	// Err says that the stored definition cannot be read. It disables this job
-	// only.
+	// Err is why the stored definition cannot be read. It disables this job only.
 	Err error
 
-	// Ready closes the initial listing: all that was stored has been seen.
+	// Ready is true after all values that were stored when the watch began.
 	Ready bool
 
-	// Settled says that nothing that was written up to Revision is missing. Between
-	// two of them it may be: a watch that catches up shows the last write of each job
-	// only, in the place of that write.
+	// Settled is true if no write up to Revision is missing. A watch that catches up delivers
+	// only the last write of each job, so between two Settled events older entries may be
+	// missing.
 	Settled bool
 }
 
-// NodeEvent is one change of the nodes bucket as a watcher sees it.
+// NodeEvent is one change of the nodes bucket, as a watch delivers it.
 type NodeEvent struct {
 	Name     string
 	Revision uint64
@@ -49,7 +47,7 @@ type NodeEvent struct {
 	// Time is the broker's timestamp of the change.
 	Time time.Time
 
-	// Node is the record; not set when Gone, Ready or Err is.
+	// Node is the record. It is not set if Gone, Ready or Err is.
 	Node  Node
 	Gone  bool
 	Err   error
@@ -83,6 +81,6 @@ func CheckEventSubject(e job.Event, subject string) error {
 	if len(tokens) == 4 && tokens[1] == "event" && tokens[2] == string(e.Kind) && tokens[3] == name && (of == "" || of == name) {
 		return nil
 	}
-	return fmt.Errorf("%w event: %w: it tells that %q is %q, of job %q, and was published on %q",
+	return fmt.Errorf("%w event: %w: it reports %q as %q, of job %q, and was published on %q",
 		job.ErrInvalid, ErrContradicts, codec.Clip(e.ID), codec.Clip(string(e.Kind)), codec.Clip(e.Job), codec.Clip(subject))
 }

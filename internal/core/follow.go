@@ -9,7 +9,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// parts is the message of a whole slot, or those of its n parts.
+// parts returns the messages of a slot's n parts, or m itself if n is 0.
 func (m Message) parts(n int) []Message {
 	if n == 0 {
 		return []Message{m}
@@ -22,9 +22,9 @@ func (m Message) parts(n int) []Message {
 	return parts
 }
 
-// Cycle returns jobs that come after each other in a circle, so that none of them
-// can ever start, beginning and ending with the same one; nil when there is none.
-// Jobs that are named and not among these are not looked into.
+// Cycle returns the names of jobs that wait for each other in a cycle, so that none of them can
+// ever start. The first and the last name are equal. It returns nil if there is no cycle. Jobs
+// that are named in After but not given are ignored.
 func Cycle(jobs []job.Job) []string {
 	after := map[string][]string{}
 	for _, j := range jobs {
@@ -45,7 +45,7 @@ func Cycle(jobs []job.Job) []string {
 		path = append(path, name)
 		for _, before := range after[name] {
 			if before == name {
-				continue // which Validate says
+				continue // Validate reports it
 			}
 			if circle := visit(before); circle != nil {
 				return circle
@@ -63,7 +63,7 @@ func Cycle(jobs []job.Job) []string {
 	return nil
 }
 
-// CheckCycle is the error that there is a Cycle; it wraps ErrInvalid.
+// CheckCycle returns an error that wraps ErrInvalid if there is a Cycle.
 func CheckCycle(jobs []job.Job) error {
 	if circle := Cycle(jobs); circle != nil {
 		return fmt.Errorf("%w after: a circle, in which no job can start: %s", job.ErrInvalid, strings.Join(circle, " after "))
@@ -71,22 +71,20 @@ func CheckCycle(jobs []job.Job) error {
 	return nil
 }
 
-// Chained reports whether the job came after others at that time.
+// Chained reports whether the plan in force at an instant has After.
 func (e Entry) Chained(at time.Time) bool {
 	p, ok := e.PlanAt(at)
 	return ok && len(p.Plan.After) > 0
 }
 
-// Chain is what follows from a slot that has succeeded, for one job, e's, that
-// comes after its job: the messages of that job's slot of the same instant or
-// token. before are the records of all the jobs that e's comes after, of that slot,
-// as far as there are some. None are returned while one has not succeeded.
+// Chain returns the messages of the slot of e's job that follows the slot of d, which has
+// succeeded. before are the records of the same instant, or token, of all jobs that e's job
+// comes after, as far as they exist. Chain returns nothing until all of them have succeeded.
 //
-// The slot is due when the last of them had succeeded, which all who ask see alike.
-// A job comes after slots that succeed while it is there, not after the past.
-// It is on time if d, the message of the one that was last seen to, was. If the job
-// is paused its slot is recorded as missed: it would vanish otherwise, since
-// nothing comes back to it.
+// The slot is due when the last of them succeeded, so every node computes the same due time.
+// The job follows only slots that succeed while it comes after them. The new slot is on time if
+// the one of d was. If the job is paused, its slot is recorded as missed: nothing would start it
+// later.
 func Chain(e Entry, before []job.Record, d Delivery) []Message {
 	after := e.Job.After
 	if len(after) == 0 || len(before) < len(after) {

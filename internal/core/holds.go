@@ -8,39 +8,37 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// HoldsRequest asks a node that lives whether it holds the claim of a running record
-// that names it. It goes to the subject of a CancelRequest, and is answered with a
-// HoldsAnswer. A node that does not know it finds no fence in it and answers with an
-// error, which says nothing about the claim.
+// HoldsRequest asks a live node whether it still holds the claim of a running record. It has the
+// subject of a CancelRequest, and is answered with a HoldsAnswer. An older program takes it for a
+// CancelRequest without a fence and answers with an error, from which nothing follows.
 type HoldsRequest struct {
 	V  int    `json:"v"`
 	ID string `json:"id"`
 
-	// Claim is the revision of the running record that the asker has read.
+	// Claim is the revision of the running record that the sender has read.
 	Claim uint64 `json:"claim"`
 }
 
-// HoldsAnswer is what the node says to a HoldsRequest.
+// HoldsAnswer is the answer to a HoldsRequest.
 //
-// "Not held" stays true however late it is read: no handler will ever start by this
-// claim. The node may claim the slot again, by a write at the same revision. So one of
-// two is refused, that write or the takeover of the asker.
+// An answer that the claim is not held stays true: no handler will start by this claim. The node
+// may claim the slot again, but by a write at the same revision as the takeover of the sender.
+// The broker refuses one of the two.
 type HoldsAnswer struct {
 	V int `json:"v"`
 
-	// Holds says that the node owes the slot a claim, a run or a completion.
+	// Holds is true if the slot is in flight on the node.
 	Holds bool `json:"holds"`
 
-	// Ended says that it does, and that its handler has not returned although its
-	// context has ended.
+	// Ended is true if Holds is, and the handler has not returned after its context ended.
 	Ended bool `json:"ended,omitempty"`
 
-	// Error says what is wrong with the request.
+	// Error is why the request is invalid.
 	Error string `json:"error,omitempty"`
 }
 
-// DecodeHolds reads a request and which slot it means. It returns false if the data is
-// no HoldsRequest.
+// DecodeHolds reads a request, and returns its slot. It returns false if the data is not a
+// HoldsRequest.
 func DecodeHolds(data []byte) (job.Slot, bool) {
 	var r HoldsRequest
 	if json.Unmarshal(data, &r) != nil || r.V != codec.Version || r.Claim == 0 {
@@ -50,7 +48,7 @@ func DecodeHolds(data []byte) (job.Slot, bool) {
 	return slot, err == nil
 }
 
-// Err returns an error if the answer says nothing.
+// Err returns an error if nothing follows from the answer.
 func (a HoldsAnswer) Err() error {
 	if a.V != codec.Version || a.Error != "" {
 		return fmt.Errorf("%w: v=%d %s", job.ErrUnknown, a.V, codec.Clip(a.Error))
