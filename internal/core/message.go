@@ -27,65 +27,62 @@ const (
 	HeaderTraceparent = "traceparent" // W3C
 )
 
-// Message is a slot as a producer publishes it and a worker receives it. The
-// body beside it is the job's payload as given.
+// Message is a slot as a producer publishes it and a worker receives it. It is sent as headers;
+// the body of the message is the payload.
 type Message struct {
 	Slot job.Slot
 
-	// JobRevision is the registry revision of the definition that the slot was
-	// computed from.
+	// JobRevision is the registry revision of the definition from which the slot was computed.
 	JobRevision uint64
 
 	// Node is the producer.
 	Node string
 
-	// Due is the slot's instant plus the job's spread, or the time that a
-	// triggered run was set for. One that was set for none is due when it is
-	// published: zero. ParseMessage takes an instant for the due time of a planned slot
-	// that is said to be due before it.
+	// Due is the slot's instant plus the job's spread, or the time for which a run was
+	// triggered. Zero: the run is due when it is published. ParseMessage replaces a due time
+	// before the slot's instant by the instant.
 	Due time.Time
 
-	// CaughtUp marks a slot that ran late by its catch-up policy: its start
-	// deadline counts from publication.
+	// CaughtUp is true for a slot that runs late because of its catch-up policy. Its start
+	// deadline counts from the publication.
 	CaughtUp bool
 
-	// Backfill marks a slot that an operator asked for after its time. Like a
-	// caught-up one it is late by nature: its start deadline counts from
-	// publication.
+	// Backfill is true for a slot that an operator requested after its time. Its start
+	// deadline counts from the publication.
 	Backfill bool
 
-	// Chained marks a slot that follows from others (see Chain): it is due when the
-	// last of them has succeeded, and its start deadline counts from publication.
+	// Chained is true for a slot that follows others (see Chain). It is due when the last of
+	// them succeeded, and its start deadline counts from the publication.
 	Chained bool
 
-	// Event marks a run that a message of a stream started (see Started): Due is when
-	// that message was stored, and the run's age counts from then.
+	// Event is true for a run that a message of a stream started (see Started). Due is when
+	// that message was stored, and the age of the run counts from then.
 	Event bool
 
-	// Refused is why a run cannot be made, although there is a reason to make it: it
-	// is only recorded, as failed. One line.
+	// Refused is why a run cannot start, in one line. The worker only records it as failed.
+	// Empty: the run can start.
 	Refused string
 
-	// Missed is 0 for a slot to run, 1 for a slot that the catch-up policy left
-	// out, which the worker only records; for a range, how many slots it holds,
-	// the last of them at MissedLast.
+	// Missed is 0 for a slot that runs. It is 1 for a slot that the catch-up policy left out,
+	// which the worker only records. For a range it is the number of slots, of which the last
+	// is at MissedLast.
 	Missed     int
 	MissedLast time.Time
 
-	// Traceparent says, as W3C's header of this name does, which trace the slot
-	// belongs to and which span it was published in. Empty: it was not traced.
+	// Traceparent is the W3C header of that name: the slot's trace, and the span in which it
+	// was published. Empty: the slot is not traced.
 	Traceparent string
 
-	// Offer is 0 for the copies of producers, whose message ID is the slot's, so
-	// that the stream folds them. A slot that is offered anew, because its
-	// message was lost, gets a message ID of its own: <slot ID>/r<Offer>.
+	// Offer is 0 in the messages of producers, whose message ID is the slot ID, so that the
+	// stream drops all copies but one. If the message was lost, the slot is offered again with
+	// the message ID <slot ID>/r<Offer>.
 	Offer int
 }
 
-// Header returns the message's headers. They are what a nats.Header is made of.
+// Header returns the headers of the message, for a nats.Header.
 func (m Message) Header() map[string][]string {
 	h := make(map[string][]string, 8)
-	values := make([]string, 0, 8) // of most messages, at once
+	values := make([]string, 0, 8) // a single allocation for most messages
 	m.EachHeader(func(name, value string) {
 		values = append(values, value)
 		h[name] = values[len(values)-1 : len(values) : len(values)]
@@ -93,8 +90,7 @@ func (m Message) Header() map[string][]string {
 	return h
 }
 
-// EachHeader calls set for each of the message's headers: it is Header for those who
-// keep them in a place of their own.
+// EachHeader calls set for each header of the message. It does not allocate a map.
 func (m Message) EachHeader(set func(name, value string)) {
 	id := m.Slot.ID()
 	set(HeaderSlot, id)
@@ -134,16 +130,16 @@ func (m Message) EachHeader(set func(name, value string)) {
 	}
 }
 
-// due is the due time's text, which is the end of the slot's ID for most slots.
+// due returns the text of the due time. For most slots it is the end of the slot's ID.
 func (m Message) due(id string) string {
 	if s := m.Slot; s.Token == "" && !s.Range && s.Shards == 0 && m.Due.Equal(s.At) && s.At.Nanosecond() == 0 {
 		return id[len(s.Job)+1:]
 	}
-	return m.Due.UTC().Format(time.RFC3339Nano) // a trigger's may have a fraction
+	return m.Due.UTC().Format(time.RFC3339Nano) // that of a triggered run may have a fraction
 }
 
-// offerOf is the number in the message ID of a slot that was offered anew, 0 in that
-// of any other. A message that has fired from a timer has no ID.
+// offerOf returns the number in the message ID of a slot that was offered again, and 0 for any
+// other. A message that a timer published has no ID.
 func offerOf(id, slot string) (int, error) {
 	number := strings.TrimPrefix(strings.TrimPrefix(id, slot), "/r")
 	switch {
@@ -156,11 +152,10 @@ func offerOf(id, slot string) (int, error) {
 	return int(offer), nil
 }
 
-// CheckSubject refuses the message if the subject on which it was published is not
-// one of its slot's job: NS.slot.<queue>.<job>, or NS.timer.due.<queue>.<job>. The
-// server checks what a login publishes to, and not what it says there: without this,
-// whoever may publish for one job could have any other run. Its errors wrap
-// ErrInvalid and ErrContradicts.
+// CheckSubject refuses a message that was not published on a subject of its slot's job:
+// NS.slot.<queue>.<job> or NS.timer.due.<queue>.<job>. The server checks to which subject a login
+// publishes, but not the headers. Without this check, a login that may publish for one job could
+// start any other. Its errors wrap ErrInvalid and ErrContradicts.
 func (m Message) CheckSubject(subject string) error {
 	const dot = "."
 	name := strings.LastIndex(subject, dot)
@@ -172,10 +167,9 @@ func (m Message) CheckSubject(subject string) error {
 	return fmt.Errorf("%w message: %w: it names slot %q, and was published on %q", job.ErrInvalid, ErrContradicts, codec.Clip(m.Slot.ID()), codec.Clip(subject))
 }
 
-// ParseMessage reads the headers of a slot message. The slot's name comes from
-// Cronce-Slot, since a message offered again has a Msg-Id of its own; a Msg-Id that
-// is of another slot is ErrContradicts. Its errors wrap ErrInvalid. Who has the
-// message from a stream checks its subject too: see CheckSubject.
+// ParseMessage reads the headers of a slot message. The slot is that of Cronce-Slot, since the
+// message ID differs if the slot was offered again. A message ID of another slot is
+// ErrContradicts. Its errors wrap ErrInvalid. The caller also calls CheckSubject.
 func ParseMessage(header map[string][]string) (Message, error) {
 	get := func(name string) string {
 		if v := header[name]; len(v) > 0 {
@@ -196,7 +190,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 		return Message{}, err
 	}
 	if trace := get(HeaderTraceparent); len(trace) <= codec.MaxWord {
-		m.Traceparent = trace // a longer one is none
+		m.Traceparent = trace // a longer one is invalid
 	}
 	m.Node, m.CaughtUp, m.Backfill, m.Chained = strings.ToValidUTF8(codec.Clip(get(HeaderNode)), ""), get(HeaderCaughtUp) != "", get(HeaderBackfill) != "", get(HeaderChained) != ""
 	m.Event = get(HeaderEvent) != ""
@@ -229,7 +223,7 @@ func ParseMessage(header map[string][]string) (Message, error) {
 	}
 	m.Missed = int(min(missed, codec.MaxSlots))
 	if m.Due.IsZero() || m.Due.Before(m.Slot.At) && !m.Chained {
-		m.Due = m.Slot.At // nothing is due before its instant, whoever says so
+		m.Due = m.Slot.At // no slot is due before its instant
 	}
 	return m, nil
 }

@@ -7,47 +7,46 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// NodeState is what a node's key says of it.
+// NodeState is the state of a node in its record.
 type NodeState string
 
 const (
 	NodeAlive   NodeState = "alive"
-	NodeStopped NodeState = "stopped" // by its own word, at a clean end
-	NodeFenced  NodeState = "fenced"  // declared dead by another; for good
+	NodeStopped NodeState = "stopped" // the node has stopped, and has written so itself
+	NodeFenced  NodeState = "fenced"  // another node has declared it dead; this is final
 )
 
-// MaxPriority is the last place in the line for slots; 0 is the first.
+// MaxPriority is the lowest priority of a worker; 0 is the highest.
 const MaxPriority = 9
 
-// Node is one incarnation of a process, as it stands in the nodes bucket under
-// its name. Its owner writes it at its last revision, every tenth of the lease;
-// anybody who has seen it stand still for a whole lease may write NodeFenced
-// over it, at that same revision. Whoever's write is won decides: a node that
-// was fenced can never write again.
+// Node is the record of one process, from its start to its end, under its name in the nodes
+// bucket. The node writes it every tenth of the lease, at the revision of its last write. Any
+// node that has seen the same revision for a whole lease may write NodeFenced at that revision.
+// The broker accepts one of the two writes. A fenced node cannot write its record again.
 type Node struct {
 	Name  string
 	State NodeState
 
-	// Started is when the incarnation began, by its own clock; see Began.
+	// Started is when the node started, by its own clock. See Began.
 	Started time.Time
 
-	// Lease is how long the node's silence must last before it may be fenced.
+	// Lease is how long the record must stay unchanged before the node may be fenced.
 	Lease time.Duration
 
 	Producer, Worker bool
 	Queues           []string
 
-	// Handlers are the jobs it has handlers for.
+	// Handlers are the jobs for which the node has handlers.
 	Handlers []string
 
-	// Priority is its place in the line for slots: 0, the first, to MaxPriority.
+	// Priority is from 0 to MaxPriority. Workers with a lower number take slots first.
 	Priority int
 
-	// Running is how many handlers it runs.
+	// Running is the number of handlers that run.
 	Running int
 
-	// ClockOffset is the broker's clock minus the node's, as it measured it;
-	// ClockError bounds the error of that.
+	// ClockOffset is the broker's clock minus the node's, as the node estimates it.
+	// ClockError bounds the error of the estimate.
 	ClockOffset, ClockError time.Duration
 
 	Tzdata, Version string
@@ -80,10 +79,10 @@ type nodeWire struct {
 	Nonce       string         `json:"nonce"`
 }
 
-// Began is when the incarnation began, by the broker's clock.
+// Began returns when the node started, by the broker's clock.
 func (n Node) Began() time.Time { return n.Started.Add(n.ClockOffset) }
 
-// MarshalJSON writes the nodes bucket's value.
+// MarshalJSON writes a value of the nodes bucket.
 func (n Node) MarshalJSON() ([]byte, error) {
 	return codec.Encode(nodeWire{
 		codec.Version, n.Name, n.State, n.Started.UTC(), codec.Duration(n.Lease), n.Producer, n.Worker, n.Queues, n.Handlers,

@@ -13,30 +13,29 @@ import (
 
 // StreamEvent is one message of a stream that starts a job.
 type StreamEvent struct {
-	// Stream and Created are the stream's name and its creation. A stream that is
-	// deleted and made anew counts from 1 again: its creation tells the two apart.
+	// Stream and Created are the stream's name and its creation time. A stream that was
+	// deleted and created again counts from 1 again, so the name alone is not unique.
 	Stream  string
 	Created time.Time
 
-	// Sequence is the message's place in the stream, Stored when the stream stored it.
+	// Sequence is that of the message in the stream, and Stored when the stream stored it.
 	Sequence uint64
 	Stored   time.Time
 
-	// ID is the message's Nats-Msg-Id, empty if it has none.
+	// ID is the message's Nats-Msg-Id, or empty.
 	ID string
 
-	// Size is the length of its data, in bytes.
+	// Size is the length of the message's data, in bytes.
 	Size int
 
-	// Bare names a message without an ID by its sequence alone, as programs did before
-	// the stream belonged into the name: for messages that they may have published.
+	// Bare is true for a message that an older program may have published already. Such a
+	// program named the run of a message without an ID by its sequence alone.
 	Bare bool
 }
 
-// Token names the run that the message starts: its Nats-Msg-Id, or
-// <stream>-<creation>-<sequence> if it has none, with the creation in nanoseconds since
-// 1970. A text that is no token (see ValidateToken) is replaced by a digest of it, so
-// that it names one run all the same.
+// Token returns the token of the run that the message starts: its Nats-Msg-Id, or
+// <stream>-<creation>-<sequence> if it has none, with the creation in nanoseconds since 1970. A
+// text that is not a valid token is replaced by its digest.
 func (e StreamEvent) Token() string {
 	name := strings.TrimSpace(e.ID)
 	if name == "" {
@@ -52,10 +51,10 @@ func (e StreamEvent) Token() string {
 	return "sha256-" + hex.EncodeToString(sum[:])
 }
 
-// Started returns the slot messages of the run of e's job that a stream's message
-// starts. The run is due since its message was stored, and split as the plan of that
-// time says, so that a message that is delivered again after an edit names the same
-// slots. A message that is too large to be handed on is a run that cannot be made.
+// Started returns the slot messages of the run that a stream's message starts. The run is due
+// when its message was stored. It is split by the plan in force then, so that a message that is
+// delivered again after an edit has the same slots. If the message is too large for a payload,
+// the run is Refused.
 func Started(e Entry, ev StreamEvent) []Message {
 	m := Message{Slot: job.Slot{Job: e.Job.Name, Token: ev.Token()}, JobRevision: e.Revision, Due: ev.Stored, Event: true}
 	if ev.Size > job.MaxPayload {
@@ -65,8 +64,8 @@ func Started(e Entry, ev StreamEvent) []Message {
 	return m.parts(e.planOf(ev.Stored).Shards)
 }
 
-// planOf is the plan in force when a message was stored. A work queue may hold messages
-// from before the job: those belong to its first plan.
+// planOf returns the plan in force when a message was stored. A work queue may hold messages
+// that are older than the job; they belong to its first plan.
 func (e Entry) planOf(stored time.Time) job.Plan {
 	if p, ok := e.PlanAt(stored); ok {
 		return p.Plan
@@ -74,8 +73,8 @@ func (e Entry) planOf(stored time.Time) job.Plan {
 	return e.Plans()[0].Plan
 }
 
-// OnPlans returns the plans by which messages start the job, oldest first. To of the
-// last is zero if it is the current plan.
+// OnPlans returns the plans that have On, oldest first. To of the last one is zero if it is the
+// current plan.
 func (e Entry) OnPlans() []PastPlan {
 	var plans []PastPlan
 	for _, p := range e.Plans() {
@@ -86,56 +85,56 @@ func (e Entry) OnPlans() []PastPlan {
 	return plans
 }
 
-// OnConsumer is a durable consumer that takes the messages of one plan for a job. Its
-// metadata on the broker says which plan that is.
+// OnConsumer is a durable consumer that receives the messages of one plan of a job. Its metadata
+// on the broker names the plan.
 type OnConsumer struct {
 	Stream, Name string
 
-	// On is what it takes, From the beginning of its plan. From is zero for a consumer
-	// that was made by a program which kept one for all plans of a stream.
+	// On is that of the plan, and From the beginning of the plan. From is zero if an older
+	// program created the consumer, which used one for all plans of a stream.
 	On   job.On
 	From time.Time
 
-	// Bare is set for a consumer that such a program made: messages that were stored up
-	// to then are named by their sequence alone, and it may hold some from before From.
+	// Bare is set for a consumer of an older program. Messages that were stored up to Bare
+	// are named by their sequence alone, and some may have been stored before From.
 	Bare time.Time
 
-	// Created tells the consumer from one of the same name that is made later, and
-	// StreamCreated the stream.
+	// Created and StreamCreated are the creation times of the consumer and of its stream. A
+	// later one of the same name has another creation time.
 	Created, StreamCreated time.Time
 
-	// WorkQueue says that its stream is a work queue: what is acked is removed, and two
-	// consumers never want the same subject.
+	// WorkQueue is true if the stream is a work queue: acked messages are removed, and the
+	// subjects of two consumers must not overlap.
 	WorkQueue bool
 }
 
-// OnState is how far an OnConsumer has come.
+// OnState is the progress of an OnConsumer.
 type OnState struct {
-	// Created is OnConsumer's.
+	// Created is that of the OnConsumer.
 	Created time.Time
 
-	// Pending messages were not delivered yet. Unacked ones were delivered and are not
-	// acked.
+	// Pending is the number of messages that were not delivered yet, Unacked of those that
+	// were delivered and not acked.
 	Pending, Unacked int
 
-	// The first Delivered deliveries are all acked, and all messages delivered up to the
-	// sequence Floor.
+	// Delivered is the ack floor as a number of deliveries, Floor as a sequence of the
+	// stream: everything up to them is acked.
 	Delivered, Floor uint64
 }
 
-// Beyond are the messages seen, by their sequences, that were stored after the end of a
-// plan. Nobody acks them.
+// Beyond holds the messages that were delivered although they were stored after the end of the
+// plan. They are never acked.
 type Beyond struct {
-	Seen map[uint64]bool
+	Seen map[uint64]bool // by sequence
 
-	// First is the number of the first delivery among them, counted by the consumer;
-	// 0 while it is not known.
+	// First is the number of the first delivery among them, as the consumer counts. Zero:
+	// not known.
 	First uint64
 }
 
-// IsDrained reports whether all messages of a plan that is over are acked. A consumer
-// delivers in the order of the stream: when it has delivered a message that was stored
-// after the plan's end, it has delivered all of the plan.
+// IsDrained reports whether all messages of a plan that has ended are acked. A consumer delivers
+// in the order of the stream, so when it has delivered a message from after the end of the plan,
+// it has delivered all messages of the plan.
 func (s OnState) IsDrained(b Beyond) bool {
 	for sequence := range b.Seen {
 		if s.Floor+1 >= sequence {

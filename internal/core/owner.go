@@ -1,22 +1,20 @@
 package core
 
-// Who brought a job into the registry, as Definition.Owner has it. Files and code
-// do not overrule an operator.
+// The values of Definition.Owner: the origin of the last edit of a job. Files and code do not
+// replace an edit of an operator.
 const (
 	OwnerFile     = "file"
 	OwnerCode     = "code"
 	OwnerOperator = "operator"
 
-	// OwnerReleased was an operator's: the next file or code that says something
-	// else of the job has it.
+	// OwnerReleased: an operator has edited the job and released it. The next file or code
+	// with a different job replaces the edit.
 	OwnerReleased = "released"
 )
 
-// ReleaseHold computes what replaces e so that files and code may change its job
-// again, in the name of node (who writes it). The content stays as it is, until a
-// node that has another starts. It is false when no operator holds the job:
-// nothing is to be written. Like all edits it is to be written at e.Revision,
-// with a nonce.
+// ReleaseHold returns the definition that replaces e so that files and code may change its job
+// again. The job stays as it is until a node with a different one starts. It returns false if no
+// operator holds the job. The caller sets a nonce, and writes at e.Revision.
 func ReleaseHold(e Entry, node string) (Definition, bool) {
 	d := e.revised(node)
 	d.Owner = OwnerReleased

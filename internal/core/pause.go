@@ -7,49 +7,47 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Window is a time in which a job was paused: what fell due after From, up to and
-// including To, was not published at its time. To is zero while the pause lasts.
+// Window is a pause of a job: slots that fell due after From, up to and including To, were not
+// published. To is zero while the pause lasts.
 type Window struct {
 	From, To time.Time
 }
 
-// maxPauses bounds the windows that a definition keeps, the newest. What fell due
-// in a forgotten one has its outcome long since.
+// maxPauses bounds the pauses that a definition keeps. The newest stay; the slots of older ones
+// have their outcomes.
 const maxPauses = 50
 
-// Pause computes what replaces e so that its job is paused, in the name of node
-// (who writes it). The pause begins with the broker's timestamp of the entry that
-// brings it. It is false when the job is paused already: nothing is to be
-// written. Like all edits it is to be written at e.Revision, with a nonce.
+// Pause returns the definition that replaces e so that its job is paused. The pause begins at the
+// broker's timestamp of the new entry. It returns false if the job is paused. The caller sets a
+// nonce, and writes at e.Revision.
 func Pause(e Entry, node string) (Definition, bool) {
 	d := e.revised(node)
 	d.Paused = true
 	return d, !e.Paused
 }
 
-// Resume is the opposite of Pause. What fell due during the pause is missed then,
-// however short the pause was, and the job's catch-up policy decides what of it
-// runs (see Entry.IfResumed).
+// Resume reverts Pause. Every slot that fell due during the pause is missed, and the job's
+// catch-up policy decides which of them run (see Entry.IfResumed).
 func Resume(e Entry, node string) (Definition, bool) {
 	d := e.revised(node)
 	d.Paused = false
 	return d, e.Paused
 }
 
-// revised is the entry's definition as the beginning of an edit: everything that
-// its own timestamp said, which the next one will not say, is written out.
+// revised returns the entry's definition for an edit. It sets Since, which may have been the
+// timestamp of the entry: the new entry has another one.
 func (e Entry) revised(node string) Definition {
 	d := e.Definition
 	d.Since, d.Node, d.Nonce = e.Since(), node, ""
 	return d
 }
 
-// settlePauses fills in what the writer of the entry could not know: a pause
-// without an end ends with the entry that is not paused any more, and a paused
-// entry without such a one begins it.
+// settlePauses fills in the bounds that the writer of the entry could not know. If the entry is
+// paused and has no open pause, a pause begins at the timestamp of the entry. If it is not paused
+// and has one, that pause ends there.
 func (e *Entry) settlePauses() {
 	n := len(e.Pauses)
-	for i := range n - 1 { // hand-written: only the last may be open
+	for i := range n - 1 { // only the last may be open; another one was written by hand
 		if e.Pauses[i].To.IsZero() {
 			e.Pauses[i].To = e.Pauses[i+1].From
 		}
@@ -64,7 +62,7 @@ func (e *Entry) settlePauses() {
 	e.Pauses = codec.Last(e.Pauses, maxPauses)
 }
 
-// PausedAt returns the pause in which a slot with this due time falls due.
+// PausedAt returns the pause in which a slot with this due time is due.
 func (e Entry) PausedAt(due time.Time) (Window, bool) {
 	for _, w := range e.Pauses {
 		if due.After(w.From) && (w.To.IsZero() || !due.After(w.To)) {
@@ -74,9 +72,8 @@ func (e Entry) PausedAt(due time.Time) (Window, bool) {
 	return Window{}, false
 }
 
-// Stretches cuts the slots of p, one of the entry's plans, whose schedule is s, at
-// the job's pauses. What falls due in a pause that has ended is a stretch of its
-// own; what falls due in one that lasts is none yet.
+// Stretches cuts the slots of p, a plan of the entry with the schedule s, at the job's pauses. The
+// slots of a pause that has ended are a stretch; those of a pause that lasts are in none yet.
 func (e Entry) Stretches(p PastPlan, s *job.Schedule) []Stretch {
 	var cut []Stretch
 	at := Stretch{Schedule: s, After: p.From, Until: p.To, Since: p.From}
@@ -108,10 +105,9 @@ func (e Entry) Stretches(p PastPlan, s *job.Schedule) []Stretch {
 	return append(cut, at)
 }
 
-// IfResumed says what a paused job's catch-up policy would make of the pause if
-// it ended now, by the broker's clock: how many slots were missed, and how many
-// of them would run. A zero horizon is DefaultHorizon. A job that is not paused
-// has missed nothing.
+// IfResumed returns how many slots a paused job has missed, and how many of them would run if it
+// was resumed now, by the broker's clock. A horizon of zero is DefaultHorizon. If the job is not
+// paused, both are zero.
 func (e Entry) IfResumed(now time.Time, horizon time.Duration) (missed, runs int, err error) {
 	if !e.Paused {
 		return 0, 0, nil

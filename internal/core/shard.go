@@ -7,23 +7,23 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A slot that is split has a record for each of its parts, and one for the whole.
-// The whole's is created before the first part is claimed, once, and fixes the
-// number of parts. It is nobody's, no handler belongs to it; its outcome is derived
-// from the parts', by whoever writes the last of these. What ends the slot before
-// any part has begun (it is skipped, or too old) is written into the whole's alone.
+// A slot that is split has a record for each part, and one for the whole slot. The record of the
+// whole slot is created once, before the first part is claimed, and fixes the number of parts. No
+// node owns it, and no handler runs it. The worker that writes the last outcome of a part computes
+// the outcome of the whole slot. If the slot ends before any part has started (it is skipped, or
+// too old), only the record of the whole slot is written.
 
-// Whole is what a worker knows of the slot that a shard is a part of.
+// Whole is what a worker knows about the whole slot of a part.
 type Whole struct {
-	// Known says that it was looked up at the ledger's leader. Record is nil for
-	// none, Revision the key's.
+	// Known is true if the record was read from the ledger's leader. Record is nil if there
+	// is none. Revision is that of the key.
 	Known    bool
 	Record   *job.Record
 	Revision uint64
 }
 
-// divided decides about a shard as far as its whole slot does; false when nothing
-// there keeps it from what the other rules say.
+// divided decides about a part as far as its whole slot determines it. It returns false if the
+// other rules apply.
 func divided(d Delivery, v View) (Step, bool) {
 	w := v.Whole.Record
 	switch {
@@ -34,16 +34,16 @@ func divided(d Delivery, v View) (Step, bool) {
 	case w == nil:
 		return Step{}, false
 	case w.Shards != d.Slot.Shards:
-		return Step{Action: Ack}, true // split otherwise, for good
+		return Step{Action: Ack}, true // the slot has another number of parts
 	case w.State.Final() && v.Record == nil:
-		return Step{Action: Ack}, true // it ended as a whole, and this is no news
+		return Step{Action: Ack}, true // the whole slot ended before this part started
 	case w.State.Final(), w.Error != "":
 		return Step{Action: End, Record: ended(record(d, v), v, job.Cancelled, w.Error)}, true
 	}
 	return Step{}, false
 }
 
-// split is the record of the whole slot that is about to begin.
+// split returns the first record of the whole slot.
 func split(d Delivery) job.Record {
 	n := d.Slot.Shards
 	d.Slot = d.Slot.Whole()
@@ -52,7 +52,7 @@ func split(d Delivery) job.Record {
 	return r
 }
 
-// wholeEnd is the outcome of the whole slot, of which no part has begun.
+// wholeEnd returns the record of a whole slot that ends before any part has started.
 func wholeEnd(d Delivery, v View, outcome job.State, reason string) job.Record {
 	n := d.Slot.Shards
 	d.Slot = d.Slot.Whole()
@@ -61,28 +61,28 @@ func wholeEnd(d Delivery, v View, outcome job.State, reason string) job.Record {
 	return r
 }
 
-// MarkWhole is the record of a whole slot, r, whose parts are to end for the cause:
-// those that wait see it, those that run have to be asked.
+// MarkWhole returns the record of a whole slot, r, whose parts have to end for the cause. Parts
+// that wait read it; the nodes of parts that run need a CancelRequest.
 func MarkWhole(r job.Record, cause error) job.Record {
 	r.Error = clipError(cause.Error())
 	return r
 }
 
-// CancelWhole is the record that ends a whole slot, for the cause, of which no part
-// has begun. d is the message of one of its parts.
+// CancelWhole returns the record that ends a whole slot before any part has started. d is the
+// message of one part.
 func CancelWhole(d Delivery, v View, cause error) job.Record {
 	return wholeEnd(d, v, job.Cancelled, cause.Error())
 }
 
-// ReopenWhole is the record of a whole slot that has ended, r, whose parts are to be
-// given a new start.
+// ReopenWhole returns the record of a whole slot with an outcome, r, whose parts run again.
 func ReopenWhole(r job.Record) job.Record {
 	r.State, r.Node, r.Error, r.Finished = job.Running, "", "", time.Time{}
 	return r
 }
 
-// Conclude is the outcome of a whole slot, r, all of whose parts have one: success
-// only if all have succeeded.
+// Conclude returns the record of a whole slot, r, whose parts have all ended. It has succeeded if
+// all parts have. Otherwise its outcome is the first of failed, cancelled, expired, missed and
+// skipped that a part has.
 func Conclude(r job.Record, parts []job.Record, by string, now time.Time) job.Record {
 	why := r.Error
 	r.State, r.Node, r.Finished, r.Error = job.Succeeded, by, now.UTC(), ""

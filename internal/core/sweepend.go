@@ -6,34 +6,33 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// SweepEnd is what the last sweep for lost slots left behind: its value says who made
-// it and what it could not read. The broker's timestamp of the value says when.
+// SweepEnd is the result of the last sweep for lost slots. The broker's timestamp of the value is
+// when the sweep ended.
 type SweepEnd struct {
 	Node string
 
-	// Skipped are the first things that the sweep could not read and passed over, at
-	// most MaxSkipped. More is how many others there were.
+	// Skipped are the first values that the sweep could not read, up to MaxSkipped. More is
+	// the number of further ones.
 	Skipped []PassedOver
 	More    int
 
-	// Newest is the newest write of the ledger that the sweep has seen.
+	// Newest is the newest write of the ledger that the sweep has read.
 	Newest LedgerMark
 
-	// Rewound says that the ledger has lost writes which a node had seen. Zero: it has
-	// not, as far as is known.
+	// Rewound is set if the ledger has lost writes that a node had read before.
 	Rewound Rewound
 
 	Nonce string
 	Extra codec.Extra
 }
 
-// MaxSkipped bounds SweepEnd.Skipped, maxSaid the bytes of what is said of each.
+// MaxSkipped bounds SweepEnd.Skipped, maxSaid the texts of each, in bytes.
 const (
 	MaxSkipped = 20
 	maxSaid    = 300
 )
 
-// Skip takes in that the sweep passed over something.
+// Skip adds a value that the sweep could not read.
 func (s *SweepEnd) Skip(what string, why error) {
 	if len(s.Skipped) == MaxSkipped {
 		s.More++
@@ -42,29 +41,28 @@ func (s *SweepEnd) Skip(what string, why error) {
 	s.Skipped = append(s.Skipped, PassedOver{codec.ClipTo(what, maxSaid), codec.ClipTo(why.Error(), maxSaid)})
 }
 
-// PassedOver is one thing that a sweep could not read, and why.
+// PassedOver is one value that a sweep could not read, and why.
 type PassedOver struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 }
 
-// LedgerMark is one write of the ledger: the slot's record stood at the revision at
-// the time.
+// LedgerMark is one write of the ledger: at Time, the record of Slot had Revision.
 type LedgerMark struct {
 	Slot     string    `json:"slot"`
 	Revision uint64    `json:"revision"`
 	Time     time.Time `json:"time"`
 }
 
-// Rewound says that at Time the write Lost was not in the ledger any more, nor a later
-// one of its slot. Found is the revision that stood there instead; 0: none.
+// Rewound reports that the ledger has lost writes: at Time, it held neither the write Lost nor a
+// later one of that slot. Found is the revision that it held instead. Zero: no record.
 type Rewound struct {
 	Time  time.Time  `json:"time,omitzero"`
 	Lost  LedgerMark `json:"lost"`
 	Found uint64     `json:"found,omitempty"`
 }
 
-// IsZero reports whether nothing was lost.
+// IsZero reports whether no write was lost.
 func (r Rewound) IsZero() bool { return r.Time.IsZero() }
 
 type sweepEndWire struct {

@@ -6,18 +6,16 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// Watermark says: every slot due up to Time has been published, by a producer
-// that knew the registry up to Revision. It moves forward only, in both
-// (invariant 2).
+// Watermark is how far slots are published: every slot that was due up to Time, by a producer that
+// knew the registry up to Revision. Neither of the two ever goes back (invariant 2).
 type Watermark struct {
 	Time     time.Time
 	Revision uint64
 
-	// RegistryTime is the newest broker timestamp in the registry up to
-	// Revision. A plan that came into force no later was known when slots up to
-	// Time were published, whatever the revision of the entry that holds it
-	// now: without it, an edit of a payload would have the job's whole past
-	// offered again. Zero: not known.
+	// RegistryTime is the newest timestamp in the registry up to Revision. The producer knew
+	// every plan that was in force by then, also if an edit has given its entry a newer
+	// revision since. Without RegistryTime, the edit of a payload would publish all past slots
+	// of its job again. Zero: not known.
 	RegistryTime time.Time
 
 	Node  string
