@@ -178,7 +178,7 @@ func (s *Scheduler) Trigger(ctx context.Context, name, key string, at time.Time,
 	}
 	c := control.New(control.Config{
 		Jobs: s.store.Jobs(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
-		Settings: s.store.Settings(), Now: s.store.Time, Who: host,
+		Settings: s.store.Settings(), Now: s.store.Time, Operator: host,
 	})
 	order := control.Order{Job: name, Key: key, At: at, Payload: payload}
 	if s.tracer != nil {

@@ -154,7 +154,7 @@ func (f *Fleet) Trigger(name, key string, payload json.RawMessage) {
 	defer cancel()
 	c := control.New(control.Config{
 		Jobs: f.store.Jobs(), Ledger: f.store.Ledger(), Slots: f.store.Slots(), Timers: f.store.Timers(),
-		Settings: f.store.Settings(), Now: f.store.Time, Who: "croncetest",
+		Settings: f.store.Settings(), Now: f.store.Time, Operator: "croncetest",
 	})
 	if _, err := c.Trigger(ctx, control.Order{Job: name, Key: key, Payload: payload}); err != nil {
 		f.t.Errorf("croncetest: %v", err)

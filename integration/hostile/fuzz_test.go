@@ -200,7 +200,7 @@ func FuzzReaders(f *testing.F) {
 
 		c := control.New(control.Config{
 			Jobs: jobs{b}, Nodes: nodes{b}, Ledger: ledger{b}, Slots: slots{b}, Timers: none{}, Watermark: mark{}, Locks: locks{b}, Fleet: fleet{slots{b}},
-			Settings: job.Settings{}.WithDefaults(), Who: "me", Now: func(context.Context) (time.Time, error) { return now, nil },
+			Settings: job.Settings{}.WithDefaults(), Operator: "me", Now: func(context.Context) (time.Time, error) { return now, nil },
 		})
 		for _, slot := range []job.Slot{subject, b.message.Slot} {
 			if slot.Job == "" {
@@ -211,7 +211,7 @@ func FuzzReaders(f *testing.F) {
 			found, err := c.Slot(ctx, slot)
 			printable(t, found, err)
 		}
-		shown, err := c.Show(ctx, "report")
+		shown, err := c.Job(ctx, "report")
 		printable(t, shown.Last, err)
 		listed, err := c.ListSlots(ctx, control.SlotFilter{})
 		printable(t, listed, err)

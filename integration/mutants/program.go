@@ -42,6 +42,7 @@ var programMutants = []mutant{
 		old:    "if n.Running > 0 {",
 		new:    "if n.Running >= 0 {",
 		test:   "TestSlotThatIdleWorkersLeaveIsNotExplainedByWantOfAPlace",
+		in:     "internal/control",
 	},
 	{
 		name:   "logins-in-the-account-of-the-streams",

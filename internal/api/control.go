@@ -28,6 +28,6 @@ func Control(store *kv.Store, who string, now func() time.Time, log *slog.Logger
 	return control.New(control.Config{
 		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
 		Watermark: store.Watermark(), Locks: store.Locks(), Fleet: store, Peers: peers, Settings: store.Settings(),
-		Now: store.Time, Who: who, Alive: alive,
+		Now: store.Time, Operator: who, Alive: alive,
 	})
 }

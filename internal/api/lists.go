@@ -20,7 +20,7 @@ type pageOf struct {
 	by
 }
 
-func (p pageOf) place() control.Place { return control.Place(p.After) }
+func (p pageOf) cursor() control.Cursor { return control.Cursor(p.After) }
 
 func (p pageOf) limit() (int, error) {
 	switch {
@@ -40,11 +40,11 @@ type Page[T row] struct {
 }
 
 // row of a listing.
-type row interface{ Place() control.Place }
+type row interface{ Cursor() control.Cursor }
 
 // newPage is at most limit rows. next is the place after which rows had been left
 // out before.
-func newPage[T row](rows []T, limit int, next control.Place, unreadable []error) Page[T] {
+func newPage[T row](rows []T, limit int, next control.Cursor, unreadable []error) Page[T] {
 	const most = 5
 	p := Page[T]{Rows: rows, Next: string(next)}
 	for _, err := range unreadable[:min(len(unreadable), most)] {
@@ -58,7 +58,7 @@ func newPage[T row](rows []T, limit int, next control.Place, unreadable []error)
 func (p *Page[T]) keep(n int) {
 	if n = max(n, 1); n < len(p.Rows) {
 		p.Rows = p.Rows[:n]
-		p.Next = string(p.Rows[n-1].Place())
+		p.Next = string(p.Rows[n-1].Cursor())
 	}
 	if p.Rows == nil {
 		p.Rows = []T{}
@@ -123,7 +123,7 @@ func listOrders() []order {
 			if err != nil {
 				return Page[control.ListedJob]{}, err
 			}
-			list, err := c.ListJobs(ctx, in.place(), time.Time{})
+			list, err := c.ListJobs(ctx, in.cursor(), time.Time{})
 			return newPage(list.Jobs, limit, "", list.Unreadable), err
 		}),
 		newOrder("job.next", "List the coming slots of a job.", coming),
@@ -132,7 +132,7 @@ func listOrders() []order {
 			if err != nil {
 				return Page[control.ListedSlot]{}, err
 			}
-			list, err := c.ListSlots(ctx, control.SlotFilter{Job: in.Job, States: in.States, Since: in.Since, After: in.place(), Limit: limit})
+			list, err := c.ListSlots(ctx, control.SlotFilter{Job: in.Job, States: in.States, Since: in.Since, After: in.cursor(), Limit: limit})
 			return newPage(list.Slots, limit, list.Next, list.Unreadable), err
 		}),
 		newOrder("node.ls", "List the nodes, the one that started first at the beginning.", func(ctx context.Context, c *control.Control, in pageOf) (Page[control.ListedNode], error) {
@@ -140,7 +140,7 @@ func listOrders() []order {
 			if err != nil {
 				return Page[control.ListedNode]{}, err
 			}
-			list, err := c.ListNodes(ctx, in.place())
+			list, err := c.ListNodes(ctx, in.cursor())
 			return newPage(list.Nodes, limit, "", list.Unreadable), err
 		}),
 	}
@@ -154,7 +154,7 @@ func coming(ctx context.Context, c *control.Control, in Coming) (ComingSlots, er
 	if in.Count == 0 {
 		in.Count = few
 	}
-	of, err := c.Coming(ctx, in.Job)
+	of, err := c.Next(ctx, in.Job)
 	if err != nil {
 		return ComingSlots{}, err
 	}

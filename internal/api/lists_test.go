@@ -18,7 +18,7 @@ import (
 )
 
 // pages asks for page after page; more is what each request says beside.
-func pages[T interface{ Place() control.Place }](t *testing.T, nc *nats.Conn, endpoint, more string) (rows []T, answers int) {
+func pages[T interface{ Cursor() control.Cursor }](t *testing.T, nc *nats.Conn, endpoint, more string) (rows []T, answers int) {
 	t.Helper()
 	after := ""
 	for {

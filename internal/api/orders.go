@@ -180,7 +180,7 @@ func orders() []order {
 }
 
 func resume(ctx context.Context, c *control.Control, in Of) (Revised, error) {
-	r, err := c.IfResumed(ctx, in.Job)
+	r, err := c.PreviewResume(ctx, in.Job)
 	if err != nil {
 		return Revised{}, err
 	}
@@ -189,7 +189,7 @@ func resume(ctx context.Context, c *control.Control, in Of) (Revised, error) {
 }
 
 func show(ctx context.Context, c *control.Control, in Of) (Details, error) {
-	d, err := c.Show(ctx, in.Job)
+	d, err := c.Job(ctx, in.Job)
 	if err != nil {
 		return Details{}, err
 	}

@@ -64,7 +64,7 @@ func slotOrders() []order {
 		newOrder("slot.show", "Tell what stands of a slot.", ofSlot(showSlot)),
 		newOrder("slot.explain", "Tell the story of a slot, or why there is none.", ofSlot(explain)),
 		newOrder("slot.retry", "Give a slot that did not succeed a new start.", ofSlot(func(ctx context.Context, c *control.Control, s job.Slot) (Reopened, error) {
-			r, err := c.Reopen(ctx, s)
+			r, err := c.Retry(ctx, s)
 			return Reopened{s.ID(), r.Record.State, r.Left}, err
 		})),
 		newOrder("slot.cancel", "End a slot that waits or runs, for good.", ofSlot(cancelSlot)),
@@ -108,7 +108,7 @@ var errStillRuns = errors.New("the slot was asked to end and still runs: repeat 
 func cancelSlot(ctx context.Context, c *control.Control, s job.Slot) (Ended, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience/2, errStillRuns)
 	defer cancel()
-	r, err := c.Cancel(ctx, s, func(control.Asked) {})
+	r, err := c.Cancel(ctx, s, func(control.CancelWait) {})
 	if err != nil && errors.Is(context.Cause(ctx), errStillRuns) {
 		err = errors.Join(context.Cause(ctx), job.ErrUnknown)
 	}

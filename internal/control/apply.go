@@ -13,79 +13,79 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// ApplyOptions say how jobs are brought in.
+// ApplyOptions change what Apply does.
 type ApplyOptions struct {
-	// Prune also removes the jobs that operators brought and hold and that are not
-	// among these. Jobs that a file or code brought are never removed by it, nor
-	// those that were released.
+	// Prune also removes the jobs that operators applied and still hold, and that are not
+	// among these. It never removes a job that a file or code brought, or that was
+	// released.
 	Prune bool
 
 	// DryRun writes nothing.
 	DryRun bool
 
-	// Seen, when not nil, is the revision up to which the caller has seen the
-	// registry: nothing is changed if one of the jobs to be changed was written
-	// after it. So what was read yesterday is not written over today's edit.
+	// Seen is the registry's revision that the caller has seen. If one of the jobs to be
+	// changed was written after it, nothing is changed. So a file of yesterday does not
+	// overwrite an edit of today. Nil: any revision.
 	Seen *uint64
 }
 
-// Action is what is done to a job.
+// Action is what Apply does to a job.
 type Action string
 
 const (
 	Create Action = "create"
 	Update Action = "update"
 	Delete Action = "delete"
-	Keep   Action = "keep" // it has this content already: nothing is written
+	Keep   Action = "keep" // unchanged: nothing is written
 )
 
-// Applied is what became of one job.
+// Applied is the result for one job.
 type Applied struct {
 	Job    string
 	Action Action
 
-	// Revision is the job's last one: of what was written, unless nothing was.
+	// Revision is the job's revision after the operation.
 	Revision uint64
 
-	// Owner, Node and At tell who wrote what stood there before; At is zero when
-	// nothing did, or what cannot be read (see Broken).
+	// Owner, Node and At describe the job's last write before the operation. At is zero if
+	// there was no job, or if its definition could not be read (see Broken).
 	Owner, Node string
 	At          time.Time
 
-	// Broken is why what stood there could not be read. It is replaced, without
-	// its past.
+	// Broken is why the stored definition could not be read. Apply replaces it. Its past
+	// plans are lost.
 	Broken error
 
-	// Fields are the settings that change, when there were some before.
+	// Fields are the settings that change. Set with Update only.
 	Fields []Field
 
-	// Appear and Disappear are the next slots that come or go with the change. Of
-	// a paused job they do so when it is resumed.
+	// Appear and Disappear are the next slots that the change adds or removes. If the job
+	// is Paused, this takes effect when it is resumed.
 	Appear, Disappear []time.Time
 	Paused            bool
 
-	// Definition is what stands there when all is done. Not set with Delete.
+	// Definition is the stored definition after the operation. Not set with Delete.
 	Definition core.Definition
 
-	// Missing are the jobs that it comes after and that nobody has brought: it cannot
-	// start before they are there.
+	// Missing are the jobs that this one comes after and that do not exist. It cannot start
+	// before they do.
 	Missing []string
 
-	// Handlers is how many live nodes would run the job as it then is.
+	// Handlers is the number of live nodes that would run the job.
 	Handlers int
 
-	// Err says that this job was left as it is, or (job.ErrUnknown) may have been.
+	// Err is why this job was not changed. If it wraps job.ErrUnknown, the job may have been
+	// changed.
 	Err error
 }
 
-// Apply brings the jobs into the registry as the operator's, and reports what
-// became of each, in their order, then of those that it removed. A content that
-// was superseded may come back: this is how to roll back.
+// Apply stores the jobs in the registry, held by the operator. It returns a result for each
+// job in the given order, then one for each job that it removed. It may bring back an older
+// definition, to roll back.
 //
-// Nothing is written when one of them is wrong, or was written after Seen. Once
-// writing has begun, a job that somebody else writes at the same time is left as
-// theirs, and the others go on; any other failure ends it. The error is the first
-// of those in the report.
+// Nothing is written if one of the jobs is invalid, or was written after Seen. If another
+// writer changes a job at the same time, Apply leaves that job and goes on with the others.
+// Any other failure ends it. The returned error is the first one in the results.
 func (c *Control) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]Applied, error) {
 	p, err := c.planApply(ctx, jobs, o)
 	if err != nil {
@@ -104,12 +104,11 @@ func (c *Control) Apply(ctx context.Context, jobs []job.Job, o ApplyOptions) ([]
 	return report, err
 }
 
-// ErrNotTried is of jobs whose turn never came: they are as they were.
-var ErrNotTried = errors.New("not tried, after another could not be written")
+// ErrNotTried is the error of jobs that were not changed because another one failed.
+var ErrNotTried = errors.New("not tried, since another job could not be written")
 
-// carryOut writes what is to be written, and then removes what is to be removed,
-// unless something could not be written: a job may have been renamed, and nobody
-// is to be without both.
+// carryOut writes the creations and updates, and then the deletions. If a write fails, it
+// deletes nothing: a job may have been renamed, and must not be missing under both names.
 func (p *plan) carryOut(ctx context.Context) {
 	if p.pass(ctx, Create, Update) {
 		p.pass(ctx, Delete)
@@ -122,9 +121,8 @@ func (p *plan) carryOut(ctx context.Context) {
 	}
 }
 
-// pass carries out the edits of these kinds and reports whether all could be.
-// After a failure that is no conflict nothing more is begun; what has been begun
-// is let end.
+// pass carries out the edits of these actions and reports whether all succeeded. After a
+// failure that is no conflict it begins no further edit, but waits for those that run.
 func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
 	var conflicts, failed atomic.Bool
 	_ = p.each(ctx, len(p.edits), func(ctx context.Context, i int) error {
@@ -136,7 +134,7 @@ func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
 			e.Err = fmt.Errorf("job %s: %w", e.Job, ErrNotTried)
 			return nil
 		}
-		e.Err = p.settle(ctx, e)
+		e.Err = p.write(ctx, e)
 		if errors.Is(e.Err, job.ErrConflict) {
 			conflicts.Store(true)
 		} else if e.Err != nil {
@@ -147,17 +145,17 @@ func (p *plan) pass(ctx context.Context, kinds ...Action) bool {
 	return !conflicts.Load() && !failed.Load() && ctx.Err() == nil
 }
 
-// settle writes one job. Who wants the same and was faster is no conflict.
-func (p *plan) settle(ctx context.Context, e *edit) error {
+// write writes one job. It is no conflict if another writer has stored the same job.
+func (p *plan) write(ctx context.Context, e *edit) error {
 	if e.Action == Delete {
-		return p.explain(ctx, e.Job, p.cfg.Jobs.Delete(ctx, e.Job, e.revision))
+		return p.conflict(ctx, e.Job, p.cfg.Jobs.Delete(ctx, e.Job, e.revision))
 	}
 	e.Definition.Nonce = rand.Text()
 	won, err := p.cfg.Jobs.Write(ctx, e.Definition, e.revision)
 	if err == nil {
 		e.Revision = won
 	}
-	err = p.explain(ctx, e.Job, err)
+	err = p.conflict(ctx, e.Job, err)
 	if !errors.Is(err, job.ErrConflict) {
 		return err
 	}

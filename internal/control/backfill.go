@@ -14,20 +14,18 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Backfill asks for the slots of a job in a range of the past that have no
-// outcome.
+// Backfill orders the slots of a job in a range of the past that have no record.
 type Backfill struct {
 	Job string
 
-	// From is the first instant that may be a slot, To the end: before it. Zero:
-	// the broker's now.
+	// The range begins at From, and ends before To. If To is zero, it is the broker's time.
 	From, To time.Time
 
-	// Rate bounds the messages, per second: one a slot, or one a shard. Zero: DefaultRate; at most
-	// MaxRate.
+	// Rate bounds the messages per second, at most MaxRate. A slot has one message, or one for
+	// each shard. Zero: DefaultRate.
 	Rate int
 
-	// Clip leaves out the slots that are older than the horizon. Else they are a
+	// Clip leaves out the slots that are older than the horizon. Without it such slots are a
 	// *TooOldError, and nothing is published.
 	Clip bool
 }
@@ -38,8 +36,8 @@ const (
 	MaxRate     = 10_000
 )
 
-// Validate refuses, with an error that wraps job.ErrInvalid, what can be known to
-// be wrong without a broker.
+// Validate returns an error that wraps job.ErrInvalid if the order is invalid. It needs no
+// broker.
 func (b Backfill) Validate() error {
 	if err := codec.ValidateName("job", b.Job); err != nil {
 		return err
@@ -55,28 +53,28 @@ func (b Backfill) Validate() error {
 	return nil
 }
 
-// Backfilled counts what became of the slots in the range, so far.
+// Backfilled counts the slots of a backfill so far.
 type Backfilled struct {
 	// From and To are the range.
 	From, To time.Time
 
-	// Slots is how many slots the job's plans, as they were, have in the range.
+	// Slots is how many slots the job's plans have in the range.
 	Slots int
 
-	// Recorded counts those with a record, by its state, and Waiting those with a
-	// message in the stream: both are left as they are.
+	// Recorded counts the slots with a record, by state. Waiting counts those with a message in
+	// the stream. Both are left as they are.
 	Recorded map[job.State]int
 	Waiting  int
 
-	// TooOld are beyond the horizon: they were left out.
+	// TooOld counts the slots older than the horizon, which were left out.
 	TooOld int
 
-	// Published were stored for workers. Folded turned out to be in the stream
-	// already.
+	// Published counts the slots that were published. Folded counts those that the stream
+	// turned out to have already.
 	Published, Folded int
 }
 
-// Known is how many slots had a record.
+// Known returns how many slots had a record.
 func (b Backfilled) Known() int {
 	var n int
 	for _, count := range b.Recorded {
@@ -85,11 +83,11 @@ func (b Backfilled) Known() int {
 	return n
 }
 
-// Done is how many slots are dealt with.
+// Done returns how many slots are finished.
 func (b Backfilled) Done() int { return b.Known() + b.Waiting + b.TooOld + b.Published + b.Folded }
 
-// TooOldError says that slots in the range are older than the horizon: workers
-// would record them as expired, and not run them. Nothing was published.
+// TooOldError reports that slots in the range are older than the horizon. Workers would
+// record them as expired and not run them. Nothing was published.
 type TooOldError struct {
 	Slots, TooOld int
 	Horizon       time.Duration
@@ -99,14 +97,13 @@ func (e *TooOldError) Error() string {
 	return fmt.Sprintf("%d of %d slots are older than the horizon of %v, and would be recorded as expired instead of run", e.TooOld, e.Slots, e.Horizon)
 }
 
-// Backfill publishes the slots that the job's plans, past and present, have in
-// the range, oldest first, under their own IDs: what has an outcome keeps it, and
-// what runs or waits does so once. Slots with a record are left out, whatever it
-// says; one that was skipped, say, is for an operator to reopen.
+// Backfill publishes the slots that the job's past and present plans have in the range, oldest
+// first, under their own IDs. It leaves out slots that wait or have a record, in any state. To
+// run a skipped slot, use Retry.
 //
-// progress is told of each step, one call at a time. It may be nil. When ctx ends
-// or the broker refuses, what was done is returned with the error, and the same
-// again does the rest.
+// Backfill calls progress after each step, one call at a time. progress may be nil. If ctx
+// ends or the broker refuses a message, Backfill returns what it has done and the error. The
+// same call does the rest.
 func (c *Control) Backfill(ctx context.Context, b Backfill, progress func(Backfilled)) (Backfilled, error) {
 	if err := b.Validate(); err != nil {
 		return Backfilled{}, err
@@ -121,12 +118,12 @@ func (c *Control) Backfill(ctx context.Context, b Backfill, progress func(Backfi
 	return f.sum, f.fill(ctx, b.Rate)
 }
 
-// filler is one backfill under way.
+// filler is a running backfill.
 type filler struct {
 	*Control
 	entry      core.Entry
-	stretches  []stretch // what is in the range and within the horizon
-	now, began time.Time // the broker's, and ours at that time
+	stretches  []stretch // the parts of the range within the horizon
+	now, began time.Time // the broker's time at the start, and this process's
 	skip       map[time.Time]bool
 
 	mu       sync.Mutex
@@ -134,10 +131,10 @@ type filler struct {
 	progress func(Backfilled)
 }
 
-// stretch is a part of the job's timeline, and how many messages each slot in it has.
+// stretch is a part of the job's timeline.
 type stretch struct {
 	core.Stretch
-	shards int // zero: one for the whole
+	shards int // messages of each slot; zero: one
 }
 
 func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
@@ -151,7 +148,7 @@ func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
 	}
 	switch {
 	case b.To.After(f.now):
-		return fmt.Errorf("%w range: its end %s is in the future, and what is not due yet comes by itself", job.ErrInvalid, b.To.Format(time.RFC3339))
+		return fmt.Errorf("%w range: its end %s is in the future: slots that are not due yet need no backfill", job.ErrInvalid, b.To.Format(time.RFC3339))
 	case !b.To.After(b.From):
 		return fmt.Errorf("%w range: its beginning %s is in the future", job.ErrInvalid, b.From.Format(time.RFC3339))
 	}
@@ -190,9 +187,9 @@ func (f *filler) plan(ctx context.Context, b Backfill) (err error) {
 	return nil
 }
 
-// known finds the slots that need no message. The stream is read first: what is
-// claimed and gone from it in between then has a record. Both are hints: a message
-// too many is folded, or ended by the record.
+// known finds the slots that need no message. It reads the stream before the ledger: a slot
+// that is claimed between the two reads then has a record. Both are hints. An unneeded message
+// is folded, or dropped because of the record.
 func (f *filler) known(ctx context.Context) error {
 	f.skip = map[time.Time]bool{}
 	waits := map[time.Time]int{}
@@ -202,12 +199,12 @@ func (f *filler) known(ctx context.Context) error {
 		case err != nil && !core.IsUnreadable(err):
 			return err
 		case err == nil && w.Slot.Shards == 0:
-			waits[w.Slot.At] += job.MaxShards // the whole, however many they are
+			waits[w.Slot.At] += job.MaxShards // the whole slot
 		case err == nil:
 			waits[w.Slot.At]++
 		}
 	}
-	// A record is written after its slot's instant, by whatever clock.
+	// A record is written after its slot's instant, but clocks may differ.
 	since := f.sum.From.Add(-time.Minute)
 	for e, err := range f.cfg.Ledger.List(ctx, kv.ListFilter{Job: f.entry.Job.Name, Since: since}) {
 		f.cfg.Alive()
@@ -225,12 +222,12 @@ func (f *filler) known(ctx context.Context) error {
 			f.skip[at] = true
 		}
 	}
-	f.tell(func(*Backfilled) {})
+	f.count(func(*Backfilled) {})
 	return nil
 }
 
-// wants reports whether the slot is one that would be published, in no more than
-// so many messages (zero: however many).
+// wants reports whether the slot is to be published, and has at most this number of messages
+// (zero: any number).
 func (f *filler) wants(slot job.Slot, messages int) bool {
 	if slot.Token != "" || slot.Range || f.skip[slot.At] {
 		return false
@@ -243,7 +240,7 @@ func (f *filler) wants(slot job.Slot, messages int) bool {
 	return false
 }
 
-// inFlight bounds the publications that are not answered yet.
+// inFlight bounds the messages that are not answered yet.
 const inFlight = 256
 
 func (f *filler) fill(ctx context.Context, rate int) error {
@@ -252,7 +249,7 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 	}
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
-	// The first failure stops what has not begun; what has is seen to its end.
+	// After a failure no further message is published, but those in flight are waited for.
 	going, stop := context.WithCancel(ctx)
 	defer stop()
 	var group errgroup.Group
@@ -264,7 +261,7 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 			}
 			slot := job.NewSlot(f.entry.Job.Name, at)
 			if f.age(at) > f.cfg.Settings.Horizon {
-				f.tell(func(sum *Backfilled) { sum.TooOld++ }) // by now
+				f.count(func(sum *Backfilled) { sum.TooOld++ }) // too old since the backfill began
 				continue
 			}
 			sent := sending{left: len(parts(slot, s.shards))}
@@ -273,7 +270,7 @@ func (f *filler) fill(ctx context.Context, rate int) error {
 					break
 				}
 				m := core.Message{
-					Slot: part, JobRevision: f.entry.Revision, Node: f.cfg.Who,
+					Slot: part, JobRevision: f.entry.Revision, Node: f.cfg.Operator,
 					Due: at.Add(s.Schedule.Delay()), Backfill: true,
 				}
 				group.Go(func() error {
@@ -305,13 +302,13 @@ func ticked(ctx context.Context, tick <-chan time.Time) bool {
 	}
 }
 
-// age of a slot, by the broker's clock.
+// age returns the age of a slot by the broker's clock.
 func (f *filler) age(at time.Time) time.Duration { return f.now.Add(time.Since(f.began)).Sub(at) }
 
-// sending is a slot on its way, in one message or several.
+// sending is a slot whose messages are being published.
 type sending struct {
 	left  int
-	fresh bool // one of them was not folded
+	fresh bool // a message was not folded
 }
 
 func (f *filler) send(ctx context.Context, m core.Message, s *sending) error {
@@ -319,7 +316,7 @@ func (f *filler) send(ctx context.Context, m core.Message, s *sending) error {
 	if err != nil {
 		return err
 	}
-	f.tell(func(sum *Backfilled) {
+	f.count(func(sum *Backfilled) {
 		s.left--
 		s.fresh = s.fresh || !folded
 		switch {
@@ -333,7 +330,7 @@ func (f *filler) send(ctx context.Context, m core.Message, s *sending) error {
 	return nil
 }
 
-// parts are the slots that a slot of a plan with so many shards is published as.
+// parts returns the slots that a slot with this number of shards is published as.
 func parts(slot job.Slot, shards int) []job.Slot {
 	if shards < 2 {
 		return []job.Slot{slot}
@@ -345,11 +342,11 @@ func parts(slot job.Slot, shards int) []job.Slot {
 	return all
 }
 
-func (f *filler) tell(count func(*Backfilled)) {
+func (f *filler) count(change func(*Backfilled)) {
 	f.cfg.Alive()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	count(&f.sum)
+	change(&f.sum)
 	if f.progress != nil {
 		f.progress(f.sum)
 	}

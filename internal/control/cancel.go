@@ -13,35 +13,35 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// askAgain is the pause between two requests to end a slot, and between two looks
-// at what became of them.
+// askAgain is the pause between two requests to end a slot.
 const askAgain = 200 * time.Millisecond
 
-// Asked is what a Cancel waits for.
-type Asked struct {
-	// Node owns the slot, by its claim of Fence.
+// CancelWait is what Cancel waits for.
+type CancelWait struct {
+	// Node owns the slot, by the claim with this Fence.
 	Node  string
 	Fence uint64
 
-	// Ending says that the node has ended the handler's context; the handler has
-	// not returned yet.
+	// Ending reports that the node has cancelled the handler's context, and that the handler
+	// has not returned yet.
 	Ending bool
 
-	// Silent says that the node has not answered. To prove it dead takes Wait
-	// more, if it stays so.
+	// Silent reports that the node has not answered. If it stays silent, it is proved dead
+	// after Wait.
 	Silent bool
 	Wait   time.Duration
 }
 
-// Cancel ends the slot for good, whether it waits in the stream or, with its message
-// lost, in its job's lock, waits to be retried, or runs: then its owner is asked to end it, and writes the outcome;
-// nobody else may, unless the owner is proved dead. It returns the record with
-// the outcome, which is not job.Cancelled if the slot was faster. A slot that had
-// its outcome before is a *SlotError, but for one that was cancelled already.
+// Cancel ends a slot for good, in any state. If the slot runs, Cancel asks its owner to end
+// it, and the owner writes the outcome. Cancel writes it only if the slot has no owner, or if
+// the owner is proved dead.
 //
-// waiting is told, again and again, what is waited for. Cancel may be given up at
-// any time, and repeated: what was asked for may happen all the same.
-func (c *Control) Cancel(ctx context.Context, s job.Slot, waiting func(Asked)) (job.Record, error) {
+// Cancel returns the record with the outcome. If the slot ended first, the outcome is not
+// job.Cancelled. If the slot had another outcome before, the error is a *SlotError.
+//
+// Cancel calls waiting repeatedly with what it waits for. If ctx ends first, the slot may
+// still be cancelled. Cancel can be repeated.
+func (c *Control) Cancel(ctx context.Context, s job.Slot, waiting func(CancelWait)) (job.Record, error) {
 	for first := true; ; first = false {
 		r, revision, err := c.record(ctx, s)
 		switch {
@@ -73,17 +73,17 @@ func (c *Control) Cancel(ctx context.Context, s job.Slot, waiting func(Asked)) (
 	}
 }
 
-// askOwner asks the node that runs the slot to end it, and reports whether that
-// node is proved dead. If not, it is time to look at the record again.
-func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, waiting func(Asked)) (dead bool, err error) {
-	asked := Asked{Node: r.Node, Fence: fence}
-	answer, err := c.cfg.Fleet.AskCancel(ctx, r.Node, core.CancelRequest{ID: r.Slot.ID(), Fence: fence, By: c.cfg.Who})
+// askOwner asks the slot's owner to end it. It reports whether the owner is proved dead. If
+// not, the caller reads the record again.
+func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, waiting func(CancelWait)) (dead bool, err error) {
+	asked := CancelWait{Node: r.Node, Fence: fence}
+	answer, err := c.cfg.Fleet.AskCancel(ctx, r.Node, core.CancelRequest{ID: r.Slot.ID(), Fence: fence, By: c.cfg.Operator})
 	switch {
 	case err == nil:
 		asked.Ending = answer.Ending
 	case errors.Is(err, job.ErrUnknown) && !errors.Is(err, job.ErrDenied) && ctx.Err() == nil:
 		asked.Silent = true
-		if dead, asked.Wait, err = c.cfg.Peers.Dead(ctx, r.Node, c.cfg.Who); err != nil || dead {
+		if dead, asked.Wait, err = c.cfg.Peers.Dead(ctx, r.Node, c.cfg.Operator); err != nil || dead {
 			return dead, err
 		}
 	default:
@@ -94,15 +94,15 @@ func (c *Control) askOwner(ctx context.Context, r job.Record, fence uint64, wait
 	return false, pause(ctx, askAgain)
 }
 
-func (c *Control) cause() error { return core.CancelRequest{By: c.cfg.Who}.Cause() }
+func (c *Control) cause() error { return core.CancelRequest{By: c.cfg.Operator}.Cause() }
 
-// end writes the outcome of a slot that nobody runs.
+// end writes the outcome of a slot without an owner.
 func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (job.Record, error) {
 	now, err := c.cfg.Now(ctx)
 	if err != nil {
 		return job.Record{}, err
 	}
-	v := core.View{Now: now, Self: c.cfg.Who, Horizon: c.cfg.Settings.Horizon, Record: r, Revision: revision}
+	v := core.View{Now: now, Self: c.cfg.Operator, Horizon: c.cfg.Settings.Horizon, Record: r, Revision: revision}
 	cancel := core.Cancel
 	var d core.Delivery
 	if r == nil {
@@ -118,7 +118,7 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 		} else {
 			d = core.Delivery{Message: w.Message, Queue: w.Queue, Published: w.Published, Payload: w.Payload}
 			if w.Timer {
-				d.Published = now // its age begins when it leaves the timers
+				d.Published = now // a slot's age counts from when it leaves the timers
 			}
 			if w.Slot != s {
 				cancel = core.CancelWhole
@@ -130,14 +130,14 @@ func (c *Control) end(ctx context.Context, s job.Slot, r *job.Record, revision u
 	if err != nil {
 		return job.Record{}, fmt.Errorf("cancel slot %q: %w", s.ID(), err)
 	}
-	c.tell(job.Event{
+	c.emit(job.Event{
 		Kind: job.EventCancelled, Time: now.UTC(), ID: s.ID(), Job: s.Job, Attempt: ended.Attempt, Fence: won, Error: ended.Error,
 	})
 	return ended, c.noTimer(ctx, s)
 }
 
-// inLock is what is known of a slot that has lost its message while it stood in its
-// job's lock: that it is there. A worker may still have it in hand.
+// inLock returns a delivery for a slot that waits in its job's lock and has lost its message.
+// A worker may still have it in flight.
 func (c *Control) inLock(ctx context.Context, s job.Slot) (core.Delivery, error) {
 	l, _, err := c.cfg.Locks.Read(ctx, s.Job)
 	c.cfg.Alive()
@@ -146,7 +146,7 @@ func (c *Control) inLock(ctx context.Context, s job.Slot) (core.Delivery, error)
 	case err != nil && !errors.Is(err, job.ErrNotFound):
 		return core.Delivery{}, err
 	case !in:
-		return core.Delivery{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
+		return core.Delivery{}, &SlotError{Slot: s, Why: "it has no record and no message"}
 	}
 	d := core.Delivery{Message: core.Message{Slot: s, Due: s.At}, Published: stay.Since}
 	e, _, err := c.cfg.Jobs.Read(ctx, s.Job)
@@ -158,8 +158,8 @@ func (c *Control) inLock(ctx context.Context, s job.Slot) (core.Delivery, error)
 	return d, nil
 }
 
-// noTimer removes the timer of a slot that has its outcome: should it fire all the
-// same, the record ends it.
+// noTimer removes the timer of a slot that has its outcome. If the timer fires first, the
+// worker finds the record and drops the message.
 func (c *Control) noTimer(ctx context.Context, s job.Slot) error {
 	if s.Token == "" {
 		return nil
@@ -168,13 +168,13 @@ func (c *Control) noTimer(ctx context.Context, s job.Slot) error {
 	return c.cfg.Timers.Cancel(ctx, s)
 }
 
-// partsAtOnce is how many parts of a slot are asked to end at once: so many that
-// all end within about a second.
+// partsAtOnce bounds the shards of a slot that are cancelled concurrently. With it, all end
+// within about a second.
 const partsAtOnce = 64
 
-// cancelWhole ends all parts of a slot that is split, once: it is marked first, so
-// that parts that nobody has seen yet end by themselves.
-func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64, waiting func(Asked)) error {
+// cancelWhole cancels all shards of a slot once. It marks the slot's record first: shards that
+// no worker has received yet then end by themselves.
+func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64, waiting func(CancelWait)) error {
 	if r.Error == "" {
 		_, err := c.store(ctx, core.MarkWhole(r, c.cause()), revision)
 		if err != nil && !errors.Is(err, job.ErrConflict) {
@@ -186,12 +186,12 @@ func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64
 	var one sync.Mutex
 	for i := range r.Shards {
 		group.Go(func() error {
-			_, err := c.Cancel(parts, r.Slot.Part(i+1, r.Shards), func(a Asked) {
+			_, err := c.Cancel(parts, r.Slot.Part(i+1, r.Shards), func(a CancelWait) {
 				one.Lock()
 				defer one.Unlock()
 				waiting(a)
 			})
-			var refused *SlotError // it has its outcome, or was not published yet
+			var refused *SlotError // the shard has its outcome, or is not published yet
 			if errors.As(err, &refused) {
 				return nil
 			}
@@ -203,7 +203,7 @@ func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64
 	}
 	final, err := c.conclude(ctx, r.Slot)
 	switch {
-	case errors.Is(err, job.ErrConflict): // somebody else has concluded it
+	case errors.Is(err, job.ErrConflict): // another writer has concluded it
 		return nil
 	case err != nil || final:
 		return err
@@ -211,8 +211,8 @@ func (c *Control) cancelWhole(ctx context.Context, r job.Record, revision uint64
 	return pause(ctx, askAgain)
 }
 
-// conclude writes the outcome of a slot that is split, if all its parts have one,
-// and reports whether it has it now.
+// conclude writes the outcome of a slot whose shards all have one. It reports whether the
+// slot has its outcome now.
 func (c *Control) conclude(ctx context.Context, whole job.Slot) (final bool, err error) {
 	r, revision, err := c.record(ctx, whole)
 	if err != nil || r == nil || r.State.Final() {
@@ -230,12 +230,12 @@ func (c *Control) conclude(ctx context.Context, whole job.Slot) (final bool, err
 	if err != nil {
 		return false, err
 	}
-	end := core.Conclude(*r, parts, c.cfg.Who, now)
+	end := core.Conclude(*r, parts, c.cfg.Operator, now)
 	won, err := c.store(ctx, end, revision)
 	if err != nil {
 		return false, err
 	}
-	c.tell(job.Event{
+	c.emit(job.Event{
 		Kind: job.EventKind(end.State), Time: now.UTC(), ID: whole.ID(), Job: whole.Job, Attempt: end.Attempt, Fence: won, Error: end.Error,
 	})
 	return true, nil

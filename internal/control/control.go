@@ -26,19 +26,20 @@ type Jobs interface {
 	List(ctx context.Context) ([]core.Entry, error)
 }
 
-// Nodes is who is alive; *kv.Nodes is one.
+// Nodes are the stored nodes; *kv.Nodes is one.
 type Nodes interface {
 	List(ctx context.Context) ([]core.NodeEvent, error)
 }
 
-// Ledger is what became of each slot; *kv.Ledger is one.
+// Ledger has a record for each slot; *kv.Ledger is one.
 type Ledger interface {
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
 	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
 	List(ctx context.Context, f kv.ListFilter) iter.Seq2[kv.LedgerEntry, error]
 }
 
-// Config of a Control. An operation needs the parts that it is about.
+// Config of a Control. A program that uses only some operations may leave out the parts
+// that those do not use.
 type Config struct {
 	Jobs      Jobs
 	Nodes     Nodes
@@ -50,46 +51,46 @@ type Config struct {
 	Fleet     Fleet
 	Peers     Peers
 
-	// Settings are those of the namespace.
+	// Settings are the namespace's.
 	Settings job.Settings
 
-	// Now asks for the broker's time.
+	// Now returns the broker's time.
 	Now func(context.Context) (time.Time, error)
 
-	// Who is the person, as the registry keeps it and others are told:
-	// "alice@laptop".
-	Who string
+	// Operator is the person or program that gives the orders, like "alice@laptop". The
+	// registry and the ledger keep it, and conflicts and events show it.
+	Operator string
 
-	// Alive is called whenever the broker has answered, and while this process computes
-	// between two questions. Nil: no caller waits for it.
+	// Alive is called after each answer of the broker, and during long computations. A
+	// caller uses it to notice a silent broker. May be nil.
 	Alive func()
 }
 
-// Control carries out an operator's orders, in the name of one person. It is safe
-// for concurrent use.
+// Control carries out the orders of one operator. It is safe for concurrent use.
 type Control struct{ cfg Config }
 
-// maxWho bounds Config.Who, in bytes: a longer one is cut, since a record that names it
-// must remain readable.
-const maxWho = 200
+// maxOperator bounds Config.Operator, in bytes. New cuts a longer one, since a record with
+// it must fit the server's limits.
+const maxOperator = 200
 
 // New returns a Control.
 func New(cfg Config) *Control {
 	if cfg.Alive == nil {
 		cfg.Alive = func() {}
 	}
-	cfg.Who = strings.ToValidUTF8(cfg.Who[:min(len(cfg.Who), maxWho)], "")
+	cfg.Operator = strings.ToValidUTF8(cfg.Operator[:min(len(cfg.Operator), maxOperator)], "")
 	return &Control{cfg}
 }
 
-// ConflictError says that somebody else changed a job between our look at it and
-// our write: nothing of ours was written. It answers to job.ErrConflict.
+// ConflictError reports that another writer changed a job after this operation had read
+// it. The operation changed nothing. It matches job.ErrConflict.
 type ConflictError struct {
 	Job string
 
-	// Removed says that the job is not there any more; who removed it is not
-	// recorded. Else the others tell who wrote what stands there now.
-	Removed  bool
+	// Removed reports that the job was removed. The registry does not record by whom.
+	Removed bool
+
+	// By, Owner and At describe the write that was first, if it was no removal.
 	By       string
 	Owner    string
 	At       time.Time
@@ -98,17 +99,17 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string {
 	if e.Removed {
-		return fmt.Sprintf("job %s was removed meanwhile, and is left as it is", e.Job)
+		return fmt.Sprintf("job %s was removed meanwhile: this operation changed nothing", e.Job)
 	}
-	return fmt.Sprintf("job %s was changed meanwhile by %q (%s) at %s, revision %d, and is left as that has it",
+	return fmt.Sprintf("job %s was changed meanwhile by %q (%s) at %s, revision %d: this operation changed nothing",
 		e.Job, e.By, e.Owner, e.At.UTC().Format(time.RFC3339), e.Revision)
 }
 
-// Is answers to job.ErrConflict.
+// Is matches job.ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == job.ErrConflict }
 
-// read reads a job's entry at the registry's leader. *job.EntryError: what stands
-// there is broken.
+// read returns a job's entry, read at the registry's leader. The error is a
+// *core.EntryError if the definition cannot be read.
 func (c *Control) read(ctx context.Context, name string) (core.Entry, error) {
 	if err := codec.ValidateName("job", name); err != nil {
 		return core.Entry{}, err
@@ -118,15 +119,15 @@ func (c *Control) read(ctx context.Context, name string) (core.Entry, error) {
 	return e, err
 }
 
-// write stores d at revision, and says who was faster.
+// write stores d at revision. If another write was first, the error is a ConflictError.
 func (c *Control) write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
 	d.Nonce = rand.Text()
 	won, err := c.cfg.Jobs.Write(ctx, d, revision)
-	return won, c.explain(ctx, d.Job.Name, err)
+	return won, c.conflict(ctx, d.Job.Name, err)
 }
 
-// explain turns a conflict into a ConflictError.
-func (c *Control) explain(ctx context.Context, name string, err error) error {
+// conflict turns job.ErrConflict into a ConflictError.
+func (c *Control) conflict(ctx context.Context, name string, err error) error {
 	c.cfg.Alive()
 	if !errors.Is(err, job.ErrConflict) {
 		return err
@@ -138,15 +139,15 @@ func (c *Control) explain(ctx context.Context, name string, err error) error {
 	case core.IsUnreadable(err):
 		return &ConflictError{Job: name, By: "a newer program", Owner: "unknown", Revision: revision}
 	case err != nil:
-		return fmt.Errorf("job %s: %w meanwhile; who, cannot be said: %w", name, job.ErrConflict, err)
+		return fmt.Errorf("job %s: %w: cannot read the other write: %w", name, job.ErrConflict, err)
 	}
 	return &ConflictError{Job: name, By: now.Node, Owner: now.Owner, At: now.Time, Revision: revision}
 }
 
-// atOnce is how many things the broker is asked about at once.
+// atOnce bounds the concurrent requests of one operation.
 const atOnce = 16
 
-// each calls f for 0 to n-1, some at a time, until one fails.
+// each calls f for 0 to n-1, atOnce of them concurrently, until one fails.
 func (c *Control) each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -156,8 +157,8 @@ func (c *Control) each(ctx context.Context, n int, f func(ctx context.Context, i
 	return group.Wait()
 }
 
-// Broken takes apart what a list of jobs could not read. rest is what else went
-// wrong.
+// Broken splits the error of a list of jobs: entries are the definitions that cannot be
+// read, and rest is any other error.
 func Broken(err error) (entries []*core.EntryError, rest error) {
 	parts := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -174,37 +175,37 @@ func Broken(err error) (entries []*core.EntryError, rest error) {
 	return entries, rest
 }
 
-// Place is where a row stands in its listing: the rows are in the order of their
-// places, as strings. A listing goes on after the place of the row that was seen
-// last, though that row be gone. What it is made of is nobody else's business.
-// Empty: before all rows.
-type Place string
+// Cursor is the position of a row in its listing. The rows of a listing are in the order of
+// their cursors as strings. A listing continues after a cursor even if that row is gone.
+// The empty cursor is before all rows. Do not rely on what a cursor contains.
+type Cursor string
 
-const placeTime = "2006-01-02T15:04:05.000000000Z"
+const cursorTime = "2006-01-02T15:04:05.000000000Z"
 
-func placeOf(t time.Time, name string) Place { return Place(t.UTC().Format(placeTime) + " " + name) }
+func timeCursor(t time.Time, name string) Cursor {
+	return Cursor(t.UTC().Format(cursorTime) + " " + name)
+}
 
-// checkTime refuses what is no place among slots or nodes, with an error that wraps
-// job.ErrInvalid.
-func (p Place) checkTime() error {
+// checkTime returns an error that wraps job.ErrInvalid if p is no cursor of slots or nodes.
+func (p Cursor) checkTime() error {
 	text, _, ok := strings.Cut(string(p), " ")
-	if _, err := time.Parse(placeTime, text); p != "" && (err != nil || !ok || len(text) != len(placeTime)) {
+	if _, err := time.Parse(cursorTime, text); p != "" && (err != nil || !ok || len(text) != len(cursorTime)) {
 		return p.wrong()
 	}
 	return nil
 }
 
-func (p Place) wrong() error {
-	return fmt.Errorf("%w place %.80q: want one that a listing ended with", job.ErrInvalid, string(p))
+func (p Cursor) wrong() error {
+	return fmt.Errorf("%w cursor %.80q: must be one that a listing returned", job.ErrInvalid, string(p))
 }
 
-// placed is a row of a listing.
-type placed interface{ Place() Place }
+// listed is a row of a listing.
+type listed interface{ Cursor() Cursor }
 
-// after are the rows that come after a place.
-func after[T placed](rows []T, place Place) []T {
-	if place == "" {
+// after returns the rows after a cursor.
+func after[T listed](rows []T, cursor Cursor) []T {
+	if cursor == "" {
 		return rows
 	}
-	return slices.DeleteFunc(rows, func(row T) bool { return row.Place() <= place })
+	return slices.DeleteFunc(rows, func(row T) bool { return row.Cursor() <= cursor })
 }

@@ -41,7 +41,7 @@ func (p place) as(who string) *place {
 	p.meanwhile, p.mu = nil, &sync.Mutex{}
 	p.Control = control.New(control.Config{
 		Jobs: meddled{p.store.Jobs(), &p}, Nodes: p.store.Nodes(), Ledger: p.store.Ledger(),
-		Settings: job.Settings{}.WithDefaults(), Who: who,
+		Settings: job.Settings{}.WithDefaults(), Operator: who,
 		Now: func(context.Context) (time.Time, error) { return now, nil },
 	})
 	return &p

@@ -10,17 +10,16 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Field is one setting of a job that an edit changes, named as in the file:
-// "retry.attempts". Old is absent in a new setting, New in one that is taken
-// away.
+// Field is one setting of a job that an edit changes. Name is as in the job file, like
+// "retry.attempts". A setting that is added has no Old, one that is removed has no New.
 type Field struct {
 	Name string          `json:"field"`
 	Old  json.RawMessage `json:"old,omitempty"`
 	New  json.RawMessage `json:"new,omitempty"`
 }
 
-// fields compares two jobs, setting by setting, in the order of their names. It
-// knows no list of them: whatever is stored of a job is compared.
+// fields compares all settings of two jobs and returns those that differ, ordered by name. It
+// compares the stored JSON, so a new setting needs no change here.
 func fields(before, after job.Job) ([]Field, error) {
 	was, err := settings(before)
 	if err != nil {
@@ -41,7 +40,7 @@ func fields(before, after job.Job) ([]Field, error) {
 	return changed, nil
 }
 
-// Describe lists a job's settings, as New, in the order of their names.
+// Describe returns a job's settings as New, ordered by name.
 func Describe(j job.Job) ([]Field, error) {
 	is, err := settings(j)
 	var all []Field
@@ -51,7 +50,7 @@ func Describe(j job.Job) ([]Field, error) {
 	return all, err
 }
 
-// settings are a job's settings by their names in the file.
+// settings returns a job's settings by their names in the job file.
 func settings(j job.Job) (map[string]json.RawMessage, error) {
 	data, err := json.Marshal(j)
 	if err != nil {
@@ -62,8 +61,8 @@ func settings(j job.Job) (map[string]json.RawMessage, error) {
 	return flat, nil
 }
 
-// flatten adds the members of an object, and those of its members, as
-// "outer.inner"; anything else as it is.
+// flatten adds the members of an object, and their members as "outer.inner". It adds any
+// other value under its own name.
 func flatten(flat map[string]json.RawMessage, name string, value json.RawMessage) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(value, &members) != nil || len(members) == 0 {
@@ -80,7 +79,7 @@ func flatten(flat map[string]json.RawMessage, name string, value json.RawMessage
 	}
 }
 
-// inFile is what the registry calls otherwise than the file.
+// inFile has the settings whose stored name differs from that in the job file.
 var inFile = map[string]string{
 	"attempts": "retry.attempts", "backoff": "retry.backoff", "max_backoff": "retry.max_backoff",
 	"catch_up": "catch_up.policy", "catch_up_within": "catch_up.within", "catch_up_max": "catch_up.max",
@@ -88,17 +87,15 @@ var inFile = map[string]string{
 }
 
 const (
-	// comingSlots is how many of the next slots of either plan are compared.
+	// comingSlots is how many of the next slots of each plan are compared.
 	comingSlots = 5
 
-	// newSlots is how many are shown of a plan that had none before it: enough
-	// to see the rhythm.
+	// newSlots is how many slots of a new job are shown: enough to see its rhythm.
 	newSlots = 3
 )
 
-// slots compares the coming slots of two plans: those among the next of the new
-// one that the old one has not, and among the next of the old one that the new
-// one has not. A nil plan has none.
+// slots compares the next slots of two plans. appear are those of after that before does not
+// have, and disappear those of before that after does not have. A nil plan has no slots.
 func slots(name string, before, after *job.Plan, now time.Time) (appear, disappear []time.Time, err error) {
 	var was, is *job.Schedule
 	if before != nil {
@@ -114,7 +111,7 @@ func slots(name string, before, after *job.Plan, now time.Time) (appear, disappe
 	return without(is, was, now), without(was, is, now), nil
 }
 
-// without are those of the next slots of s that are not in other.
+// without returns those of the next slots of s that other does not have.
 func without(s, other *job.Schedule, now time.Time) []time.Time {
 	if s == nil {
 		return nil

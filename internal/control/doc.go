@@ -1,73 +1,49 @@
-// Package control holds what a person does to a namespace while the fleet works:
-// bring jobs in and take them out, stop and resume them, and look at what is
-// there. One noun a file. The command line uses it, and so may anything else that
-// gives an operator's orders, so that all of them mean the same.
+// Package control is what operators do to a namespace while the fleet works: they change
+// jobs, trigger runs, cancel and retry slots, and list what is stored. The command line,
+// the NATS service and the HTTP API are written on it, so that an operation means the
+// same everywhere.
 //
-// # What an operation promises
+//   - control.go: Control, its Config, conflicts, and cursors of listings.
+//   - jobs.go: list and show jobs.
+//   - apply.go, plan.go, diff.go: bring jobs in from a file.
+//   - edit.go: pause, resume, release and remove a job.
+//   - trigger.go, backfill.go: run slots outside the schedule, or of the past.
+//   - slots.go, slot.go: list, show and explain slots (package story).
+//   - cancel.go, reopen.go: end a slot, or give it a new start.
+//   - nodes.go: list nodes and workers.
 //
-// Every change is one won write (see package kv) of one entry, at the revision
-// that the operation read and judged. So of two people who change one thing at
-// once the second gets a [*ConflictError], which names the first, and has changed
-// nothing. Nothing is repeated over somebody else's change unseen.
+// # Jobs
 //
-// An operation on several things is not one write. Everything is read and judged
-// before the first write, so that what is wrong is known before anything has
-// changed; after that, a crash leaves each thing either as it was or as it was to
-// be, and the same operation again does what is left.
+// Each change of a job is one write at the revision that the operation has read (see
+// package kv). If two operators change one job at the same time, the second gets a
+// [*ConflictError], which names the first, and changes nothing.
 //
-// A write that was not answered when the context ended is job.ErrUnknown. The
-// same operation again settles it: it finds what it wants to write, or writes it.
+// An operation on several jobs is several writes. It reads and checks everything before
+// the first write. After a crash each job is either unchanged or as wanted, and the same
+// operation does the rest.
+//
+// If the context ends before a write is answered, the error wraps job.ErrUnknown: the
+// write may have happened. Repeat the operation to settle it.
 //
 // # Slots
 //
-// A slot's record belongs to its owner while that may live: Cancel asks the owner
-// of a running slot (see job.CancelRequest), again and again, until the record is
-// final, and writes it itself only once the owner is proved dead as a worker would
-// prove it. Reopen tells first, then wins the record, then offers the message:
-// each order leaves something that the same again finishes, and no other does.
-// Explain is made of what is there anyway (record, message, kept events, plans,
-// nodes): no trail is kept for it.
+// A slot's record belongs to its owner while the owner may be alive. [Control.Cancel]
+// therefore asks the owner to end the slot. It writes the outcome itself only if the owner
+// is proved dead. [Control.Retry] first announces the new start, then wins the record,
+// then publishes the message: after a crash at any point, the same call finishes the rest.
 //
-// # Triggers and backfills
-//
-// These change no entry: they publish slots, whose IDs make any number of copies
-// one run. What they read first (a record, a timer, what waits) spares messages and
-// tells the operator what there is; that nothing runs twice does not depend on it.
-// So they can be repeated after anything. Of two orders of one key the first
-// stands, but for its queue: what waits on one that is no longer the job's is moved
-// by the next order of that key.
+// [Control.Trigger] and [Control.Backfill] only publish slots. The slots' IDs fold any
+// number of copies into one run, so both can be repeated at any time. What they read first
+// saves messages and informs the operator. It does not decide whether a slot runs twice.
 //
 // # Listings
 //
-// ListJobs, ListSlots and ListNodes give the rows that the command line prints and
-// the endpoints of package api send, which is why those have names for JSON here.
-// A listing can go on after the place of a row (see [Place]): places are made of the
-// rows themselves, so nothing is remembered between two calls, and any node goes on
-// where another stopped.
+// A listing returns rows, which have the JSON names of the commands and of the endpoints.
+// To continue a listing, pass the [Cursor] of the last row. A cursor is made of the row
+// itself, so nothing is remembered between two calls and any node can continue.
 //
-// # Decisions
+// No operation prints, prompts or logs. The time is the broker's: the clock of the
+// operator's machine is not used.
 //
-// No operation prints, asks or logs: it returns values, and what to say of them
-// is the caller's. Time is the broker's, asked once for each operation: the
-// operator's laptop is on nobody's clock.
-//
-// Apply reads each job at the registry's leader, one request a job. A list in one
-// pass would be faster, and is answered by any replica: right after an apply the
-// next one would judge by what stood there before, and end in a conflict with
-// itself.
-//
-// Apply takes a job over only if it changes it. A file that says what stands there
-// already is no edit, and its writer may not know that files would be locked out.
-//
-// Prune removes what operators brought and hold and the file has not. A label for the jobs
-// of each file, so that two files can be pruned in one namespace, was left out:
-// forgotten once, it removes the other file's jobs all the same; namespaces part
-// applications. What a file or code brought is never pruned, though an operator
-// edited it since: nobody who prunes has it in mind, and it would come back with
-// the next start of a node.
-//
-// A conflict is not retried by merging: two people who both changed a schedule
-// have something to talk about. The revision that a caller has seen may be given,
-// which widens the check from the moment of the write to the time that a person
-// takes to think.
+// The alternatives that were rejected are in docs/decisions/0060-edits-of-operators.md.
 package control

@@ -8,19 +8,19 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 )
 
-// Pause has what falls due of the job not be published, until it is resumed. What
-// was published already still runs. It is false, and nothing is written, when the
-// job is paused already.
+// Pause pauses a job: until it is resumed, none of its slots is published. Slots that were
+// published before still run. If the job is paused already, Pause writes nothing and
+// returns false.
 func (c *Control) Pause(ctx context.Context, name string) (core.Entry, bool, error) {
 	e, err := c.read(ctx, name)
 	if err != nil {
 		return e, false, err
 	}
-	next, running := core.Pause(e, c.cfg.Who)
+	next, running := core.Pause(e, c.cfg.Operator)
 	return c.revise(ctx, e, next, running)
 }
 
-// revise writes next over e, if there is something to write.
+// revise replaces e with next. If changed is false, it writes nothing.
 func (c *Control) revise(ctx context.Context, e core.Entry, next core.Definition, changed bool) (core.Entry, bool, error) {
 	if !changed {
 		return e, false, nil
@@ -33,21 +33,21 @@ func (c *Control) revise(ctx context.Context, e core.Entry, next core.Definition
 	return e, true, nil
 }
 
-// Resumption is what the end of a pause would mean.
+// Resumption is what Resume would do to a job.
 type Resumption struct {
-	// Entry is the job's, as it was read.
+	// Entry is the job's entry. Resume writes only if it is still the same.
 	core.Entry
 
-	// Since is when the pause began. Zero: the job is not paused.
+	// Since is when the pause began. It is zero if the job is not paused.
 	Since time.Time
 
-	// Missed is how many slots fell due in the pause, Runs how many of them the
+	// Missed is how many slots became due during the pause. Runs is how many of them the
 	// job's catch-up policy would run.
 	Missed, Runs int
 }
 
-// IfResumed says what Resume would mean now.
-func (c *Control) IfResumed(ctx context.Context, name string) (Resumption, error) {
+// PreviewResume returns what Resume would do now. It writes nothing.
+func (c *Control) PreviewResume(ctx context.Context, name string) (Resumption, error) {
 	e, err := c.read(ctx, name)
 	if err != nil {
 		return Resumption{}, err
@@ -65,30 +65,29 @@ func (c *Control) IfResumed(ctx context.Context, name string) (Resumption, error
 	return r, err
 }
 
-// Resume ends the pause that r tells of. An edit since then is a conflict: what r
-// tells may hold no more. It is false, and nothing is written, when the job is not
-// paused.
+// Resume ends a pause. r comes from PreviewResume. If the job has changed since then, Resume
+// returns a ConflictError, since r may no longer hold. If the job is not paused, Resume
+// writes nothing and returns false.
 func (c *Control) Resume(ctx context.Context, r Resumption) (core.Entry, bool, error) {
-	next, paused := core.Resume(r.Entry, c.cfg.Who)
+	next, paused := core.Resume(r.Entry, c.cfg.Operator)
 	return c.revise(ctx, r.Entry, next, paused)
 }
 
-// Release lets files and code change the job again, after a person's edit. The
-// job stays as it is until a node starts that has another content for it, or is
-// told to read its file again. It is false, and nothing is written, when no
-// operator holds the job.
+// Release lets files and code change the job again after an operator's edit. The job stays
+// as it is until a node with another definition of it starts or reloads its file. If no
+// operator holds the job, Release writes nothing and returns false.
 func (c *Control) Release(ctx context.Context, name string) (core.Entry, bool, error) {
 	e, err := c.read(ctx, name)
 	if err != nil {
 		return e, false, err
 	}
-	next, held := core.ReleaseHold(e, c.cfg.Who)
+	next, held := core.ReleaseHold(e, c.cfg.Operator)
 	return c.revise(ctx, e, next, held)
 }
 
-// Remove takes the job out of the registry as it stands: an edit that comes
-// between is not removed unseen. A definition that cannot be read can be removed
-// all the same. job.ErrNotFound: there is none.
+// Remove removes a job from the registry, also if its definition cannot be read. If another
+// writer changes the job at the same time, Remove returns a ConflictError. If there is no
+// such job, the error matches job.ErrNotFound.
 func (c *Control) Remove(ctx context.Context, name string) error {
 	if err := codec.ValidateName("job", name); err != nil {
 		return err
@@ -98,5 +97,5 @@ func (c *Control) Remove(ctx context.Context, name string) error {
 	if err != nil && !core.IsUnreadable(err) {
 		return err
 	}
-	return c.explain(ctx, name, c.cfg.Jobs.Delete(ctx, name, revision))
+	return c.conflict(ctx, name, c.cfg.Jobs.Delete(ctx, name, revision))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// ListedJob is a row of the listing of jobs. Of a broken one only the name and the
-// revision are certain.
+// ListedJob is a row of the listing of jobs. If the definition is Broken, only the name and
+// the revision are set.
 type ListedJob struct {
 	Job       string    `json:"job"`
 	Schedule  string    `json:"schedule"`
@@ -34,17 +34,17 @@ type ListedJob struct {
 	Handlers  int       `json:"handlers"`
 	Broken    string    `json:"broken,omitempty"`
 
-	// Start is what starts it, in words.
+	// Start says in words what starts the job.
 	Start string `json:"-"`
 }
 
-// Place is where the job stands: the one that was written last comes last.
-func (j ListedJob) Place() Place { return Place(fmt.Sprintf(placeRevision, j.Revision)) }
+// Cursor returns the row's position: jobs are ordered by their last write.
+func (j ListedJob) Cursor() Cursor { return Cursor(fmt.Sprintf(cursorRevision, j.Revision)) }
 
-const placeRevision = "%020d"
+const cursorRevision = "%020d"
 
-func (p Place) checkRevision() error {
-	if n, err := strconv.ParseUint(string(p), 10, 64); p != "" && (err != nil || fmt.Sprintf(placeRevision, n) != string(p)) {
+func (p Cursor) checkRevision() error {
+	if n, err := strconv.ParseUint(string(p), 10, 64); p != "" && (err != nil || fmt.Sprintf(cursorRevision, n) != string(p)) {
 		return p.wrong()
 	}
 	return nil
@@ -54,15 +54,15 @@ func (p Place) checkRevision() error {
 type JobList struct {
 	Jobs []ListedJob
 
-	// Unreadable is why values were left out, in whole or in part.
+	// Unreadable are the errors of values that were left out.
 	Unreadable []error
 }
 
-// ListJobs lists the jobs after a place. Their next slots are those after now, the
-// time by the caller's clock; zero: by the broker's.
-func (c *Control) ListJobs(ctx context.Context, place Place, now time.Time) (JobList, error) {
+// ListJobs lists the jobs after a cursor. Their next slots are those after now. If now is
+// zero, it is the broker's time.
+func (c *Control) ListJobs(ctx context.Context, cursor Cursor, now time.Time) (JobList, error) {
 	var list JobList
-	if err := place.checkRevision(); err != nil {
+	if err := cursor.checkRevision(); err != nil {
 		return list, err
 	}
 	entries, err := c.cfg.Jobs.List(ctx)
@@ -91,13 +91,13 @@ func (c *Control) ListJobs(ctx context.Context, place Place, now time.Time) (Job
 			list.Unreadable = append(list.Unreadable, err)
 		}
 		row.Handlers = len(workers.Of(e.Job))
-		c.cfg.Alive() // the schedules of many jobs take this process seconds, which are no silence of the broker
+		c.cfg.Alive() // computing the schedules of many jobs takes seconds
 		list.Jobs = append(list.Jobs, row)
 	}
 	for _, b := range broken {
 		list.Jobs = append(list.Jobs, ListedJob{Job: b.Name, Revision: b.Revision, Broken: strings.ReplaceAll(b.Err.Error(), "\n", "; ")})
 	}
-	list.Jobs = after(list.Jobs, place)
+	list.Jobs = after(list.Jobs, cursor)
 	slices.SortFunc(list.Jobs, func(x, y ListedJob) int { return cmp.Compare(x.Revision, y.Revision) })
 	return list, c.addLast(ctx, &list)
 }
@@ -118,8 +118,8 @@ func listedJob(e core.Entry, now time.Time) (ListedJob, error) {
 	return row, err
 }
 
-// addLast adds each job's newest slot that has a record, found in one pass over the
-// ledger: it has no index by job.
+// addLast adds each job's newest slot that has a record. It reads the whole ledger once,
+// which has no index by job.
 func (c *Control) addLast(ctx context.Context, list *JobList) error {
 	byName := make(map[string]*ListedJob, len(list.Jobs))
 	for i := range list.Jobs {
@@ -145,8 +145,8 @@ func (c *Control) addLast(ctx context.Context, list *JobList) error {
 	return nil
 }
 
-// Coming is what comes of a job.
-type Coming struct {
+// Upcoming has a job's next slots.
+type Upcoming struct {
 	core.Entry
 	*job.Schedule
 
@@ -154,10 +154,10 @@ type Coming struct {
 	Now time.Time
 }
 
-// Coming tells when a job's slots are, be it paused or not. job.ErrNotFound: there
-// is none of this name.
-func (c *Control) Coming(ctx context.Context, name string) (Coming, error) {
-	var coming Coming
+// Next returns a job's next slots, also if the job is paused. If there is no such job, the
+// error matches job.ErrNotFound.
+func (c *Control) Next(ctx context.Context, name string) (Upcoming, error) {
+	var coming Upcoming
 	var err error
 	if coming.Entry, err = c.read(ctx, name); err != nil {
 		return coming, err
@@ -169,9 +169,9 @@ func (c *Control) Coming(ctx context.Context, name string) (Coming, error) {
 	return coming, err
 }
 
-// Slots are at most count of them, strictly after a time and before until; zero: no
-// end.
-func (c Coming) Slots(after, until time.Time, count int) iter.Seq[time.Time] {
+// Slots returns at most count slots, strictly after a time and before until. A zero until is
+// no bound.
+func (c Upcoming) Slots(after, until time.Time, count int) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		at := c.Next(after)
 		for range count {
@@ -183,23 +183,22 @@ func (c Coming) Slots(after, until time.Time, count int) iter.Seq[time.Time] {
 	}
 }
 
-// Details is all that is known of one job.
-type Details struct {
-	// Entry is the job's, with what the end of its pause would mean now. Of a
-	// broken one only the name, the revision and the time are set.
+// JobDetails is all that is known of one job.
+type JobDetails struct {
+	// Resumption has the job's entry, and what Resume would do. If the definition is Broken,
+	// only the name, the revision and the time are set.
 	Resumption
 
-	// Broken is why the stored definition cannot be read: such a job has no
-	// slots.
+	// Broken is why the stored definition cannot be read. Such a job has no slots.
 	Broken error
 
-	// Handlers are the live nodes that would run it.
+	// Handlers are the names of the live nodes that would run the job.
 	Handlers []string
 
-	// Next are its coming slots, at most showNext. A paused job has none.
+	// Next are the job's next slots, at most showNext. A paused job has none.
 	Next []time.Time
 
-	// Last are its newest records, at most showLast, oldest first.
+	// Last are the job's newest records, at most showLast, oldest first.
 	Last []kv.LedgerEntry
 }
 
@@ -208,11 +207,11 @@ const (
 	showLast = 10
 )
 
-// Show tells all that is known of a job. job.ErrNotFound: there is none of this
-// name.
-func (c *Control) Show(ctx context.Context, name string) (Details, error) {
-	var d Details
-	r, err := c.IfResumed(ctx, name)
+// Job returns all that is known of one job. If there is no such job, the error matches
+// job.ErrNotFound.
+func (c *Control) Job(ctx context.Context, name string) (JobDetails, error) {
+	var d JobDetails
+	r, err := c.PreviewResume(ctx, name)
 	var broken *core.EntryError
 	switch {
 	case errors.As(err, &broken):
@@ -255,8 +254,8 @@ func next(e core.Entry, now time.Time) ([]time.Time, error) {
 	return slots, nil
 }
 
-// last are the job's newest records. The ledger can only be read forward: so a
-// little of it first, and more if that does not hold enough.
+// last returns the job's newest records. The ledger can only be read forward, so last reads
+// a short period first, and a longer one if that has too few records.
 func (c *Control) last(ctx context.Context, name string, now time.Time) ([]kv.LedgerEntry, error) {
 	var found []kv.LedgerEntry
 	for _, back := range []time.Duration{time.Hour, 24 * time.Hour, 0} {
@@ -273,7 +272,7 @@ func (c *Control) last(ctx context.Context, name string, now time.Time) ([]kv.Le
 			if err == nil {
 				found = append(found, e)
 			}
-			if len(found) > 2*showLast { // what comes later may be of an earlier slot
+			if len(found) > 2*showLast { // keep some: the records are not in the order of their slots
 				found = newest(found)
 			}
 		}
@@ -284,7 +283,7 @@ func (c *Control) last(ctx context.Context, name string, now time.Time) ([]kv.Le
 	return newest(found), nil
 }
 
-// newest are the last of the records in the order of their slots.
+// newest returns the last records in the order of their slots.
 func newest(records []kv.LedgerEntry) []kv.LedgerEntry {
 	when := func(e kv.LedgerEntry) time.Time {
 		if e.Slot.At.IsZero() {

@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// NodeSilent is what a node is that has not been heard of for a lease. It is
-// nobody's record, only what an observer sees.
+// NodeSilent is the state of a node that is stored as alive and has sent no heartbeat for its
+// lease. It is not stored: listings compute it.
 const NodeSilent core.NodeState = "silent"
 
 // ListedNode is a row of the listing of nodes.
@@ -35,13 +35,13 @@ type ListedNode struct {
 	FencedBy    string         `json:"fenced_by,omitempty"`
 	FencedAt    time.Time      `json:"fenced_at,omitzero"`
 
-	former bool // only its end is known: see FormerNodes
+	former bool // see FormerNodes
 }
 
-// Place is where the node stands: the one that started first comes first.
-func (n ListedNode) Place() Place { return placeOf(n.Started, n.Node) }
+// Cursor returns the row's position: nodes are ordered by their start.
+func (n ListedNode) Cursor() Cursor { return timeCursor(n.Started, n.Node) }
 
-// MarshalJSON leaves out what is not known of a former node.
+// MarshalJSON leaves out what is not known of a node of FormerNodes.
 func (n ListedNode) MarshalJSON() ([]byte, error) {
 	if n.former {
 		return json.Marshal(struct {
@@ -59,17 +59,17 @@ func (n ListedNode) MarshalJSON() ([]byte, error) {
 type NodeList struct {
 	Nodes []ListedNode
 
-	// Now is the broker's time that silence was measured by.
+	// Now is the broker's time at which the states were computed.
 	Now time.Time
 
-	// Unreadable is why values were left out.
+	// Unreadable are the errors of values that were left out.
 	Unreadable []error
 }
 
-// ListNodes lists the nodes after a place as of the broker's time now.
-func (c *Control) ListNodes(ctx context.Context, place Place) (NodeList, error) {
+// ListNodes lists the nodes after a cursor.
+func (c *Control) ListNodes(ctx context.Context, cursor Cursor) (NodeList, error) {
 	var list NodeList
-	if err := place.checkTime(); err != nil {
+	if err := cursor.checkTime(); err != nil {
 		return list, err
 	}
 	events, err := c.cfg.Nodes.List(ctx)
@@ -90,16 +90,16 @@ func (c *Control) ListNodes(ctx context.Context, place Place) (NodeList, error) 
 			return list, ev.Err
 		}
 	}
-	list.Nodes = after(list.Nodes, place)
+	list.Nodes = after(list.Nodes, cursor)
 	slices.SortFunc(list.Nodes, func(x, y ListedNode) int {
 		return cmp.Or(x.Started.Compare(y.Started), strings.Compare(x.Node, y.Node))
 	})
 	return list, nil
 }
 
-// FormerNodes lists those that were declared dead and are not among the listed, since a node
-// is remembered for an hour only; no longer ago than the ledger's retention. Of them only the events know, which tell when, and by whom. The one that
-// was declared dead first comes first.
+// FormerNodes lists nodes that were declared dead and are not in listed, ordered by when they
+// were declared dead. A node is stored for an hour only. Events, which are kept for the
+// ledger's retention, have its name, who declared it dead, and when.
 func (c *Control) FormerNodes(ctx context.Context, listed NodeList) ([]ListedNode, error) {
 	known := map[string]bool{}
 	for _, n := range listed.Nodes {
@@ -135,14 +135,14 @@ func listedNode(n core.Node, heartbeat, now time.Time) ListedNode {
 // Workers are the live nodes that run slots.
 type Workers []worker
 
-// worker is one of them. A node may have handlers for many thousands of jobs.
+// worker is a node with its handlers as a set: there may be thousands.
 type worker struct {
 	core.Node
 	handlers map[string]bool
 }
 
-// Workers asks who works as of the broker's time now. A node that has been silent
-// for its lease is not counted, though only a fence proves that it is dead.
+// Workers returns the live workers at the broker's time now. It leaves out nodes that have
+// been silent for their lease, although only a fence proves a node dead.
 func (c *Control) Workers(ctx context.Context, now time.Time) (Workers, error) {
 	events, err := c.cfg.Nodes.List(ctx)
 	c.cfg.Alive()
@@ -159,8 +159,8 @@ func (c *Control) Workers(ctx context.Context, now time.Time) (Workers, error) {
 	return live, err
 }
 
-// Of returns the names of those that would run the job: they have a handler for
-// it and work on its queue.
+// Of returns the names of the nodes that would run the job: those with a handler for it that
+// work on its queue.
 func (w Workers) Of(j job.Job) []string {
 	j = j.WithDefaults()
 	var names []string

@@ -22,7 +22,7 @@ func TestPauseAndResumeAreOneWriteEach(t *testing.T) {
 		}
 	}
 	for _, want := range []bool{true, false} {
-		would, err := p.IfResumed(t.Context(), "report")
+		would, err := p.PreviewResume(t.Context(), "report")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestResumeSaysFirstWhatCatchUpWouldRun(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t, "alice@a")
 			p.paused(t, policy)
-			would, err := p.IfResumed(t.Context(), "report")
+			would, err := p.PreviewResume(t.Context(), "report")
 			if err != nil || would.Missed != 412 || would.Runs != runs || !would.Since.Equal(now.Add(-412*time.Minute)) {
 				t.Errorf("%d missed, %d will run since %v, %v; want 412 and %d", would.Missed, would.Runs, would.Since, err, runs)
 			}
@@ -73,7 +73,7 @@ func TestResumeAfterAnEditIsAConflict(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
 	p.paused(t, job.CatchUp{})
-	would, err := p.IfResumed(t.Context(), "report")
+	would, err := p.PreviewResume(t.Context(), "report")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestAnApplyLeavesAPauseAlone(t *testing.T) {
 		t.Errorf("%+v, want it paused still", d)
 	}
 	p.apply(t, control.ApplyOptions{}, named("report", "@daily"))
-	d, err := p.Show(t.Context(), "report")
+	d, err := p.Job(t.Context(), "report")
 	if err != nil || !d.Paused || d.Next != nil || !d.Since.Equal(now.Add(-412*time.Minute)) {
 		t.Errorf("%+v, %v; want it paused since it was", d.Resumption, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// plan is what is to be done: all that is known before the first write.
+// plan is an Apply before its first write.
 type plan struct {
 	*Control
 	now   time.Time
@@ -21,7 +21,7 @@ type plan struct {
 
 type edit struct {
 	Applied
-	revision uint64 // that is expected to stand there
+	revision uint64 // of the entry that the edit replaces
 }
 
 func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions) (*plan, error) {
@@ -29,7 +29,7 @@ func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions)
 		return nil, err
 	}
 	p := &plan{Control: c}
-	all, err := c.circle(ctx, jobs)
+	all, err := c.checkCycle(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -69,29 +69,29 @@ func (c *Control) planApply(ctx context.Context, jobs []job.Job, o ApplyOptions)
 			}
 		}
 	}
-	// Of those to be pruned some may be somebody else's by now: the list was a hint.
+	// prune sets no action for a job that must not be removed. The list was a hint.
 	p.edits = slices.DeleteFunc(p.edits, func(e edit) bool { return e.Action == "" })
 	return p, p.unseen(o.Seen)
 }
 
-// validate names all that is wrong with the jobs.
+// validate returns all that is wrong with the jobs.
 func validate(jobs []job.Job) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, j := range jobs {
 		errs = append(errs, j.Validate())
 		if seen[j.Name] {
-			errs = append(errs, fmt.Errorf("%w jobs: two are called %q", job.ErrInvalid, j.Name))
+			errs = append(errs, fmt.Errorf("%w jobs: two have the name %q", job.ErrInvalid, j.Name))
 		}
 		seen[j.Name] = true
 	}
 	return errors.Join(errs...)
 }
 
-// circle refuses jobs that would, with those of the registry, wait for each other
-// in a circle, and returns all of them. The registry is asked only if one comes after
-// another.
-func (c *Control) circle(ctx context.Context, jobs []job.Job) (all []job.Job, err error) {
+// checkCycle returns the jobs together with those of the registry, and an error if some of
+// them would wait for each other in a cycle. It reads the registry only if one of the jobs
+// comes after another.
+func (c *Control) checkCycle(ctx context.Context, jobs []job.Job) (all []job.Job, err error) {
 	if !slices.ContainsFunc(jobs, func(j job.Job) bool { return len(j.After) > 0 }) {
 		return jobs, nil
 	}
@@ -110,11 +110,11 @@ func (c *Control) circle(ctx context.Context, jobs []job.Job) (all []job.Job, er
 	return all, core.CheckCycle(all)
 }
 
-// prunable reports whether a prune may remove the job.
-func prunable(e core.Entry) bool { return e.Owner == core.OwnerOperator && e.Applied }
+// isPrunable reports whether a prune may remove the job.
+func isPrunable(e core.Entry) bool { return e.Owner == core.OwnerOperator && e.Applied }
 
-// prunable are the names of the jobs that may be pruned and are not among these, as the
-// list has them; each is read again before anything is decided.
+// prunable returns the names of the jobs that a prune may remove and that are not in keep.
+// They come from a list, which may be old: look reads each again.
 func (c *Control) prunable(ctx context.Context, keep []job.Job) ([]string, error) {
 	entries, err := c.cfg.Jobs.List(ctx)
 	c.cfg.Alive()
@@ -124,14 +124,14 @@ func (c *Control) prunable(ctx context.Context, keep []job.Job) ([]string, error
 	kept := names(keep)
 	var extra []string
 	for _, e := range entries {
-		if prunable(e) && !kept[e.Job.Name] {
+		if isPrunable(e) && !kept[e.Job.Name] {
 			extra = append(extra, e.Job.Name)
 		}
 	}
 	return extra, nil
 }
 
-// names is the set of the jobs' names.
+// names returns the set of the jobs' names.
 func names(jobs []job.Job) map[string]bool {
 	set := make(map[string]bool, len(jobs))
 	for _, j := range jobs {
@@ -140,8 +140,8 @@ func names(jobs []job.Job) map[string]bool {
 	return set
 }
 
-// look reads what stands there, at the registry's leader, and judges what is to
-// be done. wanted is nil for a job to be pruned.
+// look reads a job's entry at the registry's leader and sets the edit's action. wanted is nil
+// for a job to be pruned.
 func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) error {
 	entry, revision, err := p.cfg.Jobs.Read(ctx, name)
 	p.cfg.Alive()
@@ -150,7 +150,7 @@ func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) 
 	case errors.Is(err, job.ErrNotFound):
 		old = nil
 	case errors.Is(err, job.ErrVersion):
-		return fmt.Errorf("a newer program wrote it: %w", err)
+		return fmt.Errorf("written by a newer version: %w", err)
 	case errors.Is(err, job.ErrInvalid):
 		old, e.Broken = nil, err
 	case err != nil:
@@ -167,12 +167,12 @@ func (p *plan) look(ctx context.Context, e *edit, name string, wanted *job.Job) 
 }
 
 func (p *plan) upsert(e *edit, old *core.Entry, wanted job.Job) error {
-	next, change, err := core.Upsert(old, wanted, core.OwnerOperator, p.cfg.Who, true)
+	next, change, err := core.Upsert(old, wanted, core.OwnerOperator, p.cfg.Operator, true)
 	if err != nil {
 		return err
 	}
 	if e.Broken != nil {
-		next.Applied = false // whoever created it: nobody knows
+		next.Applied = false // it is not known who created the job, so a prune must not remove it
 	}
 	e.Definition, e.Handlers = next, len(p.nodes.Of(next.Job))
 	after := next.Job.Plan()
@@ -198,8 +198,8 @@ func (p *plan) upsert(e *edit, old *core.Entry, wanted job.Job) error {
 }
 
 func (p *plan) prune(e *edit, old *core.Entry) error {
-	if old == nil || !prunable(*old) {
-		return nil // not ours to remove
+	if old == nil || !isPrunable(*old) {
+		return nil
 	}
 	e.Action = Delete
 	before := old.Job.Plan()
@@ -208,7 +208,8 @@ func (p *plan) prune(e *edit, old *core.Entry) error {
 	return err
 }
 
-// unseen refuses the plan when it would change what was written after seen.
+// unseen returns a conflict for each edit that would change a job written after revision
+// seen.
 func (p *plan) unseen(seen *uint64) error {
 	if seen == nil {
 		return nil

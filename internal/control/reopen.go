@@ -11,49 +11,47 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Reopened is a slot that was given a new start.
-type Reopened struct {
+// Retried is the result of Retry.
+type Retried struct {
 	Record job.Record
 
-	// Left is how many attempts it has from here on.
+	// Left is how many attempts the slot has from now on.
 	Left int
 }
 
-// Reopen gives a slot that has ended, but for one that succeeded, a new start: at
-// once, with as many further attempts as its job has. Its history stays. Of two
-// who do it at once the second gets a *SlotConflictError, or finds it reopened,
-// which is a *SlotError.
+// Retry gives a slot that ended without success a new start, at once, with as many further
+// attempts as its job has. The slot's history stays. A slot that waits for its next attempt
+// and has lost its message gets a message. If the slot is split into shards, Retry reopens
+// those that did not succeed; s can also be one shard.
 //
-// A crash anywhere in it leaves nothing that the same again does not mend. It is
-// told first, so that a second outcome is no contradiction; then the record is
-// won, which decides; then the message is offered, under an ID that is made of the
-// record's revision, so that copies fold. A slot that waits to be retried without
-// a message is offered again.
+// If two operators retry a slot at the same time, one gets a *SlotConflictError or a
+// *SlotError.
 //
-// Of a slot that is split, its parts that did not succeed are given a new start; a
-// part alone may be named, too.
-func (c *Control) Reopen(ctx context.Context, s job.Slot) (Reopened, error) {
+// Retry publishes an event first, so that a second outcome is no contradiction. Then it wins
+// the record, which decides. Then it publishes the message, under an ID made of the record's
+// revision, so that copies fold. After a crash at any point the same call does the rest.
+func (c *Control) Retry(ctx context.Context, s job.Slot) (Retried, error) {
 	r, revision, err := c.record(ctx, s)
 	if err != nil {
-		return Reopened{}, err
+		return Retried{}, err
 	}
 	if r != nil && r.Shards > 0 {
 		return c.reopenWhole(ctx, *r, revision)
 	}
 	if s.Shards > 0 {
 		if err := c.openWhole(ctx, s.Whole()); err != nil {
-			return Reopened{}, err
+			return Retried{}, err
 		}
 	}
 	o, err := c.open(ctx, s, r, revision)
 	if err != nil {
-		return Reopened{}, err
+		return Retried{}, err
 	}
-	return Reopened{o.record, o.left()}, c.offer(ctx, o)
+	return Retried{o.record, o.left()}, c.offer(ctx, o)
 }
 
-// opened is a slot whose record was won for a new start, and whose message is yet to
-// be offered.
+// opened is a slot whose record is won for a new start, and whose message is not published
+// yet.
 type opened struct {
 	record   job.Record
 	revision uint64
@@ -62,7 +60,7 @@ type opened struct {
 
 func (o opened) left() int { return o.record.MaxAttempts - o.record.Attempt }
 
-// open wins the record, r at revision, of a slot that is not split.
+// open wins the record of a slot without shards. r is the record at revision.
 func (c *Control) open(ctx context.Context, s job.Slot, r *job.Record, revision uint64) (opened, error) {
 	w, err := c.message(ctx, s)
 	if err != nil {
@@ -95,7 +93,7 @@ func (c *Control) open(ctx context.Context, s job.Slot, r *job.Record, revision 
 	return opened{*r, revision, e}, nil
 }
 
-// closed says why the slot cannot be reopened; nothing: it can.
+// closed says why the slot cannot be reopened. It is empty if the slot can.
 func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) string {
 	switch {
 	case r == nil && waits:
@@ -118,27 +116,27 @@ func (c *Control) closed(s job.Slot, r *job.Record, waits bool, now time.Time) s
 	return c.tooOld(s, *r, now)
 }
 
-// tooOld says so of a slot that no worker would run.
+// tooOld says why no worker would run a slot of this age, or nothing.
 func (c *Control) tooOld(s job.Slot, r job.Record, now time.Time) string {
 	if now.Sub(core.Began(r)) > c.cfg.Settings.Horizon {
-		return fmt.Sprintf("it is older than the horizon of %v, and no slot of that age is run", c.cfg.Settings.Horizon)
+		return fmt.Sprintf("it is older than the horizon of %v, and would not be run", c.cfg.Settings.Horizon)
 	}
 	return ""
 }
 
-// tellReopened has it kept that the slot gets a new start: before that, so that a
-// second outcome is never told without.
+// tellReopened stores an event of the new start. It comes before the new start, so that no
+// second outcome is seen without it.
 func (c *Control) tellReopened(ctx context.Context, r job.Record, now time.Time) error {
 	defer c.cfg.Alive()
 	return c.cfg.Fleet.Tell(ctx, job.Event{
-		V: codec.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Who, ID: r.Slot.ID(), Job: r.Slot.Job,
-		Attempt: r.Attempt, Error: fmt.Sprintf("given a new start by %s; it was %s%s", c.cfg.Who, r.State, because(r.Error)), Reopened: true,
+		V: codec.Version, Kind: job.EventAlert, Time: now.UTC(), Node: c.cfg.Operator, ID: r.Slot.ID(), Job: r.Slot.Job,
+		Attempt: r.Attempt, Error: fmt.Sprintf("given a new start by %s; it was %s%s", c.cfg.Operator, r.State, because(r.Error)), Reopened: true,
 	})
 }
 
 // reopen wins the record for a new start.
 func (c *Control) reopen(ctx context.Context, r *job.Record, revision uint64, j job.Job, now time.Time) (uint64, error) {
-	reopened := core.Reopen(*r, c.cfg.Who, j.Retry.Attempts, now)
+	reopened := core.Reopen(*r, c.cfg.Operator, j.Retry.Attempts, now)
 	if err := c.tellReopened(ctx, *r, now); err != nil {
 		return 0, err
 	}
@@ -150,18 +148,17 @@ func (c *Control) reopen(ctx context.Context, r *job.Record, revision uint64, j 
 	return won, err
 }
 
-// The messages of producers have no number, those of a repair a small one.
+// The messages of producers have no offer number. Those of repairs have small numbers.
 const (
 	firstOffer = 1000
 	offers     = 1 << 30
 )
 
-// offer publishes the slot's message under an ID of its own, until it is
-// answered.
+// offer publishes the slot's message under a new ID, and repeats it until it is answered.
 func (c *Control) offer(ctx context.Context, o opened) error {
 	r, revision, e := o.record, o.revision, o.entry
 	m := core.Message{
-		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Who, Due: r.Due, Event: r.Event, Backfill: true,
+		Slot: r.Slot, JobRevision: e.Revision, Node: c.cfg.Operator, Due: r.Due, Event: r.Event, Backfill: true,
 		Offer: firstOffer + int(revision%offers),
 	}
 	payload := []byte(e.Job.Payload)
@@ -178,20 +175,20 @@ func (c *Control) offer(ctx context.Context, o opened) error {
 			return err
 		}
 		if pause(ctx, askAgain) != nil {
-			return fmt.Errorf("the record is reopened, but not its message offered: %w", err)
+			return fmt.Errorf("the record is reopened, but its message may not be published; retry it again: %w", err)
 		}
 	}
 }
 
-// reopenWhole gives the parts that did not succeed a new start. All their records are
-// won before the first message is offered: a part that is done while others still
-// have their old outcome would give that to the whole.
-func (c *Control) reopenWhole(ctx context.Context, r job.Record, revision uint64) (Reopened, error) {
+// reopenWhole reopens the shards that did not succeed. It wins all their records before it
+// publishes the first message. Otherwise the first shard could end while the others still
+// have their old outcomes, and the slot would get its old outcome again.
+func (c *Control) reopenWhole(ctx context.Context, r job.Record, revision uint64) (Retried, error) {
 	now, err := c.cfg.Now(ctx)
 	if err != nil {
-		return Reopened{}, err
+		return Retried{}, err
 	}
-	done := Reopened{Record: r}
+	done := Retried{Record: r}
 	if r.State == job.Succeeded {
 		return done, &SlotError{r.Slot, r.State, c.closed(r.Slot, &r, false, now)}
 	}
@@ -210,21 +207,21 @@ func (c *Control) reopenWhole(ctx context.Context, r job.Record, revision uint64
 	for i := range r.Shards {
 		part := r.Slot.Part(i+1, r.Shards)
 		again, err := c.openPart(ctx, part)
-		var refused *SlotError // it has succeeded, or is under way
+		var refused *SlotError // the shard has succeeded, or is not final
 		switch {
 		case err == nil:
 			parts = append(parts, again)
 			done.Left = max(done.Left, again.left())
 		case errors.Is(err, job.ErrNotFound):
-			// The slot ended before this part had begun.
+			// The slot ended before this shard had begun.
 			p := r
 			p.Slot, p.Shards = part, 0
 			parts = append(parts, opened{p, revision, e})
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		case !errors.As(err, &refused):
-			// Somebody was faster, who may count on what was won so far.
+			// Another operator was first, and may rely on the records won so far.
 			return done, errors.Join(err, c.offerAll(ctx, parts))
-		case refused.State == job.Pending: // its message is still there, and will do
+		case refused.State == job.Pending: // its message still waits
 			done.Left = max(done.Left, e.Job.WithDefaults().Retry.Attempts)
 		}
 	}
@@ -232,7 +229,7 @@ func (c *Control) reopenWhole(ctx context.Context, r job.Record, revision uint64
 		return done, err
 	}
 	if done.Left == 0 {
-		return done, &SlotError{r.Slot, r.State, "none of its parts has ended without success"}
+		return done, &SlotError{r.Slot, r.State, "none of its shards has ended without success"}
 	}
 	return done, nil
 }
@@ -254,9 +251,8 @@ func (c *Control) openPart(ctx context.Context, part job.Slot) (opened, error) {
 	return c.open(ctx, part, r, revision)
 }
 
-// openWhole takes the outcome off a slot that is split, before a part of it is
-// given a new start: with it, the part would end at once. What has no outcome, or
-// no record yet, is open.
+// openWhole removes the outcome of a split slot before one of its shards is reopened. With
+// the outcome, the shard would end at once. A slot without an outcome or record is open.
 func (c *Control) openWhole(ctx context.Context, whole job.Slot) error {
 	r, revision, err := c.record(ctx, whole)
 	if err != nil || r == nil || !r.State.Final() || r.State == job.Succeeded {

@@ -27,7 +27,7 @@ func TestShowTellsTheNewestRecordsInTheOrderOfTheirSlots(t *testing.T) {
 	}
 	write(job.Slot{Job: "report", Token: "by hand"}, now.Add(-90*time.Minute))
 
-	d, err := p.Show(t.Context(), "report")
+	d, err := p.Job(t.Context(), "report")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +54,14 @@ func TestShowOfABrokenDefinitionSaysWhy(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
 	p.define(t, named("report", "61 * * * *"), "file", "web1")
-	d, err := p.Show(t.Context(), "report")
+	d, err := p.Job(t.Context(), "report")
 	if err != nil || !errors.Is(d.Broken, job.ErrInvalid) || d.Job.Name != "report" || d.Revision != 1 || d.Time.IsZero() {
 		t.Errorf("%+v, %v; want it to be shown as broken", d, err)
 	}
 	if _, _, err := p.Pause(t.Context(), "report"); !errors.Is(err, job.ErrInvalid) {
 		t.Errorf("to pause it: %v", err)
 	}
-	if _, err := p.Show(t.Context(), "nothing"); !errors.Is(err, job.ErrNotFound) {
+	if _, err := p.Job(t.Context(), "nothing"); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("of no job: %v", err)
 	}
 }

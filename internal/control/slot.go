@@ -16,13 +16,13 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Slots is the stream of slots to run; *kv.Slots is one.
+// Slots is the stream of slots; *kv.Slots is one.
 type Slots interface {
 	Waiting(ctx context.Context, f kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error]
 	Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error)
 }
 
-// Fleet is who is told and asked beside the buckets; *kv.Store is one.
+// Fleet has the waiting slots, the events, and requests to nodes; *kv.Store is one.
 type Fleet interface {
 	Waiting(ctx context.Context, f kv.WaitingFilter) iter.Seq2[kv.WaitingSlot, error]
 	Events(ctx context.Context, f kv.EventFilter) iter.Seq2[job.Event, error]
@@ -31,12 +31,12 @@ type Fleet interface {
 	AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error)
 }
 
-// Watermark is up to when every slot was published; *kv.Watermark is one.
+// Watermark is the time up to which every slot was published; *kv.Watermark is one.
 type Watermark interface {
 	Read(ctx context.Context) (core.Watermark, uint64, error)
 }
 
-// Locks are the jobs' guards against overlap; *kv.Locks is one.
+// Locks are the jobs' locks against overlap; *kv.Locks is one.
 type Locks interface {
 	Read(ctx context.Context, name string) (core.Lock, uint64, error)
 }
@@ -46,42 +46,40 @@ type Peers interface {
 	Dead(ctx context.Context, name, by string) (dead bool, wait time.Duration, err error)
 }
 
-// SlotError says why an order about a slot cannot be carried out: nothing was
-// changed.
+// SlotError reports why an operation on a slot is not possible. Nothing was changed.
 type SlotError struct {
 	Slot job.Slot
 
-	// State is the slot's; empty when there is no such slot, which then answers
-	// to job.ErrNotFound.
+	// State is the slot's state. If it is empty, there is no such slot, and the error matches
+	// job.ErrNotFound.
 	State job.State
 	Why   string
 }
 
 func (e *SlotError) Error() string { return fmt.Sprintf("slot %q: %s", e.Slot.ID(), e.Why) }
 
-// Is answers to job.ErrNotFound.
+// Is matches job.ErrNotFound if there is no such slot.
 func (e *SlotError) Is(target error) bool { return target == job.ErrNotFound && e.State == "" }
 
-// SlotConflictError says that somebody else wrote the slot's record between our
-// look at it and our write: nothing of ours was written. It answers to
-// job.ErrConflict.
+// SlotConflictError reports that another writer wrote the slot's record after this operation
+// had read it. The operation wrote nothing. It matches job.ErrConflict.
 type SlotConflictError struct {
 	Slot  job.Slot
-	State job.State // as it stands now; empty: it cannot be said
-	By    string    // who wrote that
+	State job.State // the state now; empty: unknown
+	By    string    // the node or operator that wrote it
 }
 
 func (e *SlotConflictError) Error() string {
 	if e.State == "" {
-		return fmt.Sprintf("slot %q was changed meanwhile by somebody else, and is left as it is", e.Slot.ID())
+		return fmt.Sprintf("slot %q was changed meanwhile: this operation changed nothing", e.Slot.ID())
 	}
-	return fmt.Sprintf("slot %q was changed meanwhile by %q: it is %s now, and is left so", e.Slot.ID(), e.By, e.State)
+	return fmt.Sprintf("slot %q was changed meanwhile by %q, and is %s: this operation changed nothing", e.Slot.ID(), e.By, e.State)
 }
 
-// Is answers to job.ErrConflict.
+// Is matches job.ErrConflict.
 func (e *SlotConflictError) Is(target error) bool { return target == job.ErrConflict }
 
-// slotConflict finds out who was faster.
+// slotConflict returns the SlotConflictError for a write that lost.
 func (c *Control) slotConflict(ctx context.Context, s job.Slot) error {
 	conflict := &SlotConflictError{Slot: s}
 	if r, _, err := c.cfg.Ledger.Read(ctx, s); err == nil {
@@ -91,8 +89,8 @@ func (c *Control) slotConflict(ctx context.Context, s job.Slot) error {
 	return conflict
 }
 
-// record is the slot's record as the leader has it, nil for none, and the
-// revision to write over.
+// record returns the slot's record, read at the ledger's leader, and the revision to write
+// over. The record is nil if there is none.
 func (c *Control) record(ctx context.Context, s job.Slot) (*job.Record, uint64, error) {
 	r, revision, err := c.cfg.Ledger.Read(ctx, s)
 	c.cfg.Alive()
@@ -105,14 +103,14 @@ func (c *Control) record(ctx context.Context, s job.Slot) (*job.Record, uint64, 
 	return &r, revision, nil
 }
 
-// message is the slot's message, in the stream or as a timer, nil for none. Of a
-// slot that is split it is that of any part.
+// message returns the slot's message, in the stream or as a timer, or nil. For a slot that is
+// split into shards it returns the message of any shard.
 func (c *Control) message(ctx context.Context, s job.Slot) (*kv.WaitingSlot, error) {
 	w, err := c.among(s, c.cfg.Slots.Waiting(ctx, kv.WaitingFilter{Job: s.Job}))
 	if w != nil || err != nil || s.Token == "" {
 		return w, err
 	}
-	// The one timer before all of them: there may be very many.
+	// The timer of this key is read before all timers, which may be very many.
 	t, _, err := c.cfg.Timers.Read(ctx, s)
 	c.cfg.Alive()
 	switch {
@@ -124,7 +122,8 @@ func (c *Control) message(ctx context.Context, s job.Slot) (*kv.WaitingSlot, err
 	return c.among(s, c.cfg.Timers.Waiting(ctx, kv.WaitingFilter{Job: s.Job}))
 }
 
-// among is the first of them that somebody will get, else any.
+// among returns the first message of the slot that a worker will receive, else a stranded
+// one.
 func (c *Control) among(s job.Slot, all iter.Seq2[kv.WaitingSlot, error]) (stranded *kv.WaitingSlot, err error) {
 	for w, err := range all {
 		c.cfg.Alive()
@@ -141,35 +140,34 @@ func (c *Control) among(s job.Slot, all iter.Seq2[kv.WaitingSlot, error]) (stran
 	return stranded, nil
 }
 
-// Found is all that stands on the broker of a slot: its record, or if it has none
-// the message that waits.
-type Found struct {
+// SlotDetails is what is stored of a slot: its record, or its message if it has no record.
+type SlotDetails struct {
 	Record   *job.Record
 	Revision uint64
 	Waiting  *kv.WaitingSlot
 }
 
-// Slot finds a slot. If there is none the error is a *SlotError, which answers to
-// job.ErrNotFound.
-func (c *Control) Slot(ctx context.Context, s job.Slot) (f Found, err error) {
-	// The message first: a slot that is claimed and gone from the stream in
-	// between shows by its record.
+// Slot returns what is stored of a slot. If there is no such slot, the error is a *SlotError
+// that matches job.ErrNotFound.
+func (c *Control) Slot(ctx context.Context, s job.Slot) (f SlotDetails, err error) {
+	// The message is read before the record. If a worker takes the message between the two
+	// reads, the record shows the slot.
 	if f.Waiting, err = c.message(ctx, s); err != nil {
-		return Found{}, err
+		return SlotDetails{}, err
 	}
 	if f.Record, f.Revision, err = c.record(ctx, s); err != nil {
-		return Found{}, err
+		return SlotDetails{}, err
 	}
 	switch {
 	case f.Record != nil:
 		f.Waiting = nil
 	case f.Waiting == nil:
-		return Found{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
+		return SlotDetails{}, &SlotError{Slot: s, Why: "it has no record, and does not wait in the stream"}
 	}
 	return f, nil
 }
 
-// store writes the record at revision, with a nonce of its own.
+// store writes the record at revision.
 func (c *Control) store(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	r.Nonce = rand.Text()
 	won, err := c.cfg.Ledger.Write(ctx, r, revision)
@@ -177,16 +175,16 @@ func (c *Control) store(ctx context.Context, r job.Record, revision uint64) (uin
 	return won, err
 }
 
-// tell says what became of a slot to whoever listens. As workers do it, once: a
-// second copy would read as a second outcome.
-func (c *Control) tell(e job.Event) {
-	e.V, e.Node = codec.Version, c.cfg.Who
+// emit publishes an event once, as workers do. A repeated copy would look like a second
+// outcome.
+func (c *Control) emit(e job.Event) {
+	e.V, e.Node = codec.Version, c.cfg.Operator
 	if data, err := json.Marshal(e); err == nil {
 		_ = c.cfg.Fleet.Emit(string(e.Kind), e.Job, data)
 	}
 }
 
-// pause waits, and reports the end of ctx.
+// pause waits for d. It returns the cause if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

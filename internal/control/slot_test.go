@@ -54,7 +54,7 @@ func (s *shop) as(who string) *control.Control {
 	}
 	return control.New(control.Config{
 		Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: slots, Timers: s.store.Timers(),
-		Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(), Who: who,
+		Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(), Operator: who,
 		Now:   func(context.Context) (time.Time, error) { return time.Now(), nil },
 		Peers: node.NewPeers(node.PeersConfig{Store: s.store.Nodes(), Lease: s.store.Settings().Lease, Now: time.Now}),
 	})
@@ -124,7 +124,7 @@ func (s *shop) told() (kinds []string) {
 	return kinds
 }
 
-func quiet(control.Asked) {}
+func quiet(control.CancelWait) {}
 
 // strange is a token that is full of what might be obeyed.
 const strange = `a*b.c>"d'$(e)`
@@ -143,7 +143,7 @@ func TestASlotThatWaitsIsCancelled(t *testing.T) {
 		t.Errorf("told %v, want one outcome", told)
 	}
 	// Its payload is in its record: it can still be retried.
-	if _, err := s.as("alice@a").Reopen(t.Context(), slot); err != nil {
+	if _, err := s.as("alice@a").Retry(t.Context(), slot); err != nil {
 		t.Fatal(err)
 	}
 	if all := s.messages(); len(all) != 2 || string(all[1].Payload) != "payload" {
@@ -177,7 +177,7 @@ func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
 	}
 	// It is as young as its cancel, however long ago it was ordered, and can be given
 	// a new start: at once, whatever it was set for.
-	done, err := s.as("bob@b").Reopen(t.Context(), slot)
+	done, err := s.as("bob@b").Retry(t.Context(), slot)
 	if err != nil || done.Record.State != job.Retrying || done.Record.RetryAt.After(time.Now()) || time.Since(done.Record.Published) > time.Minute {
 		t.Errorf("reopened: %+v, %v", done, err)
 	}
@@ -229,7 +229,7 @@ func TestARunningSlotIsItsOwners(t *testing.T) {
 	}
 	ctx, give := context.WithCancel(t.Context())
 	turns := 0
-	_, err = s.as("alice@a").Cancel(ctx, s.slot(), func(a control.Asked) {
+	_, err = s.as("alice@a").Cancel(ctx, s.slot(), func(a control.CancelWait) {
 		if a.Node != "web1-1" || a.Fence != fence || a.Silent || a.Ending != answer.Load() {
 			t.Errorf("waits for %+v", a)
 		}
@@ -246,7 +246,7 @@ func TestARunningSlotIsItsOwners(t *testing.T) {
 	}
 	stop()
 	silent := false
-	r, err := s.as("alice@a").Cancel(t.Context(), s.slot(), func(a control.Asked) { silent = silent || a.Silent && a.Wait > 0 })
+	r, err := s.as("alice@a").Cancel(t.Context(), s.slot(), func(a control.CancelWait) { silent = silent || a.Silent && a.Wait > 0 })
 	if err != nil || !silent || r.State != job.Cancelled || r.Attempts[0].Error != "worker web1-1 died" || r.Attempts[0].Fence != fence {
 		t.Errorf("after the owner's silence: %+v, %v", r, err)
 	}
@@ -260,7 +260,7 @@ func TestASlotThatEndedIsReopened(t *testing.T) {
 	for i, state := range []job.State{job.Failed, job.Missed, job.Skipped, job.Expired, job.Cancelled} {
 		slot := job.NewSlot("report", s.at.Add(time.Duration(i)*time.Second))
 		s.record(slot, state, nil)
-		done, err := s.as("alice@a").Reopen(t.Context(), slot)
+		done, err := s.as("alice@a").Retry(t.Context(), slot)
 		r := done.Record
 		if err != nil || done.Left != 2 || r.State != job.Retrying || r.MaxAttempts != 4 || r.Attempt != 2 || len(r.Attempts) != 1 || !r.Finished.IsZero() {
 			t.Errorf("%s: %+v, %v", state, done, err)
@@ -294,7 +294,7 @@ func TestASlotWhoseMessageIsGivenToNobodyAnyMoreIsReopened(t *testing.T) {
 	s.record(s.slot(), job.Retrying, func(r *job.Record) { r.Attempt, r.MaxAttempts = 1, 2 })
 	s.publish(core.Message{Slot: s.slot()}, "{}")
 	s.publish(core.Message{Slot: other}, "{}")
-	if _, err := s.as("alice@a").Reopen(t.Context(), s.slot()); err == nil || !strings.Contains(err.Error(), "retried already") {
+	if _, err := s.as("alice@a").Retry(t.Context(), s.slot()); err == nil || !strings.Contains(err.Error(), "retried already") {
 		t.Fatalf("with its message: %v", err)
 	}
 	natstest.Strand(t, s.js, "cronce")
@@ -303,7 +303,7 @@ func TestASlotWhoseMessageIsGivenToNobodyAnyMoreIsReopened(t *testing.T) {
 			t.Errorf("explained as %q, %v; want %q", story.Why, err, says)
 		}
 	}
-	if done, err := s.as("alice@a").Reopen(t.Context(), s.slot()); err != nil || done.Left != 1 {
+	if done, err := s.as("alice@a").Retry(t.Context(), s.slot()); err != nil || done.Left != 1 {
 		t.Errorf("got %+v, %v", done, err)
 	}
 	if all := s.messages(); len(all) != 3 || all[2].Slot != s.slot() || all[2].Stranded {
@@ -334,7 +334,7 @@ func TestWhatIsNotReopened(t *testing.T) {
 		old: "older than the horizon of 24h0m0s", done: "it has succeeded", runs: "it runs, on node web1-1",
 		retrying: "is being retried already", waits: "for the first time", missed: "backfill", next(): "no record", foreign: "not found",
 	} {
-		if _, err := s.as("alice@a").Reopen(t.Context(), slot); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.as("alice@a").Retry(t.Context(), slot); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", slot, err, want)
 		}
 	}
@@ -350,7 +350,7 @@ func TestOfTwoWhoReopenOneIsToldWhoWasFaster(t *testing.T) {
 	results := make(chan error, 8)
 	for i := range cap(results) {
 		go func() {
-			_, err := s.as(fmt.Sprintf("operator%d@a", i)).Reopen(t.Context(), s.slot())
+			_, err := s.as(fmt.Sprintf("operator%d@a", i)).Retry(t.Context(), s.slot())
 			results <- err
 		}()
 	}
@@ -380,7 +380,7 @@ func TestAReopeningThatWasCutShortIsFinishedByTheSameAgain(t *testing.T) {
 	r := core.Reopen(job.Record{Slot: s.slot(), State: job.Failed, Attempt: 2, MaxAttempts: 2}, "alice@a", 2, time.Now())
 	s.record(s.slot(), job.Retrying, func(was *job.Record) { r.Nonce, r.Queue, r.Published = was.Nonce, "default", was.Published; *was = r })
 	for range 2 {
-		done, err := s.as("alice@a").Reopen(t.Context(), s.slot())
+		done, err := s.as("alice@a").Retry(t.Context(), s.slot())
 		var refused *control.SlotError
 		if (err != nil || done.Left != 2) && !errors.As(err, &refused) {
 			t.Errorf("got %+v, %v", done, err)
@@ -434,7 +434,7 @@ func TestASplitSlotThatHasNotBegunIsCancelledAsAWhole(t *testing.T) {
 	}
 	// Its parts have nothing more to do, until they are given a new start.
 	for range 2 {
-		if done, err := s.as("alice@a").Reopen(t.Context(), whole); err != nil || done.Left != 2 {
+		if done, err := s.as("alice@a").Retry(t.Context(), whole); err != nil || done.Left != 2 {
 			t.Errorf("got %+v, %v", done, err)
 		}
 	}
@@ -450,7 +450,7 @@ func TestASplitSlotIsReopenedInThePartsThatDidNotSucceed(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Failed, job.Failed)
 	s.record(whole.Part(3, 3), job.Cancelled, nil)
-	done, err := s.as("alice@a").Reopen(t.Context(), whole)
+	done, err := s.as("alice@a").Retry(t.Context(), whole)
 	if err != nil || done.Left != 2 {
 		t.Fatalf("got %+v, %v", done, err)
 	}
@@ -492,7 +492,7 @@ func TestNoPartOfAReopenedSlotIsOfferedWhileAnotherHasItsOldOutcome(t *testing.T
 			}
 		}
 	}}
-	if _, err := s.as("alice@a").Reopen(t.Context(), whole); err != nil || offers == 0 {
+	if _, err := s.as("alice@a").Retry(t.Context(), whole); err != nil || offers == 0 {
 		t.Fatalf("%d offers, %v", offers, err)
 	}
 }
@@ -533,7 +533,7 @@ func TestASlotWithoutAMessageThatStandsInItsJobsLockIsCancelled(t *testing.T) {
 		t.Fatalf("got %+v, %v", r, err)
 	}
 	var refused *control.SlotError
-	if _, err := s.as("alice@a").Reopen(t.Context(), run); !errors.As(err, &refused) || !strings.Contains(refused.Why, "payload") {
+	if _, err := s.as("alice@a").Retry(t.Context(), run); !errors.As(err, &refused) || !strings.Contains(refused.Why, "payload") {
 		t.Errorf("it is reopened without its payload: %v", err)
 	}
 	if _, err := s.as("alice@a").Cancel(t.Context(), job.Slot{Job: "report", Token: "other"}, quiet); !errors.Is(err, job.ErrNotFound) {

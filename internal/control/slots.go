@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// SlotStates are all that a listing may show.
+// SlotStates returns all states of slots in listings.
 func SlotStates() []job.State {
 	return []job.State{
 		job.Pending, job.Running, job.Retrying, job.Succeeded, job.Failed,
@@ -23,22 +23,21 @@ func SlotStates() []job.State {
 	}
 }
 
-// SlotFilter narrows a listing of slots. Its zero value takes all.
+// SlotFilter selects slots. Its zero value selects all.
 type SlotFilter struct {
-	// Job takes the slots of one job. Empty: of all.
+	// Job selects the slots of one job. Empty: of all jobs.
 	Job string
 
-	// States takes the slots that are in one of them. Empty: in any.
+	// States selects the slots in one of these states. Empty: in any.
 	States []job.State
 
-	// Since takes the slots that were planned at it or later. Zero: all.
+	// Since selects the slots planned at this time or later. Zero: all.
 	Since time.Time
 
 	// After takes the slots after a place.
-	After Place
+	After Cursor
 
-	// Limit is how many rows are listed at most, and bounds the memory that it
-	// takes. 0: no limit.
+	// Limit bounds the rows, and the memory that the listing takes. 0: no limit.
 	Limit int
 }
 
@@ -54,13 +53,13 @@ func (f SlotFilter) check() error {
 		}
 	}
 	if f.Limit < 0 {
-		return fmt.Errorf("%w limit %d: at least 0", job.ErrInvalid, f.Limit)
+		return fmt.Errorf("%w limit %d: must be at least 0", job.ErrInvalid, f.Limit)
 	}
 	return f.After.checkTime()
 }
 
 func (f SlotFilter) takes(s ListedSlot) bool {
-	return f.takesState(s.State) && !s.when().Before(f.Since) && (f.After == "" || s.Place() > f.After)
+	return f.takesState(s.State) && !s.when().Before(f.Since) && (f.After == "" || s.Cursor() > f.After)
 }
 
 func (f SlotFilter) takesState(s job.State) bool {
@@ -84,12 +83,13 @@ type ListedSlot struct {
 	Error     string    `json:"error,omitempty"`
 	Output    string    `json:"output,omitempty"`
 
-	// First is when the first attempt started; zero: it has not, or that is not kept.
+	// First is when the first attempt started. It is zero if none has started, or if that
+	// attempt is not kept.
 	First time.Time `json:"-"`
 }
 
-// when is where the slot stands in time: its instant; a triggered run's
-// publication, its end if it was ended before its time, or the time that it waits for.
+// when is the time that slots are ordered by: the instant. For a triggered run it is when it
+// was published; for one that is not published, when it was cancelled or is due.
 func (s ListedSlot) when() time.Time {
 	switch {
 	case !s.Slot.IsZero():
@@ -102,26 +102,26 @@ func (s ListedSlot) when() time.Time {
 	return s.Due
 }
 
-// Place is where the slot stands: the oldest one comes first.
-func (s ListedSlot) Place() Place { return placeOf(s.when(), s.ID) }
+// Cursor returns the row's position: slots are ordered by their time, oldest first.
+func (s ListedSlot) Cursor() Cursor { return timeCursor(s.when(), s.ID) }
 
 func compareSlots(x, y ListedSlot) int {
 	return cmp.Or(x.when().Compare(y.when()), strings.Compare(x.ID, y.ID))
 }
 
-// PendingSlot is the row of a slot that waits.
+// PendingSlot returns the row of a slot that has a message and no record.
 func PendingSlot(w kv.WaitingSlot) ListedSlot {
 	row := ListedSlot{
 		ID: w.Slot.ID(), Job: w.Slot.Job, Slot: w.Slot.At, State: job.Pending,
 		Queue: w.Queue, Due: w.Due.UTC(), Published: w.Published.UTC(),
 	}
 	if w.Timer {
-		row.Published = time.Time{} // not for workers, yet
+		row.Published = time.Time{} // not yet published for workers
 	}
 	return row
 }
 
-// RecordedSlot is the row of a slot that has a record.
+// RecordedSlot returns the row of a slot that has a record.
 func RecordedSlot(e kv.LedgerEntry) ListedSlot {
 	row := ListedSlot{
 		ID: e.Slot.ID(), Job: e.Slot.Job, Slot: e.Slot.At, State: e.State, Attempt: e.Attempt,
@@ -135,7 +135,7 @@ func RecordedSlot(e kv.LedgerEntry) ListedSlot {
 		}
 	}
 	if e.State == job.Running {
-		row.Fence = e.Revision // its claim is the record's last write
+		row.Fence = e.Revision // the claim is the record's last write
 	}
 	return row
 }
@@ -146,19 +146,19 @@ type SlotList struct {
 
 	// Next is the place after which the limit left something out. Empty: nothing.
 	// There may be fewer rows than the limit, even none, and more to come.
-	Next Place
+	Next Cursor
 
-	// Unreadable is why values were left out.
+	// Unreadable are the errors of values that were left out.
 	Unreadable []error
 }
 
-// ListSlots merges the ledger with what waits in the streams. The streams are read
-// first: a slot that is claimed, run and gone from them in between then shows by
-// its record, and no slot falls between the two readings.
+// ListSlots lists the slots with a record, and those that wait in the streams. It reads the
+// streams before the ledger. If a worker takes a slot between the two reads, the record shows
+// it, so no slot is missing.
 //
-// With a limit, neither is kept whole. Of what waits the earliest are, up to an
-// end, since each may turn out to have a record; so the rows are certain up to that
-// end, and the listing stops there.
+// With a limit, ListSlots keeps only the earliest waiting slots, up to an end. Each of them
+// may turn out to have a record. Rows after that end would be incomplete, so the listing
+// stops there.
 func (c *Control) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error) {
 	var list SlotList
 	if err := f.check(); err != nil {
@@ -187,29 +187,29 @@ func (c *Control) ListSlots(ctx context.Context, f SlotFilter) (SlotList, error)
 	return list, nil
 }
 
-// end stops a sorted listing at the limit, or at the end of what is known of what
-// waits. cut says that it had been shortened to the limit before.
-func (l *SlotList) end(limit int, cut bool, end Place) {
+// end cuts a sorted listing at the limit, or at the end of the waiting slots that are known.
+// cut reports whether records were dropped before.
+func (l *SlotList) end(limit int, cut bool, end Cursor) {
 	if end != "" {
-		l.Slots = slices.DeleteFunc(l.Slots, func(s ListedSlot) bool { return s.Place() > end })
+		l.Slots = slices.DeleteFunc(l.Slots, func(s ListedSlot) bool { return s.Cursor() > end })
 		l.Next = end
 	}
 	if limit > 0 && (len(l.Slots) > limit || cut && len(l.Slots) == limit) {
 		l.Slots = l.Slots[:limit]
-		l.Next = l.Slots[limit-1].Place()
+		l.Next = l.Slots[limit-1].Cursor()
 	}
 }
 
-// earliest are the first n rows.
+// earliest returns the first n rows.
 func earliest(rows []ListedSlot, n int) []ListedSlot {
 	slices.SortFunc(rows, compareSlots)
-	clear(rows[n:]) // or their outputs stay in memory
+	clear(rows[n:]) // free their outputs
 	return rows[:n]
 }
 
-// waiting finds what waits and is taken by the filter, by ID. With a limit, it is
-// complete only up to an end; none: it is.
-func (c *Control) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byID map[string]ListedSlot, end Place, err error) {
+// waiting returns the waiting slots that the filter selects, by ID. With a limit, they are
+// complete only up to end. An empty end means that they are complete.
+func (c *Control) waiting(ctx context.Context, f SlotFilter, list *SlotList) (byID map[string]ListedSlot, end Cursor, err error) {
 	byID = map[string]ListedSlot{}
 	if !f.takesState(job.Pending) {
 		return byID, "", nil
@@ -224,12 +224,12 @@ func (c *Control) waiting(ctx context.Context, f SlotFilter, list *SlotList) (by
 			continue
 		}
 		row := PendingSlot(w)
-		if !f.takes(row) || end != "" && row.Place() > end {
+		if !f.takes(row) || end != "" && row.Cursor() > end {
 			continue
 		}
 		if byID[row.ID] = row; f.Limit > 0 && len(byID) >= 2*f.Limit {
 			kept := earliest(slices.Collect(maps.Values(byID)), f.Limit)
-			end = kept[f.Limit-1].Place()
+			end = kept[f.Limit-1].Cursor()
 			clear(byID)
 			for _, row := range kept {
 				byID[row.ID] = row
@@ -242,8 +242,8 @@ func (c *Control) waiting(ctx context.Context, f SlotFilter, list *SlotList) (by
 func (c *Control) recorded(ctx context.Context, f SlotFilter, list *SlotList, found func(ListedSlot)) error {
 	filter := kv.ListFilter{Job: f.Job}
 	if !f.Since.IsZero() {
-		// A record is written after its slot's instant; the minute is for the
-		// caller's clock, which need not be the broker's.
+		// A record is written after its slot's instant. The minute allows for a caller's
+		// clock that differs from the broker's.
 		filter.Since = f.Since.Add(-time.Minute)
 	}
 	for e, err := range c.cfg.Ledger.List(ctx, filter) {

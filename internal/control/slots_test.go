@@ -91,8 +91,8 @@ func TestATimerThatWasCancelledIsListedByWhenThatWas(t *testing.T) {
 		}
 		// What is listed since then is what stands there in the whole listing.
 		whole, err := c.ListSlots(t.Context(), control.SlotFilter{})
-		if later := control.Place(since.UTC().Format(time.RFC3339)); err != nil || (whole.Slots[0].Place() > later) != (want == 1) {
-			t.Errorf("since %v: it stands at %s, %v", since.Sub(now), whole.Slots[0].Place(), err)
+		if later := control.Cursor(since.UTC().Format(time.RFC3339)); err != nil || (whole.Slots[0].Cursor() > later) != (want == 1) {
+			t.Errorf("since %v: it stands at %s, %v", since.Sub(now), whole.Slots[0].Cursor(), err)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestListingsRefuseWhatIsWrong(t *testing.T) {
 			t.Errorf("%+v: %v", f, err)
 		}
 	}
-	for _, place := range []control.Place{"x", "17", "-0000000000000000001"} {
+	for _, place := range []control.Cursor{"x", "17", "-0000000000000000001"} {
 		if _, err := c.ListJobs(t.Context(), place, time.Time{}); !errors.Is(err, job.ErrInvalid) {
 			t.Errorf("%q: %v", place, err)
 		}

@@ -30,25 +30,24 @@ type Timers interface {
 type Order struct {
 	Job string
 
-	// Key names the run: the same job and key, from anywhere and as often as one
-	// likes, are one run for as long as the ledger remembers it. Empty: a random
-	// one, so that each order is a run of its own.
+	// Key names the run. All orders with the same job and key are one run, for as long as the
+	// ledger keeps its record. Empty: a random key, so that each order is a new run.
 	Key string
 
-	// At is when to run. Zero, or not in the future: at once.
+	// At is when to run. If it is zero or not in the future, the run starts at once.
 	At time.Time
 
-	// Payload is handed to the handler as it is: any JSON, at most
-	// job.MaxPayload bytes. Nil: the job's own.
+	// Payload is passed to the handler unchanged. It is any JSON of at most job.MaxPayload
+	// bytes. Nil: the job's payload.
 	Payload json.RawMessage
 
-	// Traceparent is of the span that orders it; empty: none does. The run is of
-	// its trace then.
+	// Traceparent is the span that orders the run, whose trace the run then belongs to. May be
+	// empty.
 	Traceparent string
 }
 
-// Validate refuses, with an error that wraps job.ErrInvalid, what can be known to
-// be wrong without a broker.
+// Validate returns an error that wraps job.ErrInvalid if the order is invalid. It needs no
+// broker.
 func (o Order) Validate() error {
 	if err := codec.ValidateName("job", o.Job); err != nil {
 		return err
@@ -60,43 +59,43 @@ func (o Order) Validate() error {
 	}
 	switch {
 	case len(o.Payload) > job.MaxPayload:
-		return fmt.Errorf("%w payload: %d bytes, at most %d", job.ErrInvalid, len(o.Payload), job.MaxPayload)
+		return fmt.Errorf("%w payload: %d bytes, must be at most %d", job.ErrInvalid, len(o.Payload), job.MaxPayload)
 	case len(o.Payload) > 0 && !json.Valid(o.Payload):
 		return fmt.Errorf("%w payload: it is not JSON", job.ErrInvalid)
 	case !o.At.Before(kv.LatestTimer):
-		return fmt.Errorf("%w time %s: want one before %s", job.ErrInvalid, o.At.Format(time.RFC3339), kv.LatestTimer.Format(time.RFC3339))
+		return fmt.Errorf("%w time %s: must be before %s", job.ErrInvalid, o.At.Format(time.RFC3339), kv.LatestTimer.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// Triggered is what became of an order.
+// Triggered is the run of an order.
 type Triggered struct {
 	Slot job.Slot
 
-	// New says that this order made the run. Else it was there, and stays as it
-	// was ordered first: its time and payload are not these.
+	// New reports that this order created the run. Otherwise the run existed, and keeps the
+	// time and payload of its first order.
 	New bool
 
-	// State is job.Pending while the run waits, then that of its record.
+	// State is job.Pending while the run waits, and then the state of its record.
 	State job.State
 
-	// Queue is where it runs; Due the time that it waits for, zero for none.
+	// Queue is where it runs. Due is the time that it waits for, or zero.
 	Queue string
 	Due   time.Time
 
-	// MovedFrom is the queue on which it waited for its time, if that is no longer
-	// the job's: it was moved to Queue.
+	// MovedFrom is the queue for which the run was ordered before. It is set if the job's queue
+	// has changed, and this order moved the run to Queue.
 	MovedFrom string
 }
 
-// Trigger orders one run. A paused job can be triggered: what is paused is its
-// plan.
+// Trigger orders one run of a job. A paused job can be triggered too, since a pause only
+// stops its schedule.
 //
-// It returns when the broker has stored the run, or had it already. An error that
-// wraps job.ErrUnknown says that ctx ended before that was known: the same order,
-// with the same key, settles it. job.ErrNotFound: there is no such job. Triggers in
-// the future can fail with errors.ErrUnsupported: the server is too old for them, and
-// kv.ErrNoTimers.
+// Trigger returns when the broker has stored the run, or has it already. If ctx ends before
+// that is known, the error matches job.ErrUnknown: repeat the order with the same key to
+// settle it. If there is no such job, the error matches job.ErrNotFound. If the server is too
+// old for triggers in the future, it matches errors.ErrUnsupported; if the namespace has no
+// timers, kv.ErrNoTimers.
 func (c *Control) Trigger(ctx context.Context, o Order) (Triggered, error) {
 	if err := o.Validate(); err != nil {
 		return Triggered{}, err
@@ -112,15 +111,14 @@ func (c *Control) Trigger(ctx context.Context, o Order) (Triggered, error) {
 		}
 		t, err := c.trigger(ctx, slot, o, seen)
 		c.cfg.Alive()
-		// A conflict: the timer was set, moved or fired meanwhile. What stands
-		// there now decides.
+		// After a conflict the timer was set, moved or fired: read again, and decide by that.
 		if !errors.Is(err, job.ErrConflict) {
 			return t, err
 		}
 	}
 }
 
-// sight is what the broker's leaders know of a triggered run.
+// sight is what is stored of a triggered run, read at the leaders.
 type sight struct {
 	entry  core.Entry
 	record *job.Record
@@ -155,7 +153,7 @@ func (c *Control) see(ctx context.Context, slot job.Slot, clock bool) (s sight, 
 	return s, err
 }
 
-// timer is what waits of one part of the run, nil for nothing.
+// timer returns the timer of one shard of the run, or nil.
 func (c *Control) timer(ctx context.Context, part job.Slot) (*kv.Timer, uint64, error) {
 	t, revision, err := c.cfg.Timers.Read(ctx, part)
 	if errors.Is(err, job.ErrNotFound) {
@@ -164,11 +162,11 @@ func (c *Control) timer(ctx context.Context, part job.Slot) (*kv.Timer, uint64, 
 	return &t, revision, err
 }
 
-// trigger does what is left to do. That the run is known already is read, not won:
-// it spares messages, while that no run starts twice is for the worker's claim.
+// trigger publishes the run, or sets its timers, unless the run exists. Reading first only
+// saves messages: the claim of the worker ensures that no run starts twice.
 //
-// A run that is split is as many messages, or timers. The first part comes last: it
-// stands for all of them.
+// A run of several shards has a message or timer for each. The first shard is published last:
+// if it exists, all do.
 func (c *Control) trigger(ctx context.Context, slot job.Slot, o Order, s sight) (Triggered, error) {
 	j := s.entry.Job.WithDefaults()
 	if s.record != nil {
@@ -194,11 +192,11 @@ func (c *Control) trigger(ctx context.Context, slot job.Slot, o Order, s sight) 
 	}
 	t := Triggered{Slot: slot, State: job.Pending, New: true, Queue: j.Queue, Due: o.At}
 	for _, part := range all {
-		m := core.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Who, Due: o.At, Traceparent: o.Traceparent}
+		m := core.Message{Slot: part, JobRevision: s.entry.Revision, Node: c.cfg.Operator, Due: o.At, Traceparent: o.Traceparent}
 		if o.At.After(s.now) {
 			_, err = c.cfg.Timers.Set(ctx, kv.Timer{Message: m, Queue: j.Queue, Payload: payload}, 0)
 			if errors.Is(err, job.ErrConflict) && part != all[len(all)-1] {
-				continue // set by an order that did not come to its end
+				continue // an earlier order set it and then failed
 			}
 		} else {
 			var folded bool
@@ -212,8 +210,8 @@ func (c *Control) trigger(ctx context.Context, slot job.Slot, o Order, s sight) 
 	return t, nil
 }
 
-// move sends what still waits of the run's parts to another queue. job.ErrConflict:
-// something happened to the last of them meanwhile.
+// move moves the run's timers to another queue. It returns job.ErrConflict if the last of
+// them has changed meanwhile.
 func (c *Control) move(ctx context.Context, parts []job.Slot, queue string) error {
 	for i, part := range parts {
 		timer, revision, err := c.timer(ctx, part)
@@ -232,8 +230,8 @@ func (c *Control) move(ctx context.Context, parts []job.Slot, queue string) erro
 	return nil
 }
 
-// publish stores a slot's message: the same again until that is answered, or ctx
-// ends. folded says that the stream has had it before.
+// publish publishes a slot's message, and repeats it until it is answered or ctx ends. folded
+// reports that the stream had the message already.
 func (c *Control) publish(ctx context.Context, queue string, m core.Message, payload []byte) (folded bool, err error) {
 	for {
 		wait, err := c.cfg.Slots.Publish(queue, m, payload)
@@ -246,5 +244,5 @@ func (c *Control) publish(ctx context.Context, queue string, m core.Message, pay
 	}
 }
 
-// publishAgain is how long after a publish that was not answered it is repeated.
+// publishAgain is the pause before a message that was not answered is published again.
 const publishAgain = 100 * time.Millisecond

@@ -43,7 +43,7 @@ func siteAt(t *testing.T, server *natstest.Server, url string) *site {
 	}
 	return &site{control.New(control.Config{
 		Jobs: store.Jobs(), Nodes: store.Nodes(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(),
-		Settings: store.Settings(), Now: store.Time, Who: "alice@laptop",
+		Settings: store.Settings(), Now: store.Time, Operator: "alice@laptop",
 	}), store, server}
 }
 

@@ -19,9 +19,9 @@ func TestJobApplyTellsWhatCouldNotBeDone(t *testing.T) {
 		{Job: "backup", Action: control.Keep}, {Job: "old", Action: control.Delete, Err: fmt.Errorf("job old: %w", control.ErrNotTried)},
 	}
 	for output, want := range map[string]string{
-		base.OutputText: `failed: job report was changed meanwhile by "bob@b" (operator) at 2026-03-28T12:00:00Z, revision 9, and is left as that has it` + "\n" +
+		base.OutputText: `failed: job report was changed meanwhile by "bob@b" (operator) at 2026-03-28T12:00:00Z, revision 9: this operation changed nothing` + "\n" +
 			"1 unchanged, 1 failed, 1 not tried\n",
-		base.OutputJSON: `{"job":"report","change":"failed","handlers":0,"error":"job report was changed meanwhile by \"bob@b\" (operator) at 2026-03-28T12:00:00Z, revision 9, and is left as that has it"}` + "\n" +
+		base.OutputJSON: `{"job":"report","change":"failed","handlers":0,"error":"job report was changed meanwhile by \"bob@b\" (operator) at 2026-03-28T12:00:00Z, revision 9: this operation changed nothing"}` + "\n" +
 			`{"job":"backup","change":"unchanged","handlers":0}` + "\n" + `{"job":"old","change":"not_tried"}` + "\n",
 	} {
 		var out strings.Builder

@@ -36,7 +36,7 @@ With -o json it prints a line for each slot:
 }
 
 func nextOf(ctx context.Context, r base.Reader, name string, f nextFlags) error {
-	coming, err := r.Control().Coming(ctx, name)
+	coming, err := r.Control().Next(ctx, name)
 	if err != nil {
 		return err
 	}

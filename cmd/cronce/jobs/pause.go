@@ -92,7 +92,7 @@ type pauseRow struct {
 
 func resume(ctx context.Context, r base.Reader, name string, dryRun bool) error {
 	orders := r.Control()
-	would, err := orders.IfResumed(ctx, name)
+	would, err := orders.PreviewResume(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func showFile(ctx context.Context, r base.Reader, name string) error {
 }
 
 func show(ctx context.Context, r base.Reader, name string) error {
-	d, err := r.Control().Show(ctx, name)
+	d, err := r.Control().Job(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ type showPause struct {
 	Runs   int       `json:"runs"`
 }
 
-func newShowRow(d control.Details) showRow {
+func newShowRow(d control.JobDetails) showRow {
 	row := showRow{Job: d.Job.Name, Revision: d.Revision, Written: d.Time.UTC(), Handlers: d.Handlers, Next: d.Next}
 	for _, e := range d.Last {
 		slot := control.RecordedSlot(e)
@@ -147,7 +147,7 @@ func newShowRow(d control.Details) showRow {
 	return row
 }
 
-func printDetails(r base.Reader, d control.Details) error {
+func printDetails(r base.Reader, d control.JobDetails) error {
 	out := base.NewTable(r.Stdout)
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%s\t%s\n", name, printable.Clip(fmt.Sprintf(format, args...), 1000))
@@ -199,7 +199,7 @@ func printDetails(r base.Reader, d control.Details) error {
 	return base.PrintRows(r.App, rows, "", slots.SlotHeader, slots.SlotCells)
 }
 
-func printHandlersAndNext(line func(name, format string, args ...any), d control.Details) {
+func printHandlersAndNext(line func(name, format string, args ...any), d control.JobDetails) {
 	if len(d.Handlers) == 0 {
 		line("handlers", "none: no live node runs this job")
 	}

@@ -63,7 +63,7 @@ With -o json, one line:
 				return err
 			}
 			return a.Publish(cmd.Context(), "slot retry", func(ctx context.Context, r base.Reader) error {
-				done, err := r.Control().Reopen(ctx, slot)
+				done, err := r.Control().Retry(ctx, slot)
 				if err != nil {
 					return ofSlot(ctx, r, slot, err)
 				}
@@ -121,9 +121,9 @@ var errStillRuns = errors.New("the slot still runs")
 func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Duration) error {
 	waiting, stop := context.WithTimeoutCause(ctx, wait, errStillRuns)
 	defer stop()
-	var last control.Asked
+	var last control.CancelWait
 	spoken := time.Now()
-	record, err := r.Control().Cancel(waiting, slot, func(asked control.Asked) {
+	record, err := r.Control().Cancel(waiting, slot, func(asked control.CancelWait) {
 		// A short wait is not logged.
 		if last = asked; time.Since(spoken) >= 2*time.Second {
 			spoken = time.Now().Add(3 * time.Second)
@@ -150,7 +150,7 @@ func cancelSlot(ctx context.Context, r base.Reader, slot job.Slot, wait time.Dur
 }
 
 // situation describes what a cancel waits for.
-func situation(a control.Asked) string {
+func situation(a control.CancelWait) string {
 	switch {
 	case a.Ending:
 		return "its node cancelled the handler's context, and the handler has not returned"

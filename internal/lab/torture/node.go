@@ -299,7 +299,7 @@ func finish(result, words string) error {
 // about the same time. A run must exist if one of its triggers was acknowledged.
 func (h *handlers) order(ctx context.Context, spec NodeSpec, store *kv.Store, log *slog.Logger) {
 	c := control.New(control.Config{
-		Jobs: store.Jobs(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Settings: store.Settings(), Who: spec.Process,
+		Jobs: store.Jobs(), Ledger: store.Ledger(), Slots: store.Slots(), Timers: store.Timers(), Settings: store.Settings(), Operator: spec.Process,
 		Now: func(context.Context) (time.Time, error) { return spec.From.Add(boot.Now() - spec.Boot), nil },
 	})
 	for _, k := range h.cases {
