@@ -2,11 +2,9 @@ package cronce
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/cronce-io/cronce/internal/api"
-	"github.com/cronce-io/cronce/internal/control"
 	"github.com/cronce-io/cronce/internal/fleet/replica"
 	"github.com/cronce-io/cronce/internal/tracing"
 	"github.com/cronce-io/cronce/job"
@@ -103,9 +100,6 @@ func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
 // It returns an error when the connection is closed for good, or when the
 // registry cannot be written or read, or, if that is wanted, when a handler does not
 // return (WithEndOnStuck); a broker that is away for a while is no error. It may be called once.
-//
-// With CRONCE_DISABLED=1 in the environment it only waits for ctx: for migrations
-// and the like that load the same program.
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Lock()
 	again := s.running
@@ -113,10 +107,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	if again {
 		return errors.New("cronce: Run was called before")
-	}
-	if replica.Disabled(os.Getenv) {
-		<-ctx.Done()
-		return nil
 	}
 	r := replica.New(s.config())
 	s.mu.Lock()
@@ -154,38 +144,6 @@ func (s *Scheduler) current() *replica.Replica {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.replica
-}
-
-// Trigger orders one run of a job outside its plan, and returns when the broker
-// has stored it. The same key, from any replica and at any time within the ledger's
-// retention, is one run: what was ordered first stays as it is. An empty key is a
-// random one, so that each call is a run of its own.
-//
-// The run starts at at, or at once when that is zero or past. Until then the NATS
-// server keeps it, which needs version 2.12 or newer for that: an older one is
-// errors.ErrUnsupported. The handler gets payload, any JSON of at most
-// job.MaxPayload bytes, or the job's own when it is nil.
-//
-// With a tracer provider the run belongs to the trace of ctx, if it has one.
-//
-// job.ErrNotFound: no such job is in the registry, where Run brings it.
-// job.ErrUnknown: ctx ended before the broker had answered; the same call with the
-// same key settles it. It needs no Run, and is safe for concurrent use.
-func (s *Scheduler) Trigger(ctx context.Context, name, key string, at time.Time, payload json.RawMessage) error {
-	host := s.cfg.host
-	if host == "" {
-		host, _ = os.Hostname() // only shown: the host that triggered
-	}
-	c := control.New(control.Config{
-		Jobs: s.store.Jobs(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
-		Settings: s.store.Settings(), Now: s.store.Time, Operator: host,
-	})
-	order := control.Order{Job: name, Key: key, At: at, Payload: payload}
-	if s.tracer != nil {
-		order.Traceparent = tracing.Traceparent(ctx)
-	}
-	_, err := c.Trigger(ctx, order)
-	return err
 }
 
 func (s *Scheduler) config() replica.Config {

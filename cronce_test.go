@@ -293,24 +293,6 @@ func TestNewRefusesWrongOptions(t *testing.T) {
 	}
 }
 
-func TestRunOnlyWaitsWhenDisabled(t *testing.T) {
-	t.Setenv("CRONCE_DISABLED", "1")
-	srv := natstest.Run(t)
-	s, _ := scheduler(t, srv)
-	if err := s.Handle(everySecond("report"), nothing); err != nil {
-		t.Fatal(err)
-	}
-	running(t, s)()
-	js := srv.JetStream()
-	jobs, err := js.Stream(t.Context(), "KV_cronce_jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := jobs.CachedInfo().State.Msgs; n != 0 {
-		t.Errorf("%d jobs were registered while disabled", n)
-	}
-}
-
 // A replica may be started before its broker, if its connection is one that keeps
 // trying: New says what it waits for, and goes on when that is there.
 func TestNewWaitsForTheServerOfAConnectionThatKeepsTrying(t *testing.T) {

@@ -148,6 +148,9 @@ func WithLogger(l *slog.Logger) Option {
 // Prometheus. Methods may be added to it.
 type Observer = replica.Observer
 
+// Stats is the state of a Scheduler, which an Observer can ask for at any time.
+type Stats = replica.Stats
+
 // WithObserver has the Scheduler measured. An observer belongs to one Scheduler. By
 // default nothing is.
 func WithObserver(o Observer) Option {

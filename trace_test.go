@@ -41,7 +41,7 @@ func TestHandlersContextIsInTheTraceOfItsSlot(t *testing.T) {
 	}
 	for key, at := range map[string]time.Time{"now": {}, "later": time.Now().Add(time.Second)} {
 		ctx, span := provider.Tracer("test").Start(t.Context(), "order")
-		if err := s.Trigger(ctx, "invoice", key, at, nil); err != nil {
+		if _, err := s.Trigger(ctx, "invoice", cronce.TriggerOptions{Key: key, At: at}); err != nil {
 			t.Fatal(err)
 		}
 		span.End()

@@ -59,7 +59,7 @@ func TestTriggerOfOneKeyIsOneRunFromAnyReplica(t *testing.T) {
 		replicas[i], _ = scheduler(t, srv)
 		ran.handle(t, replicas[i])
 	}
-	if err := replicas[0].Trigger(t.Context(), "invoice", "7", time.Time{}, nil); !errors.Is(err, job.ErrNotFound) {
+	if _, err := replicas[0].Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: "7"}); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("before anybody ran: %v, want not found", err)
 	}
 	for _, s := range replicas[:2] { // the third only triggers
@@ -70,7 +70,7 @@ func TestTriggerOfOneKeyIsOneRunFromAnyReplica(t *testing.T) {
 		t.Helper()
 		for _, s := range replicas {
 			natstest.Eventually(t, natstest.Patience, "the job in the registry", func() bool {
-				err := s.Trigger(t.Context(), "invoice", key, at, json.RawMessage(payload))
+				_, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: key, At: at, Payload: json.RawMessage(payload)})
 				if err != nil && !errors.Is(err, job.ErrNotFound) {
 					t.Fatal(err)
 				}
@@ -111,10 +111,33 @@ func TestTriggerBelowTheServerThatKnowsSchedules(t *testing.T) {
 	ran.handle(t, s)
 	running(t, s)
 	natstest.Eventually(t, natstest.Patience, "the job in the registry", func() bool {
-		return s.Trigger(t.Context(), "invoice", "now", time.Time{}, nil) == nil
+		_, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: "now"})
+		return err == nil
 	})
-	if err := s.Trigger(t.Context(), "invoice", "later", time.Now().Add(time.Hour), nil); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: "later", At: time.Now().Add(time.Hour)}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v, want unsupported", err)
 	}
 	ran.wait(t, 1)
+}
+
+func TestTriggerReturnsTheRunThatItOrdered(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t)
+	var ran triggered
+	s, _ := scheduler(t, srv)
+	ran.handle(t, s)
+	running(t, s)
+	var first cronce.Triggered
+	natstest.Eventually(t, natstest.Patience, "the job in the registry", func() (ok bool) {
+		var err error
+		first, err = s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{})
+		return err == nil
+	})
+	if runs := ran.wait(t, 1); first.Slot != runs[0].Slot || first.Slot.Token == "" || !first.New || first.State != job.Pending {
+		t.Errorf("%+v was ordered, %s ran", first, runs[0].Slot)
+	}
+	again, err := s.Trigger(t.Context(), "invoice", cronce.TriggerOptions{Key: first.Slot.Token})
+	if err != nil || again.New || again.Slot != first.Slot {
+		t.Errorf("the same key: %+v, %v", again, err)
+	}
 }

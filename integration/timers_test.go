@@ -89,7 +89,7 @@ func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
 		for range 16 {
 			setting.Go(func() {
 				for i := range next {
-					if err := first.Trigger(t.Context(), "remind", fmt.Sprint("key ", i), due, []byte(strconv.Itoa(i))); err != nil {
+					if _, err := first.Trigger(t.Context(), "remind", library.TriggerOptions{Key: fmt.Sprint("key ", i), At: due, Payload: []byte(strconv.Itoa(i))}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -74,7 +74,10 @@ func AsynqAfter(ctx context.Context, nc *nats.Conn) error {
 
 // Enqueue is asynq's client.Enqueue with a TaskID and ProcessIn.
 func Enqueue(ctx context.Context, s *cronce.Scheduler) error {
-	return s.Trigger(ctx, "report", "invoice-7", time.Now().Add(time.Hour), json.RawMessage(`{"format":"html"}`))
+	_, err := s.Trigger(ctx, "report", cronce.TriggerOptions{
+		Key: "invoice-7", At: time.Now().Add(time.Hour), Payload: json.RawMessage(`{"format":"html"}`),
+	})
+	return err
 }
 
 func sendReport(context.Context, time.Time) error { return nil }

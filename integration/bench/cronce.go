@@ -74,7 +74,7 @@ func (p *croncePeer) enter(ctx context.Context, at time.Time, payloads [][]byte)
 	for range callers {
 		group.Go(func() {
 			for i := range keys {
-				if err := p.s.Trigger(ctx, "report", strconv.Itoa(first+i), at, payloads[i]); err != nil {
+				if _, err := p.s.Trigger(ctx, "report", cronce.TriggerOptions{Key: strconv.Itoa(first + i), At: at, Payload: payloads[i]}); err != nil {
 					errs <- err
 				}
 			}

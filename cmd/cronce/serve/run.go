@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -146,7 +147,7 @@ func runNode(ctx context.Context, a *base.App, f runFlags) error {
 		return err
 	}
 	defer unobserved()
-	if replica.Disabled(a.Getenv) {
+	if isDisabled(a.Getenv) {
 		h.set(func() ([]replica.Check, error) { return []replica.Check{{Name: "disabled"}}, nil })
 		a.Log.Info("disabled by CRONCE_DISABLED; waiting for a signal")
 		<-ctx.Done()
@@ -232,4 +233,15 @@ func (f runFlags) replica(a *base.App, nc natsConn, store *kv.Store, jobs *handl
 		Queues: jobs.queues(f), Produce: !f.noProduce, Concurrency: f.concurrency, Priority: f.priority, Grace: grace, Host: f.node, Serve: api.For(nc, store, a.Now, a.Log),
 		EndOnStuck: f.exitOnStuck, ClockShift: f.clockOffset, MaxClockOffset: f.maxClockOffset, Renewed: g.Renew, Loaded: collectMore(a.Getenv), Version: base.Version(), Logger: a.Log,
 	}
+}
+
+// isDisabled reports whether CRONCE_DISABLED in the environment says that this process must do
+// nothing, as for migrations that load the same program. Every value but "0", "false", "no"
+// and "off" disables, so that a misspelled switch still stops the process.
+func isDisabled(getenv func(string) string) bool {
+	switch strings.ToLower(strings.TrimSpace(getenv("CRONCE_DISABLED"))) {
+	case "", "0", "false", "no", "off":
+		return false
+	}
+	return true
 }

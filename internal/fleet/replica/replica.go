@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,17 +98,6 @@ type Config struct {
 
 // DefaultMaxClockOffset is the default of Config.MaxClockOffset.
 const DefaultMaxClockOffset = time.Hour
-
-// Disabled reports whether CRONCE_DISABLED in the environment says that this process must do
-// nothing, as for migrations that load the same program. Every value but "0", "false", "no"
-// and "off" disables, so that a misspelled switch still stops the process.
-func Disabled(getenv func(string) string) bool {
-	switch strings.ToLower(strings.TrimSpace(getenv("CRONCE_DISABLED"))) {
-	case "", "0", "false", "no", "off":
-		return false
-	}
-	return true
-}
 
 // Replica is one process of the fleet. It runs one incarnation after the other. Each has a
 // node of its own, and ends when its lease is lost.

@@ -1,0 +1,140 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// outside is a program of another module: it implements cronce.Observer, triggers a run,
+// and reads what came of it.
+const outside = `package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cronce-io/cronce"
+	"github.com/cronce-io/cronce/job"
+)
+
+type counter struct {
+	stats   atomic.Pointer[func() cronce.Stats]
+	started atomic.Int64
+}
+
+func (c *counter) Follow(stats func() cronce.Stats)           { c.stats.Store(&stats) }
+func (c *counter) Started(string, time.Duration, bool)        { c.started.Add(1) }
+func (c *counter) Returned(string, time.Duration)             {}
+func (c *counter) Parked(string, int)                         {}
+func (c *counter) Event(job.Event)                            {}
+func (c *counter) Ledger(string, time.Duration, error)        {}
+func (c *counter) HeartbeatFailed()                           {}
+func (c *counter) LeaseLost()                                 {}
+func (c *counter) Offered()                                   {}
+
+var _ cronce.Observer = (*counter)(nil)
+
+func run(ctx context.Context, nc *nats.Conn) error {
+	var c counter
+	s, err := cronce.New(ctx, nc, cronce.WithObserver(&c))
+	if err != nil {
+		return err
+	}
+	done := make(chan job.Slot, 1)
+	err = s.Handle(job.Job{Name: "greet", Schedule: "@at 2100-01-01T00:00:00Z"}, func(_ context.Context, run job.Run) error {
+		fmt.Printf("%s says %s\n", run.Slot, run.Payload)
+		done <- run.Slot
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	for {
+		t, err := s.Trigger(ctx, "greet", cronce.TriggerOptions{Key: "once", Payload: json.RawMessage("\"hello\"")})
+		if err == nil {
+			fmt.Printf("ordered %s\n", t.Slot)
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // Run registers the job
+	}
+	<-done
+	fmt.Printf("started %d, version %q\n", c.started.Load(), (*c.stats.Load())().Version)
+	cancel()
+	return <-ended
+}
+
+func main() {
+	nc, err := nats.Connect(URL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nc.Close()
+	if err := run(context.Background(), nc); err != nil {
+		log.Fatal(err)
+	}
+}
+`
+
+// TestOutsideModuleObservesTriggersAndReads builds and runs a program of another module,
+// which links no YAML parser, no command line and no server.
+func TestOutsideModuleObservesTriggersAndReads(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	dir := t.TempDir()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile("../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(string(mod), "module example.org/outside")
+	text = regexp.MustCompile(`(?s)\ntool \(.*?\n\)\n`).ReplaceAllString(text, "\n")
+	text += "\nrequire github.com/cronce-io/cronce v0.0.0\n\nreplace github.com/cronce-io/cronce => " + root + "\n"
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", text)
+	write("go.sum", string(sum))
+	write("main.go", strings.Replace(outside, "URL", `"`+s.url+`"`, 1))
+	goTool := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	for _, dep := range strings.Fields(goTool("list", "-deps", ".")) {
+		if strings.HasPrefix(dep, "github.com/goccy/go-yaml") || strings.HasPrefix(dep, "github.com/spf13/") || strings.HasPrefix(dep, "github.com/nats-io/nats-server/") {
+			t.Errorf("a program outside links %s", dep)
+		}
+	}
+	out := goTool("run", ".")
+	for _, want := range []string{"ordered greet:@once", `greet:@once says "hello"`, "started 1, "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in:\n%s", want, out)
+		}
+	}
+}
