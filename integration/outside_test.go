@@ -92,7 +92,7 @@ func main() {
 // which links no YAML parser, no command line and no server.
 func TestOutsideModuleObservesTriggersAndReads(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newServedSite(t)
 	dir := t.TempDir()
 	root, err := filepath.Abs("..")
 	if err != nil {

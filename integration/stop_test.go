@@ -58,6 +58,7 @@ func TestTermAgainEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newServedSite(t).beginSlot("")
 	b.owner.signal(syscall.SIGTERM)
+	eventually(t, "the first signal to be heard", func() bool { return strings.Contains(b.owner.stderr(), "stopping; ") })
 	first := time.Now()
 	// A second signal within a tenth of a second is taken for the first one's echo.
 	eventually(t, "the echo's time to pass", func() bool { return time.Since(first) > 150*time.Millisecond })

@@ -83,7 +83,7 @@ func TestTriggersOfTheFutureOutliveTheirServer(t *testing.T) {
 		})
 
 		began := time.Now()
-		due := began.Add(8*time.Second + time.Duration(n)*3*time.Millisecond) // a server that syncs each write takes its time
+		due := began.Add(25*time.Second + time.Duration(n)*3*time.Millisecond) // a server that syncs each write takes its time
 		var setting sync.WaitGroup
 		next := make(chan int)
 		for range 16 {

@@ -178,7 +178,7 @@ func (s *Store) AdoptOn(ctx context.Context, c core.OnConsumer, plan core.PastPl
 
 // OpenOn opens a consumer that OnConsumers found.
 func (s *Store) OpenOn(ctx context.Context, c core.OnConsumer) (*OnFeed, error) {
-	f := OnFeed{s: s, of: c}
+	f := OnFeed{Feed: Feed{s: s}, of: c}
 	err := s.ask(ctx, "look for consumer "+c.Name+" of stream "+c.Stream, s.api("CONSUMER.INFO."+c.Stream+"."+c.Name), func(ctx context.Context) (err error) {
 		f.consumer, err = s.js.Consumer(ctx, c.Stream, c.Name)
 		return err
@@ -193,7 +193,6 @@ func (s *Store) OpenOn(ctx context.Context, c core.OnConsumer) (*OnFeed, error) 
 type OnFeed struct {
 	Feed
 
-	s  *Store
 	of core.OnConsumer
 }
 

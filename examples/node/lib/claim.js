@@ -84,15 +84,29 @@ const spent = (r) => (r.max_attempts === 1 ? " (its one attempt is spent)" : ` (
 
 // begun is from when a slot's age counts: a run that a stream's message started is as
 // old as that message.
-function begun({ message: m, published }) {
-  if (m.slot.at !== undefined) return fromSeconds(m.slot.at);
-  return m.event && m.due < published ? m.due : published;
+function begun({ slot, event, due, published }) {
+  if (slot.at !== undefined) return fromSeconds(slot.at);
+  return event && due < published ? due : published;
+}
+
+// begunBy is begun as a record says it.
+function begunBy(record) {
+  const at = /:(\d{4}-[^#]*)/.exec(record.id);
+  if (at) return parseInstant(at[1]);
+  const published = parseInstant(record.published), due = record.due && parseInstant(record.due);
+  return record.event && due < published ? due : published;
 }
 
 // certain is the latest instant that the broker's clock has certainly reached.
 const certain = (v) => v.now - fromMs(v.error ?? 0);
 
-const tooOld = (d, v) => toMs(certain(v) - begun(d)) > v.horizon;
+// tooOld compares with the earlier of what the message and the record say: a slot that is
+// published again does not become younger.
+function tooOld(d, v) {
+  let from = begun({ ...d.message, published: d.published });
+  if (v.record?.published && begunBy(v.record) < from) from = begunBy(v.record);
+  return toMs(certain(v) - from) > v.horizon;
+}
 
 // early is for how many milliseconds a slot has to wait that the broker stored before
 // its time.
@@ -188,6 +202,7 @@ function recordOf(d, v) {
   if (m.due !== undefined) record.due = formatInstant(m.due);
   record.published = formatInstant(d.published);
   if (m.node) record.publisher = m.node;
+  if (m.event) record.event = true;
   if (m.slot.token !== undefined && d.payload?.length) record.payload = Buffer.from(d.payload).toString("base64");
   if (m.slot.range) Object.assign(record, { count: m.missed, last: formatInstant(m.missedLast) });
   return record;
@@ -212,9 +227,7 @@ export function complete(claimed, fence, now, horizon, result) {
   if (result.permanent) return final("failed", result.error);
   if (record.attempt >= record.max_attempts) return final("failed", result.error + spent(record));
   const next = now + fromMs(result.stopped ? 0 : result.retryAfter ?? result.backoff);
-  const slotAt = /:(\d{4}-[^#]*)/.exec(record.id);
-  const start = slotAt ? parseInstant(slotAt[1]) : parseInstant(record.published);
-  if (toMs(next - start) > horizon) return final("failed", `${result.error} (retries end at the horizon)`);
+  if (toMs(next - begunBy(record)) > horizon) return final("failed", `${result.error} (retries end at the horizon)`);
   return { ...record, state: "retrying", error: clip(result.error), retry_at: formatInstant(next) };
 }
 
