@@ -61,8 +61,8 @@ func TestExplainSaysWhatASlotWaitsFor(t *testing.T) {
 	says(job.Slot{Job: "load", Token: "x"}, "There is no record of extract:@x")
 }
 
-// The worker of extract died between its outcome and what follows, and nobody's sweep
-// has seen to it.
+// The worker of extract died after it wrote the outcome and before it published load. No
+// sweep has run since.
 func TestVerifyOffersWhatShouldHaveFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

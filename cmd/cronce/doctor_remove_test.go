@@ -7,8 +7,7 @@ import (
 	"github.com/cronce-io/cronce/cmd/cronce/base"
 )
 
-// Without a terminal, and without --yes, nobody can be asked: that is known before a
-// server is asked.
+// Without a terminal, doctor cannot ask and requires --yes. It says so before it connects.
 func TestDoctorRemovesNothingUnasked(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"doctor", "--remove-unreadable"}, {"doctor", "--remove-unreadable", "--force"}, {"doctor", "--yes"}} {

@@ -212,7 +212,7 @@ func TestDoctorFindsWhatNobodyWorksOn(t *testing.T) {
 	stop()
 	f.finds(t, "producer ", "worker queue default", "worker queue mail")
 
-	// A worker that works on it by its record, and does not: nobody asks.
+	// The worker's record says that it works on the queue, but it does not pull.
 	if _, err := f.store.Slots().Queue(t.Context(), "mail"); err != nil {
 		t.Fatal(err)
 	}

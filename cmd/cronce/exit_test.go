@@ -18,7 +18,7 @@ import (
 	"github.com/cronce-io/cronce/internal/printable"
 )
 
-// On these addresses nobody listens, and nobody will.
+// No server listens on these addresses.
 const (
 	nobody = "127.0.0.1:1"
 	away   = "127.0.0.1:2"
@@ -95,7 +95,7 @@ func TestFailures(t *testing.T) {
 			r := c.run(t, strings.Fields(args)...)
 			r.oneError(t, base.ExitFailed, says)
 			if strings.Contains(r.stderr, "secret") {
-				t.Errorf("the password is told: %s", r.stderr)
+				t.Errorf("the error shows the password: %s", r.stderr)
 			}
 		})
 	}

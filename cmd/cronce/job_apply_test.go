@@ -137,7 +137,7 @@ func TestJobApplyOverWhatWasNotSeenIsAConflict(t *testing.T) {
 	f.apply(t, []string{`name: report, schedule: "@hourly"`}, "--revision", "2").done(t)
 }
 
-// What a stranger stored must not move the cursor of who reads it.
+// A stored value must not move the cursor of the reader's terminal.
 func TestWhatIsStoredCannotWriteToTheTerminal(t *testing.T) {
 	t.Parallel()
 	f := newOffice(t)

@@ -122,8 +122,7 @@ func TestJobPauseAndResume(t *testing.T) {
 		said.WriteString("$ cronce " + strings.Join(args, " ") + "\n" + settled(f.ok(t, args...)))
 	}
 	f.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@yearly"}, Owner: "file", Node: "web1"})
-	// 412 slots, and nobody knows how long ago when this test runs: older than the
-	// horizon, none of them may run.
+	// 412 slots, all older than the horizon whenever this test runs, so none may run.
 	f.define(t, core.Definition{
 		Job:   job.Job{Name: "old", Schedule: "@hourly", From: at("2026-01-01T00:00:00Z"), Until: at("2026-01-18T04:00:00Z")},
 		Since: at("2025-12-01T00:00:00Z"), Paused: true, Pauses: []core.Window{{From: at("2025-12-24T00:00:00Z")}}, Owner: "file", Node: "web1",

@@ -146,7 +146,7 @@ func (f *fixture) due(t *testing.T, hour time.Time) {
 	}
 }
 
-// TestWhatAPendingSlotWaitsFor: for somebody to work on its queue, with a handler.
+// A pending slot waits for a worker of its queue that has a handler.
 func TestWhatAPendingSlotWaitsFor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

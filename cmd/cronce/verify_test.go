@@ -58,7 +58,7 @@ func TestVerify(t *testing.T) {
 	f.succeed(t, hour(7), 3*time.Second)
 	f.record(t, job.Record{Slot: hour(9), Queue: "default", Due: hour(9).At, Node: "w1", Attempt: 1}, job.Retrying)
 	f.publish(t, "default", core.Message{Slot: hour(10), Due: hour(10).At})
-	// Of these the ledger has an outcome, and an event tells of another.
+	// The ledger has an outcome of this slot, and an event has another outcome.
 	f.succeed(t, hour(11), 0)
 	told := job.Event{V: codec.Version, Kind: job.EventFailed, Time: hour(11).At, Job: "report", ID: hour(11).ID()}
 	if err := f.store.Tell(t.Context(), told); err != nil {
@@ -144,7 +144,7 @@ func (f *fixture) waitingOf(t *testing.T) map[string][]kv.WaitingSlot {
 	return all
 }
 
-// What somebody removed by hand is found, and mended, by several at once.
+// Several verify commands at the same time find and repair records that were removed by hand.
 func TestVerifyRepairsWhatWasRemovedByHand(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -41,7 +41,7 @@ var programMutants = []mutant{
 		file:   "internal/control/story/waiting.go",
 		old:    "if n.Running > 0 {",
 		new:    "if n.Running >= 0 {",
-		test:   "TestSlotThatIdleWorkersLeaveIsNotExplainedByWantOfAPlace",
+		test:   "TestExplainSaysThatIdleWorkersDoNotPull",
 		in:     "internal/control",
 	},
 	{

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve is a node that answers, on a connection of its own.
+// serve runs a node that answers requests on a connection of its own.
 func serve(t *testing.T, nc *nats.Conn, name string) *kv.Store {
 	t.Helper()
 	js := natstest.JetStream(t, nc)
@@ -41,7 +41,7 @@ func serve(t *testing.T, nc *nats.Conn, name string) *kv.Store {
 	return store
 }
 
-// ask sends a request; code is that of an error.
+// ask sends a request. code is the code of the error, if it fails.
 func ask(t *testing.T, nc *nats.Conn, endpoint, request string, into any) (code, text string) {
 	t.Helper()
 	m, err := nc.Request("cronce.api."+endpoint, []byte(request), 25*time.Second)
@@ -59,7 +59,7 @@ func ask(t *testing.T, nc *nats.Conn, endpoint, request string, into any) (code,
 	return "", string(m.Data)
 }
 
-// Any client does over NATS what the command line does.
+// Any NATS client can do what the command line does.
 func TestOrdersOverNATS(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
@@ -159,7 +159,7 @@ func TestOrdersOverNATS(t *testing.T) {
 	}
 }
 
-// Every node is found, and tells of itself; each endpoint says what it takes.
+// Each node answers discovery requests, and describes its endpoints.
 func TestNodesAreServices(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
@@ -217,8 +217,7 @@ func TestNodesAreServices(t *testing.T) {
 	}
 }
 
-// A node offers orders only if its own login may carry them out, so that each order
-// is answered by one that can.
+// A node offers an order only if its own login may carry it out. Another node answers then.
 func TestOnlyNodesWithTheRightsOfOperatorsOfferOrders(t *testing.T) {
 	t.Parallel()
 	user := func(name string, roles ...kv.Role) *server.User {

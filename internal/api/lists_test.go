@@ -17,7 +17,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// pages asks for page after page; more is what each request says beside.
+// pages requests all pages. more is added to each request.
 func pages[T interface{ Cursor() control.Cursor }](t *testing.T, nc *nats.Conn, endpoint, more string) (rows []T, answers int) {
 	t.Helper()
 	after := ""
@@ -40,8 +40,8 @@ func pages[T interface{ Cursor() control.Cursor }](t *testing.T, nc *nats.Conn, 
 	}
 }
 
-// A listing comes in pages that any client can ask for, whole and in order, though
-// the server lets through little at once.
+// Any client can read a listing page by page, complete and in order, although the server
+// limits the size of an answer.
 func TestListsOverNATS(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t, func(o *server.Options) { o.MaxPayload = 16 << 10 })

@@ -26,7 +26,7 @@ func (p *place) apply(t *testing.T, o control.ApplyOptions, jobs ...job.Job) []c
 	return report
 }
 
-// stored is every job's schedule and owner: "report=@hourly/operator".
+// stored returns every job's schedule and owner, like "report=@hourly/operator".
 func (p *place) stored(t *testing.T) string {
 	t.Helper()
 	entries, err := p.store.Jobs().List(t.Context())
@@ -84,8 +84,7 @@ func TestApplyCreatesUpdatesKeepsAndPrunes(t *testing.T) {
 	}
 }
 
-// A file that is older than the last edit may be applied: this is how to roll
-// back, and who does it is a person.
+// An operator can apply an older file, to roll back.
 func TestApplyBringsBackWhatWasSuperseded(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
@@ -117,9 +116,9 @@ func TestApplyWritesNothingWhenOneJobIsWrong(t *testing.T) {
 	}
 }
 
-// Two operators at once: the slower one hears of the faster one, whose edit
-// stands; what they do not share goes on.
-func TestTheSecondOfTwoOperatorsIsToldOfTheFirst(t *testing.T) {
+// Two operators apply at the same time. The second gets a conflict that names the first.
+// Its other jobs are written.
+func TestApplyNamesTheOperatorWhoWasFirst(t *testing.T) {
 	t.Parallel()
 	alice := newPlace(t, "alice@a")
 	alice.apply(t, control.ApplyOptions{}, hourly("shared"), hourly("old"))
@@ -139,7 +138,7 @@ func TestTheSecondOfTwoOperatorsIsToldOfTheFirst(t *testing.T) {
 	alice.apply(t, control.ApplyOptions{}, named("shared", "@weekly")) // as the error says
 }
 
-func TestWhoWantsTheSameIsNoConflict(t *testing.T) {
+func TestApplyOfTheSameJobIsNoConflict(t *testing.T) {
 	t.Parallel()
 	alice := newPlace(t, "alice@a")
 	alice.meanwhile = func() { alice.as("bob@b").apply(t, control.ApplyOptions{}, hourly("report")) }
@@ -148,8 +147,8 @@ func TestWhoWantsTheSameIsNoConflict(t *testing.T) {
 	}
 }
 
-// What was read yesterday is not written over today's edit.
-func TestWithARevisionOnlyWhatWasSeenIsChanged(t *testing.T) {
+// A file of yesterday does not overwrite an edit of today.
+func TestApplyWithARevisionChangesOnlyWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
 	p.apply(t, control.ApplyOptions{}, hourly("a"), hourly("b"))
@@ -163,7 +162,7 @@ func TestWithARevisionOnlyWhatWasSeenIsChanged(t *testing.T) {
 	if got, want := p.stored(t), "a=@hourly/operator b=@daily/operator"; got != want {
 		t.Errorf("stored is %s, want %s: nothing may be written", got, want)
 	}
-	p.apply(t, control.ApplyOptions{Seen: &seen}, named("a", "@weekly"), named("b", "@daily")) // b is so already
+	p.apply(t, control.ApplyOptions{Seen: &seen}, named("a", "@weekly"), named("b", "@daily")) // b is unchanged
 
 	if err := p.Remove(t.Context(), "b"); err != nil {
 		t.Fatal(err)
@@ -193,8 +192,8 @@ func TestApplyReplacesABrokenDefinitionButNotANewerOne(t *testing.T) {
 	}
 }
 
-// Whatever became of each write, what is left after a failure is old or new, and
-// the same again finishes it.
+// Any write may fail, with or without effect. Each job is then old or new, and the same apply
+// does the rest.
 func TestApplyAgainFinishesWhatAFailureLeft(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -225,7 +224,7 @@ func TestApplyAgainFinishesWhatAFailureLeft(t *testing.T) {
 				rt.Fatalf("%s is said not to be written (%v), and is", d.Job, d.Err)
 			}
 			if d.Err != nil && err == nil {
-				rt.Fatalf("%s failed (%v), and nobody was told", d.Job, d.Err)
+				rt.Fatalf("%s failed (%v), and Apply returned no error", d.Job, d.Err)
 			}
 		}
 		p.store.Jobs().Fail(nil)
@@ -242,7 +241,7 @@ func TestApplyAgainFinishesWhatAFailureLeft(t *testing.T) {
 	})
 }
 
-func TestApplyToldToEndBeginsNothingMore(t *testing.T) {
+func TestApplyBeginsNothingAfterItsContextEnds(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -312,7 +311,7 @@ func TestFieldsAreNamedAsInTheFile(t *testing.T) {
 func TestHandlersAreLiveWorkersOfTheJobsQueue(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
-	p.Control = control.New(control.Config{ // by the clock that stamps what the nodes write
+	p.Control = control.New(control.Config{ // with the clock that stamps the heartbeats
 		Jobs: p.store.Jobs(), Nodes: p.store.Nodes(), Settings: job.Settings{}.WithDefaults(),
 		Now: func(context.Context) (time.Time, error) { return time.Now(), nil },
 	})
@@ -355,5 +354,35 @@ func TestReleaseEndsAnOperatorsHold(t *testing.T) {
 	p.meanwhile = func() { p.as("bob@b").apply(t, control.ApplyOptions{}, named("report", "@weekly")) }
 	if _, _, err := p.Release(t.Context(), "report"); !errors.Is(err, job.ErrConflict) {
 		t.Errorf("while bob edits: %v, want a conflict", err)
+	}
+}
+
+func after(name string, before ...string) job.Job { return job.Job{Name: name, After: before} }
+
+// A job of a file can close the cycle.
+func TestApplyRefusesACycle(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	p.define(t, after("b", "a"), "file", "web1")
+	p.define(t, after("c", "b"), "file", "web1")
+	stored := p.stored(t)
+	_, err := p.Apply(t.Context(), []job.Job{named("d", "@daily"), after("a", "d", "c")}, control.ApplyOptions{})
+	if !errors.Is(err, job.ErrInvalid) || !strings.Contains(err.Error(), "a after c after b after a") {
+		t.Errorf("got %v", err)
+	}
+	if got := p.stored(t); got != stored {
+		t.Errorf("stored %s, want %s: nothing is written", got, stored)
+	}
+	// An edit of the other job opens the cycle.
+	p.apply(t, control.ApplyOptions{}, after("a", "d", "c"), after("b", "d"), named("d", "@daily"))
+}
+
+func TestApplyNamesMissingJobs(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, "alice@a")
+	p.define(t, named("there", "@daily"), "file", "web1")
+	report := p.apply(t, control.ApplyOptions{}, named("given", "@daily"), after("load", "there", "given", "nowhere"))
+	if got := report[1].Missing; !slices.Equal(got, []string{"nowhere"}) || len(report[0].Missing) > 0 {
+		t.Errorf("missing %v and %v, want nowhere", got, report[0].Missing)
 	}
 }

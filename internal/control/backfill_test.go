@@ -17,8 +17,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// twoPlans is report: every hour until noon, four hours ago, then every half hour.
-// It returns noon and the slots up to now.
+// twoPlans defines the job report: every hour until noon, which is four hours ago, and then
+// every half hour. It returns noon and the definition's revision.
 func (s *site) twoPlans(t *testing.T) (noon time.Time, revision uint64) {
 	t.Helper()
 	noon = time.Now().UTC().Truncate(time.Hour).Add(-4 * time.Hour)
@@ -42,10 +42,10 @@ func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
 	s := newSite(t)
 	noon, revision := s.twoPlans(t)
 	from, to := noon.Add(-2*time.Hour), noon.Add(2*time.Hour)
-	// 10, 11 and 12 by the old plan, 12:30, 13 and 13:30 by the new one; 14:00 is
-	// the end.
+	// The old plan has 10, 11 and 12, the new one 12:30, 13 and 13:30. The range ends before
+	// 14:00.
 	s.record(t, job.NewSlot("report", noon.Add(-time.Hour)), job.Missed)
-	s.record(t, job.NewSlot("report", noon.Add(-30*time.Minute)), job.Cancelled) // of no plan
+	s.record(t, job.NewSlot("report", noon.Add(-30*time.Minute)), job.Cancelled) // in no plan
 	s.record(t, job.Slot{Job: "report", At: noon.Add(-2 * time.Hour), Range: true}, job.Missed)
 	if wait, err := s.store.Slots().Publish("slow", core.Message{Slot: job.NewSlot("report", noon)}, nil); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestBackfillPublishesWhatThePlansHadAndNothingKnows(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 	all := s.waiting(t)[1:]
-	slices.SortFunc(all, func(a, b kv.WaitingSlot) int { return a.Slot.At.Compare(b.Slot.At) }) // several are published at once
+	slices.SortFunc(all, func(a, b kv.WaitingSlot) int { return a.Slot.At.Compare(b.Slot.At) }) // messages are published concurrently
 	for i, minutes := range []time.Duration{-120, 30, 60, 90} {
 		at := noon.Add(minutes * time.Minute)
 		m := core.Message{Slot: job.NewSlot("report", at), JobRevision: revision, Node: "alice@laptop", Due: at, Backfill: true}
@@ -111,9 +111,9 @@ func TestBackfillOfWhatIsTooOldIsRefusedOrClipped(t *testing.T) {
 	}
 }
 
-// TestABackfillThatWasStoppedGoesOnWhereItWas: by a Ctrl-C, and by a stream that
-// takes no more. Nothing is doubled.
-func TestABackfillThatWasStoppedGoesOnWhereItWas(t *testing.T) {
+// A Ctrl-C and a full stream stop a backfill. The same backfill then does the rest, and no
+// slot runs twice.
+func TestBackfillGoesOnAfterItWasStopped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	end := time.Now().UTC().Truncate(time.Second)
@@ -175,13 +175,13 @@ func TestBackfillKeepsItsRate(t *testing.T) {
 	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@every 1s"}, Since: end.Add(-time.Hour)})
 	began := time.Now()
 	got, err := s.Backfill(t.Context(), control.Backfill{Job: "report", From: end.Add(-30 * time.Second), To: end, Rate: 50}, nil)
-	// The first comes after a tick, the last after 30.
+	// The first message comes after one tick, the last after 30.
 	if took := time.Since(began); err != nil || got.Published != 30 || took < 580*time.Millisecond {
 		t.Errorf("%+v, %v: 30 slots took %v, want 0.6s at 50/s", got, err, took)
 	}
 }
 
-func TestBackfillsThatAreNoneAreRefused(t *testing.T) {
+func TestBackfillRefusesInvalidOrders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	noon, _ := s.twoPlans(t)
@@ -202,16 +202,16 @@ func TestBackfillsThatAreNoneAreRefused(t *testing.T) {
 	if _, err := s.Backfill(t.Context(), control.Backfill{Job: "nobody", From: noon}, nil); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v, want not found", err)
 	}
-	// Before the first plan there is nothing.
+	// There are no slots before the first plan.
 	got, err := s.Backfill(t.Context(), control.Backfill{Job: "report", From: noon.Add(-300 * time.Hour), To: noon.Add(-200 * time.Hour)}, nil)
 	if err != nil || got.Slots != 0 {
 		t.Errorf("got %+v, %v; want nothing", got, err)
 	}
 }
 
-// TestSlotsThatAreSplitAreBackfilledInAllTheirParts by the plan that was in force,
-// and so are those of which some parts are missing.
-func TestSlotsThatAreSplitAreBackfilledInAllTheirParts(t *testing.T) {
+// A backfill publishes all shards of a slot by the plan that was in force, also if some of
+// them were published before.
+func TestBackfillPublishesAllShards(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	noon := time.Now().UTC().Truncate(time.Hour).Add(-4 * time.Hour)
@@ -229,7 +229,7 @@ func TestSlotsThatAreSplitAreBackfilledInAllTheirParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.record(t, at(-1), job.Succeeded) // the whole
+	s.record(t, at(-1), job.Succeeded) // the whole slot
 	s.record(t, at(-1).Part(1, 2), job.Succeeded)
 	order := control.Backfill{Job: "report", From: at(-2).At, To: at(3).At, Rate: 1000}
 	got, err := s.Backfill(t.Context(), order, nil)

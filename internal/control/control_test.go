@@ -20,13 +20,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var now = time.Date(2026, 3, 28, 12, 0, 30, 0, time.UTC)
 
-// place is a namespace in memory and the person who gives orders to it.
+// place is a namespace in memory with the Control of one operator.
 type place struct {
 	*control.Control
 	store *memstore.Store
 
-	// meanwhile is called once, after everything was looked at and before the
-	// first write.
+	// meanwhile is called once, between the reads and the first write.
 	meanwhile func()
 	mu        *sync.Mutex
 }
@@ -36,7 +35,7 @@ func newPlace(t *testing.T, who string) *place {
 	return place{store: memstore.New()}.as(who)
 }
 
-// as is another person at the same place.
+// as returns the same namespace with the Control of another operator.
 func (p place) as(who string) *place {
 	p.meanwhile, p.mu = nil, &sync.Mutex{}
 	p.Control = control.New(control.Config{
@@ -47,14 +46,14 @@ func (p place) as(who string) *place {
 	return &p
 }
 
-// meddled is a registry in which somebody is always a little faster.
+// meddled is a registry in which another operator writes first.
 type meddled struct {
 	*memstore.Jobs
 	place *place
 }
 
 func (m meddled) meddle() {
-	m.place.mu.Lock() // several are written at once: none before
+	m.place.mu.Lock() // several writes run concurrently, and must all come after meanwhile
 	defer m.place.mu.Unlock()
 	if f := m.place.meanwhile; f != nil {
 		m.place.meanwhile = nil
@@ -72,7 +71,7 @@ func (m meddled) Delete(ctx context.Context, name string, revision uint64) error
 	return m.Jobs.Delete(ctx, name, revision)
 }
 
-// define stores a job over whatever stands there, as owner does on node.
+// define stores a job over any stored one.
 func (p *place) define(t *testing.T, j job.Job, owner, node string) {
 	t.Helper()
 	_, revision, err := p.store.Jobs().Read(t.Context(), j.Name)
@@ -121,7 +120,7 @@ func TestRemoveOfWhatIsRemovedMeanwhileSaysSo(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoneAreRefused(t *testing.T) {
+func TestRemoveRefusesInvalidNames(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
 	for _, name := range []string{"", "*", ">", "a.b", "a b", "a\nb", "\x00", `"`, "'; rm -rf /", "ü", strings.Repeat("a", 65)} {

@@ -19,14 +19,14 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// shop is a namespace on a real server with the job report, and its operators.
+// shop is a namespace on a real server, with the job report.
 type shop struct {
 	*testing.T
 	store  *kv.Store
 	js     jetstream.JetStream
 	nonces atomic.Int64
 	slots  control.Slots // nil: the store's
-	at     time.Time     // the slots' instant
+	at     time.Time     // the instant of slot
 }
 
 func newShop(t *testing.T) *shop {
@@ -60,7 +60,7 @@ func (s *shop) as(who string) *control.Control {
 	})
 }
 
-// record stores what a worker would have, over what stands there.
+// record stores a record as a worker writes it, over any stored one.
 func (s *shop) record(slot job.Slot, state job.State, edit func(*job.Record)) uint64 {
 	s.Helper()
 	r := job.Record{
@@ -97,7 +97,7 @@ func (s *shop) publish(m core.Message, payload string) {
 
 func (s *shop) slot() job.Slot { return job.NewSlot("report", s.at) }
 
-// messages are those in the stream.
+// messages returns the messages in the stream.
 func (s *shop) messages() (all []kv.WaitingSlot) {
 	s.Helper()
 	for w, err := range s.store.Slots().Waiting(s.Context(), kv.WaitingFilter{}) {
@@ -126,14 +126,14 @@ func (s *shop) told() (kinds []string) {
 
 func quiet(control.CancelWait) {}
 
-// strange is a token that is full of what might be obeyed.
+// strange is a token with characters that shells, subjects and JSON treat as special.
 const strange = `a*b.c>"d'$(e)`
 
-func TestASlotThatWaitsIsCancelled(t *testing.T) {
+func TestCancelEndsAWaitingSlot(t *testing.T) {
 	s := newShop(t)
 	slot := job.Slot{Job: "report", Token: strange}
 	s.publish(core.Message{Slot: slot, Node: "web2-1"}, "payload")
-	for range 2 { // the same again finds it done
+	for range 2 { // the second call finds it done
 		r, err := s.as("alice@a").Cancel(t.Context(), slot, quiet)
 		if err != nil || r.State != job.Cancelled || r.Error != "cancelled by alice@a" || string(r.Payload) != "payload" || r.Publisher != "web2-1" {
 			t.Fatalf("got %+v, %v", r, err)
@@ -142,7 +142,7 @@ func TestASlotThatWaitsIsCancelled(t *testing.T) {
 	if told := s.told(); fmt.Sprint(told) != "[cancelled]" {
 		t.Errorf("told %v, want one outcome", told)
 	}
-	// Its payload is in its record: it can still be retried.
+	// The record has the payload, so the run can still be retried.
 	if _, err := s.as("alice@a").Retry(t.Context(), slot); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestASlotThatWaitsIsCancelled(t *testing.T) {
 	}
 }
 
-func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
+func TestCancelEndsATimer(t *testing.T) {
 	s := newShop(t)
 	slot := job.Slot{Job: "report", Token: strange}
 	due := time.Now().Add(time.Hour)
@@ -175,8 +175,8 @@ func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
 	if told := fmt.Sprint(story.Steps); err != nil || !strings.Contains(told, "published by bob@b, and ended before it was due") || strings.Contains(told, "0001-01-01") {
 		t.Errorf("explained as %v, %v", story.Steps, err)
 	}
-	// It is as young as its cancel, however long ago it was ordered, and can be given
-	// a new start: at once, whatever it was set for.
+	// The age of the run counts from its cancellation, so it can be retried. It then runs at
+	// once.
 	done, err := s.as("bob@b").Retry(t.Context(), slot)
 	if err != nil || done.Record.State != job.Retrying || done.Record.RetryAt.After(time.Now()) || time.Since(done.Record.Published) > time.Minute {
 		t.Errorf("reopened: %+v, %v", done, err)
@@ -186,7 +186,7 @@ func TestARunWhoseTimeHasNotComeIsCancelled(t *testing.T) {
 	}
 }
 
-func TestASlotThatWaitsForItsRetryIsCancelled(t *testing.T) {
+func TestCancelEndsARetryingSlot(t *testing.T) {
 	s := newShop(t)
 	s.record(s.slot(), job.Retrying, func(r *job.Record) { r.RetryAt = time.Now().Add(time.Hour) })
 	r, err := s.as("alice@a").Cancel(t.Context(), s.slot(), quiet)
@@ -195,7 +195,7 @@ func TestASlotThatWaitsForItsRetryIsCancelled(t *testing.T) {
 	}
 }
 
-func TestWhatHasItsOutcomeIsNotCancelled(t *testing.T) {
+func TestCancelRefusesAFinalSlot(t *testing.T) {
 	s := newShop(t)
 	var refused *control.SlotError
 	if _, err := s.as("alice@a").Cancel(t.Context(), s.slot(), quiet); !errors.As(err, &refused) || !errors.Is(err, job.ErrNotFound) {
@@ -207,9 +207,9 @@ func TestWhatHasItsOutcomeIsNotCancelled(t *testing.T) {
 	}
 }
 
-// TestARunningSlotIsItsOwners: nobody else writes its record while the owner may
-// live, and an owner that is silent is proved dead first.
-func TestARunningSlotIsItsOwners(t *testing.T) {
+// Only the owner writes the record while it may be alive. A silent owner must be proved dead
+// first.
+func TestCancelAsksTheOwnerOfARunningSlot(t *testing.T) {
 	s := newShop(t)
 	fence := s.record(s.slot(), job.Running, nil)
 	_, err := s.store.Nodes().Write(t.Context(), core.Node{
@@ -255,7 +255,7 @@ func TestARunningSlotIsItsOwners(t *testing.T) {
 	}
 }
 
-func TestASlotThatEndedIsReopened(t *testing.T) {
+func TestRetryReopensAFinalSlot(t *testing.T) {
 	s := newShop(t)
 	for i, state := range []job.State{job.Failed, job.Missed, job.Skipped, job.Expired, job.Cancelled} {
 		slot := job.NewSlot("report", s.at.Add(time.Duration(i)*time.Second))
@@ -272,7 +272,7 @@ func TestASlotThatEndedIsReopened(t *testing.T) {
 		if m.Slot != slot || m.Offer < 1000 || string(m.Payload) != `{"n":1}` || m.Node != "alice@a" || !m.Due.Equal(slot.At) {
 			t.Errorf("%s: offered %+v", state, m)
 		}
-		// A worker takes it as one more attempt.
+		// A worker runs it as one more attempt.
 		d := core.Delivery{Message: m.Message, Queue: "default", Published: m.Published}
 		_, revision, err := s.store.Ledger().Read(t.Context(), slot)
 		v := core.View{Now: time.Now(), Self: "web3-1", Horizon: time.Hour, Record: &r, Revision: revision, Handles: true, Place: core.Place{Kind: core.PlaceHeld}}
@@ -286,8 +286,8 @@ func TestASlotThatEndedIsReopened(t *testing.T) {
 	}
 }
 
-// A purge of one subject by hand makes the server forget what else was in hand.
-func TestASlotWhoseMessageIsGivenToNobodyAnyMoreIsReopened(t *testing.T) {
+// After a purge of one subject by hand, the server no longer delivers other messages in flight.
+func TestRetryPublishesAStrandedSlot(t *testing.T) {
 	s := newShop(t)
 	other := s.slot()
 	other.At = other.At.Add(time.Second)
@@ -311,7 +311,7 @@ func TestASlotWhoseMessageIsGivenToNobodyAnyMoreIsReopened(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotReopened(t *testing.T) {
+func TestRetryRefusesWhatCannotRun(t *testing.T) {
 	s := newShop(t)
 	next := func() job.Slot { s.at = s.at.Add(time.Second); return s.slot() }
 	old := job.NewSlot("report", time.Now().Add(-25*time.Hour))
@@ -343,8 +343,8 @@ func TestWhatIsNotReopened(t *testing.T) {
 	}
 }
 
-// TestOfTwoWhoReopenOneIsToldWhoWasFaster, and the slot is offered once.
-func TestOfTwoWhoReopenOneIsToldWhoWasFaster(t *testing.T) {
+// Only one of two operators wins, and the slot is published once.
+func TestRetryByTwoOperatorsIsAConflictForOne(t *testing.T) {
 	s := newShop(t)
 	s.record(s.slot(), job.Failed, nil)
 	results := make(chan error, 8)
@@ -367,15 +367,14 @@ func TestOfTwoWhoReopenOneIsToldWhoWasFaster(t *testing.T) {
 			t.Errorf("unclear: %v", err)
 		}
 	}
-	// One that comes between the winner's write and its offer makes the same offer.
+	// A call between the winner's write and its message publishes the same message.
 	if all := s.messages(); won < 1 || len(all) != 1 {
 		t.Errorf("%d of 8 won, %d messages", won, len(all))
 	}
 }
 
-// TestAReopeningThatWasCutShortIsFinishedByTheSameAgain: between the record and
-// the message.
-func TestAReopeningThatWasCutShortIsFinishedByTheSameAgain(t *testing.T) {
+// The crash is between the record and the message.
+func TestRetryFinishesAfterACrash(t *testing.T) {
 	s := newShop(t)
 	r := core.Reopen(job.Record{Slot: s.slot(), State: job.Failed, Attempt: 2, MaxAttempts: 2}, "alice@a", 2, time.Now())
 	s.record(s.slot(), job.Retrying, func(was *job.Record) { r.Nonce, r.Queue, r.Published = was.Nonce, "default", was.Published; *was = r })
@@ -391,8 +390,8 @@ func TestAReopeningThatWasCutShortIsFinishedByTheSameAgain(t *testing.T) {
 	}
 }
 
-// split stores a slot in three parts, of which one has succeeded, one waits to be
-// retried, and one waits in the stream.
+// split stores a slot with three shards: one has succeeded, one has state second, and one
+// waits in the stream.
 func (s *shop) split(state job.State, second job.State) job.Slot {
 	s.Helper()
 	whole := s.slot()
@@ -403,7 +402,7 @@ func (s *shop) split(state job.State, second job.State) job.Slot {
 	return whole
 }
 
-func TestASplitSlotIsCancelledInAllItsParts(t *testing.T) {
+func TestCancelEndsAllShards(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Running, job.Retrying)
 	s.publish(core.Message{Slot: whole.Part(3, 3)}, "")
@@ -422,7 +421,7 @@ func TestASplitSlotIsCancelledInAllItsParts(t *testing.T) {
 	}
 }
 
-func TestASplitSlotThatHasNotBegunIsCancelledAsAWhole(t *testing.T) {
+func TestCancelEndsASplitSlotBeforeItBegins(t *testing.T) {
 	s := newShop(t)
 	whole := s.slot()
 	for i := range 3 {
@@ -432,7 +431,7 @@ func TestASplitSlotThatHasNotBegunIsCancelledAsAWhole(t *testing.T) {
 	if err != nil || r.State != job.Cancelled || r.Slot != whole || r.Shards != 3 {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	// Its parts have nothing more to do, until they are given a new start.
+	// The shards do nothing more until the slot is retried.
 	for range 2 {
 		if done, err := s.as("alice@a").Retry(t.Context(), whole); err != nil || done.Left != 2 {
 			t.Errorf("got %+v, %v", done, err)
@@ -446,7 +445,7 @@ func TestASplitSlotThatHasNotBegunIsCancelledAsAWhole(t *testing.T) {
 	}
 }
 
-func TestASplitSlotIsReopenedInThePartsThatDidNotSucceed(t *testing.T) {
+func TestRetryReopensTheShardsThatDidNotSucceed(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Failed, job.Failed)
 	s.record(whole.Part(3, 3), job.Cancelled, nil)
@@ -466,7 +465,7 @@ func TestASplitSlotIsReopenedInThePartsThatDidNotSucceed(t *testing.T) {
 	}
 }
 
-// watched calls published before each publication.
+// watched calls published before each message is published.
 type watched struct {
 	control.Slots
 	published func()
@@ -477,9 +476,9 @@ func (w watched) Publish(queue string, m core.Message, payload []byte) (func(con
 	return w.Slots.Publish(queue, m, payload)
 }
 
-// A part may be done before the message of the next one is offered: who sees then that
-// all others have their outcome, the old one, gives it to the whole.
-func TestNoPartOfAReopenedSlotIsOfferedWhileAnotherHasItsOldOutcome(t *testing.T) {
+// A shard may end before the message of the next one is published. If the others still had
+// their old outcomes then, the whole slot would get its old outcome again.
+func TestRetryOpensAllShardsBeforeItPublishesOne(t *testing.T) {
 	s := newShop(t)
 	whole := s.split(job.Cancelled, job.Cancelled)
 	s.record(whole.Part(3, 3), job.Cancelled, nil)
@@ -497,7 +496,7 @@ func TestNoPartOfAReopenedSlotIsOfferedWhileAnotherHasItsOldOutcome(t *testing.T
 	}
 }
 
-func TestASlotThatWaitsForAnotherIsExplainedByIt(t *testing.T) {
+func TestExplainNamesTheHolderOfTheLock(t *testing.T) {
 	s := newShop(t)
 	slot, holder := s.slot(), job.NewSlot("report", s.at.Add(-time.Second))
 	s.publish(core.Message{Slot: slot}, "")
@@ -515,9 +514,9 @@ func TestASlotThatWaitsForAnotherIsExplainedByIt(t *testing.T) {
 	}
 }
 
-// Its message was purged, and whoever had it in hand may be dead: until somebody ends
-// it, it keeps its job's other slots waiting.
-func TestASlotWithoutAMessageThatStandsInItsJobsLockIsCancelled(t *testing.T) {
+// The message was purged, and the worker that had it in flight may be dead. The slot keeps the
+// job's other slots waiting until an operator cancels it.
+func TestCancelEndsASlotThatHasOnlyItsLock(t *testing.T) {
 	s := newShop(t)
 	run := job.Slot{Job: "report", Token: strange}
 	lock := core.Lock{Job: "report", Holders: []core.LockSlot{{Slot: run, At: s.at, Since: s.at}}, Nonce: "n"}
@@ -541,8 +540,42 @@ func TestASlotWithoutAMessageThatStandsInItsJobsLockIsCancelled(t *testing.T) {
 	}
 }
 
-// owner is a node that answers requests to end a slot that it runs.
+// owner answers requests to cancel a slot that it runs.
 type owner func(fence uint64) (ending bool)
 
 func (o owner) Cancel(_ string, fence uint64, _ error) bool { return o(fence) }
 func (o owner) Holds(string) (holds, ended bool)            { return true, false }
+
+func TestExplainSaysThatIdleWorkersDoNotPull(t *testing.T) {
+	s := newShop(t)
+	slot := s.slot()
+	s.publish(core.Message{Slot: slot}, "")
+	explain := func(running int, after time.Duration) string {
+		t.Helper()
+		_, revision, _ := s.store.Nodes().Read(t.Context(), "web1-1")
+		n := core.Node{Name: "web1-1", State: core.NodeAlive, Lease: time.Hour, Worker: true, Queues: []string{"default"}, Handlers: []string{"report"}, Running: running, Nonce: "n" + time.Now().String()}
+		if _, err := s.store.Nodes().Write(t.Context(), n, revision); err != nil {
+			t.Fatal(err)
+		}
+		c := control.New(control.Config{
+			Jobs: s.store.Jobs(), Nodes: s.store.Nodes(), Ledger: s.store.Ledger(), Slots: s.store.Slots(), Timers: s.store.Timers(),
+			Watermark: s.store.Watermark(), Locks: s.store.Locks(), Fleet: s.store, Settings: s.store.Settings(),
+			Now: func(context.Context) (time.Time, error) { return time.Now().Add(after), nil },
+		})
+		story, err := c.Explain(t.Context(), slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return story.Why
+	}
+	const place, ready = "for a free worker", "a service that they call is not ready"
+	for _, test := range []struct {
+		running int
+		after   time.Duration
+		want    string
+	}{{0, 0, place}, {16, time.Minute, place}, {0, time.Minute, ready}} {
+		if why := explain(test.running, test.after); !strings.Contains(why, test.want) {
+			t.Errorf("%d run on its worker, it waits for %v: %q, want %q", test.running, test.after, why, test.want)
+		}
+	}
+}

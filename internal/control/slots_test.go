@@ -13,10 +13,10 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Pages of any size, one after the other, are the whole listing: with slots that wait
-// and have a record too, triggered ones that have no instant, and filters that leave
-// out what the other copy shows.
-func TestPagesOfSlotsAreTheWholeListing(t *testing.T) {
+// Pages of any size add up to the whole listing. The slots include some with a message and a
+// record, triggered ones without an instant, and filters that select only the message or only
+// the record.
+func TestListSlotsByPagesIsTheWholeListing(t *testing.T) {
 	s := newShop(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 60 {
@@ -73,8 +73,8 @@ func TestPagesOfSlotsAreTheWholeListing(t *testing.T) {
 	}
 }
 
-// Its record was written long before the time that it was set for.
-func TestATimerThatWasCancelledIsListedByWhenThatWas(t *testing.T) {
+// The record was written long before the time of the timer.
+func TestListSlotsPlacesACancelledTimerAtItsEnd(t *testing.T) {
 	s := newShop(t)
 	c, now := s.as("alice@a"), time.Now()
 	run := job.Slot{Job: "report", Token: "k"}
@@ -89,7 +89,7 @@ func TestATimerThatWasCancelledIsListedByWhenThatWas(t *testing.T) {
 		if err != nil || len(list.Slots) != want {
 			t.Errorf("since %v: %+v, %v; want %d", since.Sub(now), list.Slots, err, want)
 		}
-		// What is listed since then is what stands there in the whole listing.
+		// A listing since a time has the same rows as the whole listing from that time on.
 		whole, err := c.ListSlots(t.Context(), control.SlotFilter{})
 		if later := control.Cursor(since.UTC().Format(time.RFC3339)); err != nil || (whole.Slots[0].Cursor() > later) != (want == 1) {
 			t.Errorf("since %v: it stands at %s, %v", since.Sub(now), whole.Slots[0].Cursor(), err)
@@ -97,7 +97,7 @@ func TestATimerThatWasCancelledIsListedByWhenThatWas(t *testing.T) {
 	}
 }
 
-func TestListingsRefuseWhatIsWrong(t *testing.T) {
+func TestListSlotsRefusesInvalidFilters(t *testing.T) {
 	s := newShop(t)
 	c := s.as("alice@a")
 	for _, f := range []control.SlotFilter{{Job: "a.>"}, {States: []job.State{"done"}}, {Limit: -1}, {After: "x"}, {After: "2026-03-28T08:00:00Z x"}} {

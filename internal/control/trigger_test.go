@@ -22,7 +22,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// site is a namespace on a real server, and alice.
+// site is a namespace on a real server, with the Control of alice.
 type site struct {
 	*control.Control
 	store  *kv.Store
@@ -47,7 +47,7 @@ func siteAt(t *testing.T, server *natstest.Server, url string) *site {
 	}), store, server}
 }
 
-// define stores a definition over whatever stands there.
+// define stores a definition over any stored one.
 func (s *site) define(t *testing.T, d core.Definition) uint64 {
 	t.Helper()
 	d.Job, d.Nonce = d.Job.WithDefaults(), fmt.Sprint("nonce", time.Now().UnixNano())
@@ -117,7 +117,7 @@ func TestTriggerNowIsOneMessageForOneKey(t *testing.T) {
 	}
 
 	s.record(t, slot, job.Failed)
-	want.State, want.Queue = job.Failed, "default" // as the record has it
+	want.State, want.Queue = job.Failed, "default" // from the record
 	if got := s.trigger(t, control.Order{Job: "report", Key: "k"}); got != want {
 		t.Errorf("with a record: %+v, want %+v", got, want)
 	}
@@ -147,7 +147,7 @@ func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 		t.Errorf("waiting: %+v", all)
 	}
 
-	// The job gets another queue: the same order moves what waits.
+	// The job gets another queue: the same order moves the timer.
 	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "other"}})
 	want.Queue, want.MovedFrom = "other", "default"
 	if got := s.trigger(t, order); got != want {
@@ -162,7 +162,7 @@ func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 		t.Errorf("once more: %+v, want %+v", got, want)
 	}
 
-	// Cancelled, as an operator does it: that is its outcome.
+	// An operator cancels the run, which is its outcome.
 	s.record(t, slot, job.Cancelled)
 	if err := s.store.Timers().Cancel(t.Context(), slot); err != nil {
 		t.Fatal(err)
@@ -172,10 +172,9 @@ func TestTriggerLaterIsOneTimerForOneKey(t *testing.T) {
 	}
 }
 
-// TestATriggerThatFiredOnADeadQueueIsMovedByTheSameOrder: its message is there for
-// all to see, and the same order makes one that somebody takes. The ledger ends
-// the first.
-func TestATriggerThatFiredOnADeadQueueIsMovedByTheSameOrder(t *testing.T) {
+// The run's message waits in a queue without workers. The same order publishes one in the new
+// queue. The ledger ends the first message.
+func TestTriggerMovesARunFromADeadQueue(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly", Queue: "dead"}})
@@ -193,7 +192,7 @@ func TestATriggerThatFiredOnADeadQueueIsMovedByTheSameOrder(t *testing.T) {
 	}
 }
 
-func TestOfRacingTriggersOneIsNew(t *testing.T) {
+func TestTriggerIsNewForOneOfManyRacers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
@@ -220,8 +219,7 @@ func TestOfRacingTriggersOneIsNew(t *testing.T) {
 	}
 }
 
-// TestATriggerThatWasNotAnsweredIsSettledByTheSameOrder.
-func TestATriggerThatWasNotAnsweredIsSettledByTheSameOrder(t *testing.T) {
+func TestTriggerSettlesAnUnansweredOrder(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
 	s := siteAt(t, server, server.ClientURL())
@@ -254,7 +252,7 @@ func TestTriggerOfNoSuchJob(t *testing.T) {
 	}
 }
 
-func TestOrdersThatAreNoneAreRefused(t *testing.T) {
+func TestTriggerRefusesInvalidOrders(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for what, o := range map[string]control.Order{
@@ -276,8 +274,7 @@ func TestOrdersThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// TestKeysAndPayloadsReachTheWorkerUnchanged whatever they are made of.
-func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
+func TestTriggerPassesKeysAndPayloadsUnchanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.define(t, core.Definition{Job: job.Job{Name: "report", Schedule: "@hourly"}})
@@ -296,7 +293,7 @@ func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
 		text, _ := json.Marshal(map[string]string{rapid.String().Draw(t, "member"): rapid.String().Draw(t, "value")})
 		o := control.Order{Job: "report", Key: key, Payload: append([]byte(" "), text...)}
 		source := queue
-		if n%20 == 0 { // not so soon that it has passed before a timer is set
+		if n%20 == 0 { // later than it takes to set a timer
 			o.At, source = time.Now().Add(500*time.Millisecond), fired
 		}
 		if _, err := s.Trigger(context.Background(), o); err != nil {
@@ -314,9 +311,9 @@ func TestKeysAndPayloadsReachTheWorkerUnchanged(t *testing.T) {
 	})
 }
 
-// TestARunThatIsSplitIsTriggeredInAllItsParts now and later, from one order or the
-// second half of one that died.
-func TestARunThatIsSplitIsTriggeredInAllItsParts(t *testing.T) {
+// An order triggers all shards of a run, now or later, also if an earlier order triggered only
+// some of them.
+func TestTriggerPublishesAllShards(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	j := job.Job{Name: "report", Schedule: "@hourly", Shards: 3}

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nobody is an address on which nobody listens, and nobody will.
+// nobody is an address without a server.
 const nobody = "127.0.0.1:1"
 
 // target resolves cfg in an empty environment.
@@ -128,8 +128,8 @@ func TestConnectionsThatWork(t *testing.T) {
 	}
 }
 
-// A node may be started before its server: it says what it waits for, and goes on when
-// that is there, or ends when it is told to. What no waiting mends is an error at once.
+// A node may start before its server. It logs what it waits for, and goes on when the server
+// is there, or ends with its context. An error that waiting cannot fix is returned at once.
 func TestAServerThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	log := make(chan string, 100)
@@ -249,8 +249,8 @@ func contextFile(t *testing.T, content string) string {
 	return path
 }
 
-// freeAddress is an address that nobody listens on. It is not one that the system
-// gives out to others meanwhile.
+// freeAddress returns an address without a server. It is outside the range of ports that the
+// system assigns to other processes.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -264,7 +264,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// Who is told to stop does not wait for a server that says nothing.
+// A connection attempt ends with its context, although the server is silent.
 func TestConnectEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -25,7 +25,8 @@ type Login struct {
 	Cert, Key, CA string
 }
 
-// or fills what l leaves open from the environment: who connects only as a whole.
+// or returns l with its empty fields from the environment. It takes the credentials from
+// there only if l has none at all.
 func (l Login) or(getenv func(string) string, prefix string, names Login) Login {
 	env := func(name string) string {
 		if name == "" {

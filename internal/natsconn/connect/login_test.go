@@ -133,8 +133,8 @@ func environment(t *testing.T, pairs ...string) func(string) string {
 	return func(name string) string { return vars[name] }
 }
 
-// Each way to say who connects, by flag, environment and context, against a server
-// that lets nobody else in.
+// Each kind of login, by flag, environment and context, against a server that accepts no
+// other.
 func TestEachWayToLogIn(t *testing.T) {
 	t.Parallel()
 	seed, public := seedFile(t)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whoever may write to the store's directory before its owner does has a file of the
-// owner's written over, or read.
+// Another user who can write to the store's directory first must not make the owner read or
+// overwrite one of the owner's files.
 func TestLockFollowsNoFileThatWasPlanted(t *testing.T) {
 	t.Parallel()
 	const text = "the victim's\n"

@@ -128,7 +128,7 @@ func (p *process) stop() { p.stdin.Close() }
 func successor(t *testing.T, within time.Duration, processes ...*process) (*process, []*process) {
 	t.Helper()
 	next := -1
-	natstest.Eventually(t, within, "somebody to take over", func() bool {
+	natstest.Eventually(t, within, "another process to take over", func() bool {
 		for i, p := range processes {
 			select {
 			case said := <-p.says:
@@ -162,7 +162,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// freeAddress is an address that nobody listens on. It is not one that the system
+// freeAddress returns an address without a server. It is not one that the system
 // gives out to others meanwhile.
 func freeAddress(t *testing.T) string {
 	t.Helper()

@@ -135,9 +135,9 @@ func TestForeignServersAreNeverReplaced(t *testing.T) {
 				t.Errorf("joining is not said loudly:\n%s", &log)
 			}
 			end()
-			<-m.done // nobody stands by
+			<-m.done // no process stands by
 			if _, err := probe(t.Context(), addr); m.Embedded() || !errors.Is(err, errAbsent) {
-				t.Errorf("somebody serves on %s: %v", addr, err)
+				t.Errorf("a server still listens on %s: %v", addr, err)
 			}
 		})
 	}
@@ -198,8 +198,8 @@ func TestMemberInOneProcess(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	// Who tried to connect just before the end is reset, not refused.
-	natstest.Eventually(t, takeoverWithin, "nobody to listen after both closed", func() bool {
+	// A client that connects just before the end is reset, not refused.
+	natstest.Eventually(t, takeoverWithin, "no server to listen after both closed", func() bool {
 		_, err := probe(t.Context(), cfg.Listen)
 		return errors.Is(err, errAbsent)
 	})

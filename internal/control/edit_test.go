@@ -37,7 +37,7 @@ func TestPauseAndResumeAreOneWriteEach(t *testing.T) {
 	}
 }
 
-// paused stores a job that has been paused for 412 of its slots.
+// paused stores a job whose pause covers 412 slots.
 func (p *place) paused(t *testing.T, c job.CatchUp) {
 	t.Helper()
 	_, err := p.store.Jobs().Write(t.Context(), core.Definition{
@@ -68,7 +68,7 @@ func TestResumeSaysFirstWhatCatchUpWouldRun(t *testing.T) {
 	}
 }
 
-// What was told before may hold no more after an edit.
+// After an edit the preview may no longer hold.
 func TestResumeAfterAnEditIsAConflict(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
@@ -87,7 +87,7 @@ func TestResumeAfterAnEditIsAConflict(t *testing.T) {
 	}
 }
 
-func TestAnApplyLeavesAPauseAlone(t *testing.T) {
+func TestApplyLeavesAPauseAlone(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, "alice@a")
 	p.paused(t, job.CatchUp{})
