@@ -19,9 +19,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Scheduler is one replica's part in the fleet: it publishes the due slots of all
-// jobs of its namespace, and runs those it has handlers for. Any number of
-// replicas may do so at once.
+// Scheduler is one replica of a fleet. It publishes the due slots of all jobs of its namespace,
+// and runs the slots of the jobs it has handlers for. Any number of replicas may run at once. Its
+// methods are safe for concurrent use.
 type Scheduler struct {
 	conn   *nats.Conn
 	store  *kv.Store
@@ -35,12 +35,13 @@ type Scheduler struct {
 	replica  *replica.Replica // nil before Run
 }
 
-// New opens the namespace on the connection's JetStream, and creates there what
-// is not there yet. It returns an error that wraps job.ErrMismatch when what is
-// there differs from the options given, and job.ErrInvalid for bad options. A
-// connection that has no server now is waited for until ctx ends: with
-// nats.RetryOnFailedConnect a replica may be started before its broker. The connection
-// stays the caller's: New and Run never close it.
+// New opens a namespace on the JetStream of a connection, and creates the streams and buckets
+// that do not exist. Its error wraps job.ErrMismatch if those that exist differ from the options,
+// and job.ErrInvalid if an option is invalid.
+//
+// If the connection has no server, New waits for one until ctx ends. So with
+// nats.RetryOnFailedConnect a replica can start before its broker. New and Run never close the
+// connection.
 func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, error) {
 	cfg := config{namespace: kv.DefaultNamespace, produce: true, work: true}
 	for _, option := range options {
@@ -72,10 +73,9 @@ func New(ctx context.Context, nc *nats.Conn, options ...Option) (*Scheduler, err
 	return &Scheduler{conn: nc, store: store, tracer: tracer, cfg: cfg, handlers: map[string]job.Handler{}}, nil
 }
 
-// Handle adds a job and what runs its slots. Every replica should add the same;
-// Run writes the definition to the registry unless an equal one is there. It
-// returns an error that wraps job.ErrInvalid for a job that is not well formed,
-// is there already, or comes after Run.
+// Handle adds a job and the handler of its slots. Call it before Run, which writes the job to the
+// registry unless it holds an equal one. All replicas should add the same jobs. Its error wraps
+// job.ErrInvalid if the job is invalid, if it has a handler already, or if Run was called.
 func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
 	if err := j.Validate(); err != nil {
 		return err
@@ -96,10 +96,12 @@ func (s *Scheduler) Handle(j job.Job, h job.Handler) error {
 	return nil
 }
 
-// Run works until ctx ends, gives running handlers their grace, and returns nil.
-// It returns an error when the connection is closed for good, or when the
-// registry cannot be written or read, or, if that is wanted, when a handler does not
-// return (WithEndOnStuck); a broker that is away for a while is no error. It may be called once.
+// Run publishes and runs slots until ctx ends. Then it waits for running handlers, up to the grace
+// period, and returns nil. It may be called once.
+//
+// Run returns an error if the connection is closed, if the registry cannot be read or written, or
+// if a handler does not return and WithEndOnStuck is set. While the broker cannot be reached, Run
+// waits for it.
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Lock()
 	again := s.running
@@ -115,9 +117,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// Live returns an error when Run is stuck in itself, so that only a restart of the
-// process helps: for a liveness probe. It does not look at the broker; when that is
-// away, Run waits for it.
+// Live is for a liveness probe. It returns an error if Run makes no progress, so that only a
+// restart of the process helps. It does not depend on the broker.
 func (s *Scheduler) Live() error {
 	if r := s.current(); r != nil {
 		return r.Live()
@@ -125,8 +126,8 @@ func (s *Scheduler) Live() error {
 	return nil
 }
 
-// Ready returns an error that says what is missing before Run does its part: for a
-// readiness probe. Before Run it is one.
+// Ready is for a readiness probe. It returns an error that names what Run waits for, and an error
+// before Run is called.
 func (s *Scheduler) Ready() error {
 	r := s.current()
 	if r == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Option changes how a Scheduler behaves. Bad values are errors of New.
+// Option configures a Scheduler. New returns an error if a value is invalid.
 type Option func(*config) error
 
 type config struct {
@@ -33,8 +33,8 @@ type config struct {
 	tracers       trace.TracerProvider
 }
 
-// WithNamespace separates applications that share an account: all names on the
-// broker begin with it. By default "cronce".
+// WithNamespace sets the namespace, with which the names of all streams, buckets and subjects
+// begin. It separates applications that share an account. Default: job.DefaultNamespace.
 func WithNamespace(name string) Option {
 	return func(c *config) error {
 		c.namespace = name
@@ -42,8 +42,8 @@ func WithNamespace(name string) Option {
 	}
 }
 
-// WithDomain names the JetStream domain that the namespace is in, for a connection
-// to a leaf node. By default what answers on the connection.
+// WithDomain sets the JetStream domain of the namespace, for a connection to a leaf node. Default:
+// the domain of the server that the connection is connected to.
 func WithDomain(name string) Option {
 	return func(c *config) error {
 		c.domain = name
@@ -51,7 +51,8 @@ func WithDomain(name string) Option {
 	}
 }
 
-// WithQueues names the queues to work on. By default those of the jobs handled.
+// WithQueues sets the queues whose slots this replica runs. Default: those of the jobs that have a
+// handler.
 func WithQueues(queues ...string) Option {
 	return func(c *config) error {
 		for _, q := range queues {
@@ -64,8 +65,8 @@ func WithQueues(queues ...string) Option {
 	}
 }
 
-// WithConcurrency is how many handlers of each queue run at once in this
-// replica. By default 16.
+// WithConcurrency sets how many handlers of each queue this replica runs at once, at least 1.
+// Default: 16.
 func WithConcurrency(n int) Option {
 	return func(c *config) error {
 		c.concurrency = n
@@ -76,8 +77,8 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// WithGrace is how long running handlers may go on after Run was told to stop,
-// before their context is cancelled. By default 25 s; zero cancels at once.
+// WithGrace sets how long running handlers may continue after the context of Run has ended. Then
+// their contexts end. Zero ends them at once. Default: 25 s.
 func WithGrace(d time.Duration) Option {
 	return func(c *config) error {
 		c.grace = d
@@ -91,18 +92,17 @@ func WithGrace(d time.Duration) Option {
 	}
 }
 
-// WithEndOnStuck has Run end when a handler has not returned although its context
-// ended, for whatever cause, more than the grace ago (at least 5 s): other handlers have
-// their grace, and then Run returns an error that wraps job.ErrStuck. A handler cannot
-// be killed: let the process end then, so that its slot is taken over. By default that
-// is only told, in the log, in events and to the observer.
+// WithEndOnStuck makes Run return an error that wraps job.ErrStuck if a handler does not return
+// within the grace period (at least 5 s) after its context has ended. Other handlers have their
+// grace period first. A handler cannot be killed, so end the process then: another replica takes
+// over the slot. Default: Run continues, and reports the handler in logs, events and the observer.
 func WithEndOnStuck() Option {
 	return func(c *config) error { c.endOnStuck = true; return nil }
 }
 
-// WithPriority is this replica's place in the line for slots, 0 (the default) to 9:
-// a lower one takes them while it lives and has places free, the higher ones stand
-// by and take over. Other than 0 it needs nats-server 2.12 or newer.
+// WithPriority sets the priority of this replica for slots, from 0 (the highest, and the default)
+// to 9. Replicas with a higher number get slots only while no replica with a lower one is alive and
+// has capacity. A priority other than 0 needs nats-server 2.12 or newer.
 func WithPriority(n int) Option {
 	return func(c *config) error {
 		c.priority = n
@@ -113,8 +113,8 @@ func WithPriority(n int) Option {
 	}
 }
 
-// WithNodeName replaces the host's name in the node's name; start and random
-// part stay, so replicas may share it.
+// WithNodeName replaces the host name in the name of the node. Replicas may share it, since the
+// name of a node also has its start time and a random part.
 func WithNodeName(name string) Option {
 	return func(c *config) error {
 		c.host = name
@@ -122,7 +122,8 @@ func WithNodeName(name string) Option {
 	}
 }
 
-// WithoutProducing makes a replica that only works. Some other must produce.
+// WithoutProducing makes a replica that runs slots and does not publish any. Another replica has to
+// publish them.
 func WithoutProducing() Option {
 	return func(c *config) error { c.produce = false; return nil }
 }
@@ -132,40 +133,37 @@ func WithoutWorking() Option {
 	return func(c *config) error { c.work = false; return nil }
 }
 
-// WithSettings asks for values that belong to the whole namespace: the first
-// creator's hold, and New fails when they differ. By default, and for zero
-// fields, what is stored is adopted.
+// WithSettings sets values of the whole namespace. The first replica stores them; New fails with
+// job.ErrMismatch if the stored ones differ. Zero fields, and the default, use the stored values.
 func WithSettings(s job.Settings) Option {
 	return func(c *config) error { c.settings = s; return s.Validate() }
 }
 
-// WithLogger says where to log. By default nothing is logged.
+// WithLogger sets the logger. Default: no logs.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error { c.logger = l; return nil }
 }
 
-// Observer receives what a Scheduler does, for measuring: *metrics.Metrics is one, for
-// Prometheus. Methods may be added to it.
+// Observer receives measurements of a Scheduler. For Prometheus, use *metrics.Metrics. New versions
+// may add methods.
 type Observer = replica.Observer
 
-// Stats is the state of a Scheduler, which an Observer can ask for at any time.
+// Stats is the state of a Scheduler. An Observer can ask for it at any time.
 type Stats = replica.Stats
 
-// WithObserver has the Scheduler measured. An observer belongs to one Scheduler. By
-// default nothing is.
+// WithObserver sets the observer, which must not be shared by Schedulers. Default: none.
 func WithObserver(o Observer) Option {
 	return func(c *config) error { c.observer = o; return nil }
 }
 
-// WithTracerProvider has every slot traced: its publication, whatever the reason, and the claim, the run
-// and the completion of each attempt are spans of one trace, which the handler's
-// context goes on. Pass otel.GetTracerProvider() for the global one. By default
-// nothing is traced, and nothing computed for it.
+// WithTracerProvider traces slots. Each slot is one trace, with spans for its publications and for
+// the claim, the run and the completion of each attempt. The context of the handler continues it.
+// Default: no traces.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(c *config) error { c.tracers = p; return nil }
 }
 
-// version is the module's, as the build recorded it.
+// version returns the version of this module, as the build has recorded it.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
