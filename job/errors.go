@@ -40,7 +40,7 @@ var (
 	ErrUnknown = errors.New("not answered: it may have happened")
 
 	// ErrConflict: a write was refused because another client wrote first.
-	ErrConflict = errors.New("somebody else wrote first")
+	ErrConflict = errors.New("another client wrote first")
 
 	// ErrDenied: the server does not permit the request to the user of this connection. The
 	// server does not say which request it refused, so a denied write is ErrUnknown too.

@@ -56,7 +56,7 @@ func TestASlotWithATooLargePayloadIsCancelled(t *testing.T) {
 	}
 }
 
-// Whoever may publish a slot can put anything into its headers.
+// A login that may publish a slot can set any headers.
 func TestHostileHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{"\x00\x1b[2J", strings.Repeat("n", 60_000), "a\r\nX-Other: b", "\xff\xfe", "$KV.>", "../../etc/passwd", `"}`} {

@@ -22,99 +22,94 @@ type Delivery struct {
 	// Published is when the broker stored the message, by its clock.
 	Published time.Time
 
-	// Count is how often the broker has delivered it, this time included.
+	// Count is how often the broker has delivered the message, this delivery included.
 	Count int
 }
 
-// View is what a worker knows when it decides about a delivery. It holds reads
-// and hints only: whatever they say, a handler starts after a won write
-// (invariant 3).
+// View is what a worker knows when it decides about a delivery. It holds reads and hints, which
+// may be stale. A handler starts only after a won write (invariant 3).
 type View struct {
-	// Now is the broker's clock as well as the worker knows it, Error how far it may be
-	// off. Doubted says that Now cannot be believed: nothing ends by its age then.
+	// Now is the worker's estimate of the broker's clock, and Error bounds the error of the
+	// estimate. Doubted is true if Now is not plausible. Then no slot ends because of its
+	// age.
 	Now     time.Time
 	Error   time.Duration
 	Doubted bool
 
-	// Self is the worker's incarnation.
+	// Self is the worker's node.
 	Self string
 
 	Horizon time.Duration
 
-	// Record is the slot's record, nil for none, and Revision the key's.
+	// Record is the slot's record, or nil. Revision is that of its key.
 	Record   *job.Record
 	Revision uint64
 
-	// OwnerDead says that the record's node was proved dead: fenced, or stopped
-	// by its own word.
+	// OwnerDead is true if the record's node is fenced or has stopped.
 	OwnerDead bool
 
-	// Disowned says that the record's node, which lives, has no part in the slot: it
-	// has answered that it does not hold the claim, or has not answered for so long
-	// that the slot is past its horizon.
+	// Disowned is true if the record's node is alive but does not hold the claim: it has
+	// answered so, or it has not answered and the slot is past its horizon.
 	Disowned bool
 
-	// Entry is the job's definition, at least as new as the message's; nil when
-	// the job was deleted, as read at the registry's leader.
+	// Entry is the job's definition, at least as new as that of the message. It is nil if the
+	// registry's leader has answered that the job was deleted.
 	Entry *Entry
 
-	// Handles says that this worker has a handler for the job.
+	// Handles is true if this worker has a handler for the job.
 	Handles bool
 
-	// Whole is the slot that a shard is a part of.
+	// Whole is the whole slot of a part.
 	Whole Whole
 
-	// Place is what the job's lock said, PlaceUnasked before it was asked. Nobody asks
-	// for jobs that are not Guarded, as far as that is known.
+	// Place is the verdict of the job's lock. It stays PlaceUnasked for jobs that are not
+	// Guarded.
 	Place Place
 }
 
-// certain is what the broker's clock has certainly reached.
+// certain returns the time that the broker's clock has certainly reached.
 func (v View) certain() time.Time { return v.Now.Add(-v.Error) }
 
-// Action is what a worker does next with a delivery.
+// Action is the next step of a worker with a delivery.
 type Action int
 
 const (
-	// Ack: the slot has its outcome; the message can go.
+	// Ack: the slot has its outcome; ack the message.
 	Ack Action = iota
-	// Later: give the message back for Step.Delay.
+	// Later: nak the message with Step.Delay.
 	Later
-	// Prove: ask whether the record's node is dead, then decide again.
+	// Prove: find out whether the record's node is dead, then decide again.
 	Prove
-	// LearnWhole: read the record of the slot that the shard is a part of, then
-	// decide again.
+	// LearnWhole: read the record of the whole slot, then decide again.
 	LearnWhole
-	// WriteWhole: write Step.Record, the whole slot's, at its revision, then learn
-	// it and decide again.
+	// WriteWhole: write Step.Record, that of the whole slot, at its revision. Then read it
+	// and decide again.
 	WriteWhole
-	// Conclusion: see whether the whole slot's parts have all ended; then Ack.
+	// Conclusion: conclude the whole slot if all its parts have ended; then Ack.
 	Conclusion
-	// Enter: ask for a place in the job's lock, then decide again.
+	// Enter: acquire the job's lock, then decide again.
 	Enter
-	// Wait: keep the message until its turn in the lock comes, then decide again.
+	// Wait: keep the message until the job's lock admits the slot, then decide again.
 	Wait
-	// Start: write Step.Record at the view's revision; if that is won, start the
+	// Start: write Step.Record at the view's revision. If the write is accepted, start the
 	// handler.
 	Start
 	// End: write Step.Record, an outcome, at the view's revision; then Ack.
 	End
 )
 
-// Step is a decision of Decide.
+// Step is the result of Decide.
 type Step struct {
 	Action Action
 	Delay  time.Duration
 	Record job.Record
 
-	// Reason is what somebody should know of a Later. Empty: it is in the order of
-	// things.
+	// Reason is why a Later needs attention. Empty: it does not.
 	Reason string
 }
 
-// Decide says what a worker does with a delivered slot. It is the whole of the
-// claim rules, and pure. The caller has made sure that this process owes the
-// slot nothing: a slot in its table of obligations is not decided about.
+// Decide returns the next step of a worker with a delivered slot. It holds all rules of claims.
+// The caller must not call it for a slot that is in flight in its own process.
 func Decide(d Delivery, v View) Step {
 	switch {
 	case v.Record == nil:
@@ -134,9 +129,9 @@ func Decide(d Delivery, v View) Step {
 	}
 }
 
-// NeedsDefinition reports whether Decide has to know the job's definition: not
-// for what ends, or has ended, whatever the definition says. So a definition that
-// cannot be read keeps no slot from its end.
+// NeedsDefinition reports whether the result of Decide depends on the job's definition. It does
+// not for a slot that has ended, or that ends in any case. So such a slot ends even if the
+// definition cannot be read.
 func NeedsDefinition(d Delivery, v View) bool {
 	if v.Record != nil && v.Record.State.Final() {
 		return false
@@ -144,10 +139,9 @@ func NeedsDefinition(d Delivery, v View) bool {
 	return !tooOld(d, v) && (v.Record != nil || d.Missed == 0 && d.Refused == "")
 }
 
-// first decides about a slot without a record. Before its time nothing is: whatever
-// its message says of it, an outcome written then would be found by the slot's own
-// message, which comes in time. Nor is it dropped, for it may be what that one is
-// folded into.
+// first decides about a slot without a record. Before the slot's instant it always waits: an early
+// message may be false, and an outcome that it causes would end the real slot. Nor does it drop
+// the message, since the stream may have dropped the real one as its duplicate.
 func first(d Delivery, v View) Step {
 	switch {
 	case early(d, v) > 0 && (d.Slot.Range || !tooOld(d, v)):
@@ -202,10 +196,9 @@ func retry(d Delivery, v View) Step {
 	}
 }
 
-// untilRetry is how long the slot still waits for its next attempt. A clock that is
-// well before the end of the last attempt was set back since: the time of the next
-// attempt, which was computed from the old clock, says nothing then, and the slot has
-// had its delay from the broker.
+// untilRetry returns how long the slot still waits for its next attempt. If the clock is well
+// before the end of the last attempt, it was set back. RetryAt is then meaningless, and the slot
+// does not wait: the broker has already delayed its message.
 func untilRetry(v View) time.Duration {
 	if n := len(v.Record.Attempts); n > 0 && v.Record.Attempts[n-1].Finished.Sub(v.Now) > setBack {
 		return 0
@@ -213,9 +206,9 @@ func untilRetry(v View) time.Duration {
 	return RetryWait(*v.Record, v.Now)
 }
 
-// RetryWait is for how long the slot's message is given back at now, until its next
-// attempt. It is no longer than the delay that was decided on when the last attempt
-// ended, whatever the clock has done since, nor than an hour.
+// RetryWait returns the delay with which the slot's message is nacked at now. It is at most the
+// delay that was chosen when the last attempt ended, even if the clock was changed since, and at
+// most longestWait.
 func RetryWait(r job.Record, now time.Time) time.Duration {
 	wait := min(r.RetryAt.Sub(now), longestWait)
 	if n := len(r.Attempts); n > 0 {
@@ -224,11 +217,11 @@ func RetryWait(r job.Record, now time.Time) time.Duration {
 	return wait
 }
 
-// setBack is a difference that two nodes' estimates of the broker's clock do not have.
+// setBack is more than the estimates of the broker's clock on two nodes differ.
 const setBack = time.Minute
 
-// adopt decides about a claim of this worker that its table of obligations does not
-// know. It never started a handler, so its attempt is not counted again.
+// adopt decides about a claim of this worker that is not in flight. No handler has started by it,
+// so the attempt is not counted again.
 func adopt(d Delivery, v View) Step {
 	released := Release(*v.Record, v.Now)
 	switch {
@@ -241,14 +234,13 @@ func adopt(d Delivery, v View) Step {
 	return claim(d, v, v.Record.Attempt)
 }
 
-// startsTooLate reports whether the slot, which was claimed and released, is past the
-// deadline of its first start.
+// startsTooLate reports whether a slot that was claimed and released is past the deadline for its
+// first start.
 func startsTooLate(r *job.Record, v View) bool {
 	return r.Attempt == 0 && !r.StartBy.IsZero() && v.certain().After(r.StartBy)
 }
 
-// takeOver decides about a slot whose worker was proved dead in the middle, or does not
-// hold its claim.
+// takeOver decides about a running slot whose node is dead, or does not hold the claim.
 func takeOver(d Delivery, v View) Step {
 	died := died(v)
 	v.Record = &died
@@ -264,10 +256,10 @@ func takeOver(d Delivery, v View) Step {
 	}
 }
 
-// Disowned reports whether the owner of the view's record, which lives, has left the
-// slot, by its answer to a HoldsRequest or the error in place of one. No answer says
-// nothing, and a handler may run for as long as it likes. But past the horizon a slot
-// ends, unless its owner says that a handler with a live context has it.
+// Disowned reports whether the live owner of the view's record does not run the slot, by its answer
+// to a HoldsRequest, or by the error in place of one. From an error nothing follows, since a handler
+// may run for any time. But past the horizon the slot ends, unless the owner answers that a handler
+// with a live context runs it.
 func Disowned(d Delivery, v View, answer HoldsAnswer, err error) bool {
 	switch {
 	case err == nil && !answer.Holds:
@@ -278,7 +270,7 @@ func Disowned(d Delivery, v View, answer HoldsAnswer, err error) bool {
 	return tooOld(d, v) && !v.Doubted
 }
 
-// died is the record of a slot that its worker has left, with its attempt closed.
+// died returns the record of a slot that its node does not run any more, with the attempt closed.
 func died(v View) job.Record {
 	r := *v.Record
 	r.Attempts = slices.Clone(r.Attempts)
@@ -290,8 +282,8 @@ func died(v View) job.Record {
 	return r
 }
 
-// tooOld: invariant 7. A slot beyond the horizon may have lost its record to the
-// ledger's retention, so it is never run.
+// tooOld reports whether the slot is past the horizon (invariant 7). The retention of the ledger may
+// have removed its record, so it must not run.
 func tooOld(d Delivery, v View) bool {
 	start := d.began()
 	for _, r := range []*job.Record{v.Record, v.Whole.Record} {
@@ -307,16 +299,16 @@ func PastHorizon(d Delivery, now time.Time, horizon time.Duration) bool {
 	return now.Sub(d.began()) > horizon
 }
 
-// began is the time from which the slot's age counts, as its message says.
+// began returns when the slot's age begins, by its message.
 func (d Delivery) began() time.Time { return began(d.Slot, d.Event, d.Due, d.Published) }
 
-// Began is the time from which the age of a record's slot counts. The slot may be published again,
-// after a loss or by an operator, but its age does not begin again.
+// Began returns when the age of a record's slot begins. Publishing the slot again, after a loss or by
+// an operator, does not change it.
 func Began(r job.Record) time.Time { return began(r.Slot, r.Event, r.Due, r.Published) }
 
-// began is the slot's instant, or the publication of a triggered run. A run that a
-// stream's message started is as old as that message, because a consumer that was
-// removed delivers old messages again.
+// began returns the slot's instant, or the publication of a triggered run. A run that a stream's
+// message started is as old as that message, since a consumer that was created again delivers old
+// messages again.
 func began(s job.Slot, event bool, due, published time.Time) time.Time {
 	switch {
 	case !s.At.IsZero():

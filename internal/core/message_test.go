@@ -100,7 +100,7 @@ func TestMessageThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever may publish for one job may not have another run: the server looks at the
+// A login that may publish for one job must not start another: the server looks at the
 // subject alone.
 func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
 	t.Parallel()

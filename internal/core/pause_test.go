@@ -66,7 +66,7 @@ func TestAPauseIsBoundedByTheBrokersTimestamps(t *testing.T) {
 	}
 }
 
-// Who writes "paused" into an entry by hand, or takes it out, pauses and resumes.
+// Setting or removing "paused" in an entry by hand pauses or resumes the job.
 func TestAPauseByHand(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
