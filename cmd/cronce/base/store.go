@@ -100,7 +100,7 @@ func (a *App) WithJetStream(ctx context.Context, as string, patience time.Durati
 // Unreadable reports whether err concerns only one stored value. It logs the value, and
 // the command then skips it and shows the rest.
 func (r Reader) Unreadable(err error) bool {
-	if errors.Is(err, job.ErrVersion) || errors.Is(err, job.ErrInvalid) {
+	if core.IsUnreadable(err) {
 		r.Log.Warn("skipped an unreadable value", "error", OneLine(err))
 		return true
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronce-io/cronce/internal/control"
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 	"github.com/nats-io/nats.go/jetstream"
@@ -82,14 +83,10 @@ type gatherer struct {
 // watermark is read first: the registry is then at least as new.
 func (g gatherer) watermark(ctx context.Context) error {
 	g.f.Watermark, g.f.WatermarkRevision, g.f.WatermarkErr = g.Watermark().Read(ctx)
-	if err := g.f.WatermarkErr; err != nil && !errors.Is(err, job.ErrNotFound) && !unreadable(err) {
+	if err := g.f.WatermarkErr; err != nil && !errors.Is(err, job.ErrNotFound) && !core.IsUnreadable(err) {
 		return err
 	}
 	return nil
-}
-
-func unreadable(err error) bool {
-	return errors.Is(err, job.ErrInvalid) || errors.Is(err, job.ErrVersion)
 }
 
 // unreadable reports whether err says that a value cannot be read, and records the value.
@@ -98,7 +95,7 @@ func (g gatherer) unreadable(err error) bool {
 	if errors.As(err, &e) {
 		g.f.Unreadable = append(g.f.Unreadable, e)
 	}
-	return unreadable(err)
+	return core.IsUnreadable(err)
 }
 
 func (g gatherer) registry(ctx context.Context) (err error) {
@@ -125,7 +122,7 @@ func (g gatherer) nodes(ctx context.Context) (err error) {
 func (g gatherer) refused(ctx context.Context) error {
 	for e, err := range g.Events(ctx, kv.EventFilter{Since: g.f.Now.Add(-recently)}) {
 		g.from.Alive()
-		if err != nil && !unreadable(err) {
+		if err != nil && !core.IsUnreadable(err) {
 			return err
 		}
 		if err == nil && e.Kind == job.EventRefused {
@@ -169,7 +166,7 @@ func (g gatherer) locks(ctx context.Context) error {
 			switch {
 			case errors.Is(err, job.ErrNotFound):
 				g.f.Ended[h.Slot] = time.Time{}
-			case err != nil && !unreadable(err):
+			case err != nil && !core.IsUnreadable(err):
 				return err
 			case err == nil && r.State.Final():
 				g.f.Ended[h.Slot] = r.Finished

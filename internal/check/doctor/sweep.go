@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronce-io/cronce/internal/core"
 	"github.com/cronce-io/cronce/job"
 	"github.com/cronce-io/cronce/kv"
 )
@@ -29,7 +30,7 @@ type Unread struct {
 // sweepEnd reads when the last sweep for lost slots ended.
 func (g gatherer) sweepEnd(ctx context.Context) (err error) {
 	g.f.Sweep, err = g.SweepEnds().Read(ctx)
-	if err == nil || errors.Is(err, job.ErrNotFound) || unreadable(err) {
+	if err == nil || errors.Is(err, job.ErrNotFound) || core.IsUnreadable(err) {
 		g.f.SweepErr, err = err, nil
 	}
 	return err
@@ -40,7 +41,7 @@ func (g gatherer) unread(ctx context.Context) error {
 	for _, err := range g.Waiting(ctx, kv.WaitingFilter{}) {
 		g.from.Alive()
 		switch {
-		case err != nil && !unreadable(err):
+		case err != nil && !core.IsUnreadable(err):
 			return err
 		case err != nil:
 			if g.f.Unread.Count++; len(g.f.Unread.Why) < maxUnread {

@@ -105,11 +105,6 @@ func (a *applying) reportProgress() (stop func()) {
 	return func() { close(over); ended.Wait() }
 }
 
-// unreadable errors are about one stored definition, not about the registry.
-func unreadable(err error) bool {
-	return errors.Is(err, job.ErrVersion) || errors.Is(err, job.ErrInvalid)
-}
-
 // answered repeats ask until it is answered, saying now and then what it waits
 // for.
 func (r *Replica) answered(ctx context.Context, what string, ask func(context.Context) error) error {
@@ -160,7 +155,7 @@ func (a *applying) readLeader(ctx context.Context, jobs []attempt) (readable []a
 			switch {
 			case errors.Is(err, job.ErrNotFound):
 				t.old = nil // deleted: the new entry goes over the marker at its revision
-			case unreadable(err):
+			case core.IsUnreadable(err):
 				broken[i] = true
 				a.log.Error("the stored definition of this job cannot be read, and is left as it is", "job", t.mine.Name, "error", err)
 			case err != nil:
