@@ -10,71 +10,71 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Role is what a login to the NATS server is for. A login may have several.
+// Role is a purpose of a login to the NATS server. A login may have several roles.
 type Role string
 
 // The roles.
 const (
-	// RoleProducer publishes what is due, and triggers.
+	// RoleProducer publishes due slots and triggered runs.
 	RoleProducer Role = "producer"
-	// RoleWorker runs slots and records what becomes of them.
+	// RoleWorker runs slots and records their outcomes.
 	RoleWorker Role = "worker"
 	// RoleOperator changes jobs and slots.
 	RoleOperator Role = "operator"
-	// RoleViewer reads, and changes nothing.
+	// RoleViewer reads and changes nothing.
 	RoleViewer Role = "viewer"
 	// RoleSetup creates streams, buckets and queues, and changes their settings.
 	RoleSetup Role = "setup"
 )
 
-// Roles are all that there are.
+// Roles returns all roles.
 func Roles() []Role { return []Role{RoleProducer, RoleWorker, RoleOperator, RoleViewer, RoleSetup} }
 
-// Access is a login that is to be made: which roles, and where. Its zero values are
-// the default namespace, no limits, and the account's own JetStream.
+// Access describes a login to create: its roles and its limits. The zero values mean the
+// default namespace, no limits, and the JetStream of the login's own account.
 type Access struct {
 	Namespace string
 	Roles     []Role
 
-	// Queues are those that a worker may take slots from. Empty: all.
+	// Queues are the queues that a worker may take slots from. Empty: all.
 	Queues []string
 
-	// Jobs are those whose records and locks a worker may write, and about which
-	// it may tell events. Empty: all. The server looks at subjects alone; that what
-	// stands in a value or an event is of the same job is for who reads it to see to,
-	// and every reader here does.
+	// Jobs are the jobs whose records and locks a worker may write, and whose events it
+	// may publish. Empty: all. The server checks only subjects. Readers check that the
+	// value or the event names the same job as its subject.
 	Jobs []string
 
-	// Followers are the jobs that come after Jobs: a worker publishes their slots.
-	// With no Jobs it may publish those of all. A message on their subjects that names
-	// the slot of another job is no slot (job.Message.CheckSubject); but the stream
-	// folds by message ID, on whatever subject, so such a message can take the place
-	// of that slot's own, until the sweep offers it again.
+	// Followers are the jobs that run after Jobs. A worker publishes their slots. If Jobs
+	// is empty, the worker may publish the slots of all jobs. Workers reject a message
+	// whose subject names another job than its slot (core.Message.CheckSubject). But the
+	// stream deduplicates by message ID on all subjects, so such a message can suppress
+	// the slot that it names until the sweep publishes that slot again.
 	Followers []string
 
-	// On are the jobs that messages of other streams start, as STREAM/JOB: a producer
-	// takes those messages, a viewer or an operator sees how many wait.
+	// On are the jobs that messages of other streams start, as STREAM/JOB. A producer
+	// consumes those messages. A viewer or an operator sees how many are pending.
 	On []string
 
-	// Domain is the JetStream domain, where clients have to name one.
+	// Domain is the JetStream domain, if clients have to name one.
 	Domain string
 
-	// Inbox is the prefix of the subjects on which the login hears answers. Empty:
-	// InboxPrefix of the namespace.
+	// Inbox is the subject prefix on which the login receives replies. Empty: InboxPrefix
+	// of the namespace.
 	Inbox string
 }
 
-// InboxPrefix is the prefix of the subjects on which clients of a namespace hear
-// answers: of its own, so that logins of other namespaces do not hear them.
+// InboxPrefix returns the subject prefix on which clients of a namespace receive replies.
+// Each namespace has its own, so logins of other namespaces cannot read them.
 func InboxPrefix(namespace string) string { return "_INBOX." + namespace }
 
-// ReplyPrefix is the prefix of the subjects on which clients of a namespace hear what
-// nodes answer. Nodes may publish there and on no other reply subject: a request names
-// its reply subject, and a permission to answer it would be one to publish anywhere.
+// ReplyPrefix returns the subject prefix on which clients of a namespace receive the
+// replies of nodes. Nodes may publish there and on no other reply subject. The client
+// chooses the reply subject of a request, so a permission to reply anywhere would be a
+// permission to publish anywhere.
 func ReplyPrefix(namespace string) string { return namespace + ".reply" }
 
-// ServiceName is the name of the NATS micro service that the nodes of a namespace
-// are.
+// ServiceName returns the name of the NATS micro service that the nodes of a namespace
+// provide.
 func ServiceName(namespace string) string {
 	if namespace == DefaultNamespace {
 		return namespace
@@ -82,17 +82,17 @@ func ServiceName(namespace string) string {
 	return DefaultNamespace + "-" + namespace
 }
 
-// APISubject is the subject of an endpoint of that service.
+// APISubject returns the subject of an endpoint of that service.
 func APISubject(namespace, endpoint string) string { return namespace + ".api." + endpoint }
 
-// Grant is one thing that a login may do, by the subjects that it takes. Nothing
-// else is permitted.
+// Grant is one thing that a login may do, with the subjects that it needs. A login may
+// use no other subjects.
 type Grant struct {
 	What               string
 	Publish, Subscribe []string
 }
 
-// Grants are what the login needs, and nothing else. Errors wrap job.ErrInvalid.
+// Grants returns the least permissions that the login needs. Errors wrap job.ErrInvalid.
 func (a Access) Grants() ([]Grant, error) {
 	if a.Namespace == "" {
 		a.Namespace = DefaultNamespace
@@ -158,8 +158,8 @@ func (a Access) validate() error {
 	return CheckInbox(a.Inbox)
 }
 
-// CheckInbox refuses a prefix for inboxes that is no plain subject, with an error
-// that wraps job.ErrInvalid.
+// CheckInbox returns an error that wraps job.ErrInvalid if prefix is not a subject
+// without wildcards.
 func CheckInbox(prefix string) error {
 	for token := range strings.SplitSeq(prefix, ".") {
 		if err := codec.ValidateName("part of the inbox prefix", token); err != nil {
@@ -177,14 +177,15 @@ func roleNames() string {
 	return strings.Join(names, ", ")
 }
 
-// right is a row of the table: what is granted to whom.
+// right is a row of the permission table: a grant, and the roles that have it.
 type right struct {
 	roles []Role
 	Grant
 }
 
-// rights is the truth of who may do what: every subject that this package uses, and
-// for whom. Whoever uses another one enters it here; tests run a fleet by it.
+// rights is the permission table. It holds every subject that this package uses, and the
+// roles that use it. If you use a new subject, add it here: tests run a fleet with
+// exactly these permissions.
 func (a Access) rights() []right {
 	return slices.Concat(a.reading(), a.living(), a.producing(), a.working(), a.operating(), a.serving(), a.settingUp())
 }
@@ -244,8 +245,8 @@ func (a Access) working() []right {
 	}
 	rights := []right{
 		may("take slots of its queues", worker, a.ask("CONSUMER.INFO", consumers...), a.ask("CONSUMER.MSG.NEXT", consumers...)),
-		// The second is what servers send with the feature js_ack_fc_v2: the domain
-		// and the account come first.
+		// Servers with the feature js_ack_fc_v2 put the domain and the account in front,
+		// hence the second pattern.
 		may("settle them", worker, around("$JS.ACK.", consumers, ".>"), around("$JS.ACK.*.*.", consumers, ".>")),
 		may("record what becomes of them", worker, a.value("ledger", around("", jobs, ".>")...)),
 		may("publish what follows from them", worker, around(ns+".slot.*.", followers, ""), a.ask("DIRECT.GET", a.bucket("ledger"))),
@@ -255,7 +256,7 @@ func (a Access) working() []right {
 		{worker, Grant{What: "be asked to end a slot", Publish: replies(ns), Subscribe: []string{ns + ".node.*.cancel"}}},
 		{[]Role{RoleWorker, RoleOperator}, Grant{What: "ask for the end of a slot that runs", Publish: []string{ns + ".node.*.cancel"}, Subscribe: replies(ns)}},
 	}
-	if len(a.Jobs) == 0 { // those are about all jobs
+	if len(a.Jobs) == 0 { // alerts concern all jobs
 		alerts := []string{a.alerts()}
 		rights = append(rights, may("deliver alerts", worker, a.ask("CONSUMER.INFO", alerts...), a.ask("CONSUMER.MSG.NEXT", alerts...),
 			around("$JS.ACK.", alerts, ".>"), around("$JS.ACK.*.*.", alerts, ".>")))
@@ -263,7 +264,7 @@ func (a Access) working() []right {
 	return rights
 }
 
-// taking is what it takes to have messages of other streams start jobs.
+// taking grants a producer the consumers of streams whose messages start jobs.
 func (a Access) taking(producer []Role) right {
 	var subjects []string
 	for _, on := range a.On {
@@ -277,7 +278,7 @@ func (a Access) taking(producer []Role) right {
 	return may("take the messages that start jobs", producer, subjects)
 }
 
-// takers are the consumers of the messages that start jobs.
+// takers returns the consumers of the messages that start jobs.
 func (a Access) takers() (names []string) {
 	for _, on := range a.On {
 		stream, name, _ := strings.Cut(on, "/")
@@ -351,13 +352,13 @@ func (a Access) alerts() string            { return a.Namespace + "_events." + A
 func (a Access) timers() string            { return timerStream(a.Namespace) }
 func (a Access) bucket(what string) string { return "KV_" + a.Namespace + "_" + what }
 
-// ask is the subject of a request to the JetStream API, for each of what it is
-// about.
+// ask returns the subjects of one JetStream API request, one for each stream or consumer
+// in about.
 func (a Access) ask(operation string, about ...string) []string {
 	return around(a.api()+operation+".", about, "")
 }
 
-// value is the subject that stores a key of a bucket, for each.
+// value returns the subjects that store the given keys of a bucket.
 func (a Access) value(bucket string, keys ...string) []string {
 	prefix := "$KV." + a.Namespace + "_" + bucket + "."
 	if a.Domain != "" {
@@ -366,13 +367,14 @@ func (a Access) value(bucket string, keys ...string) []string {
 	return around(prefix, keys, "")
 }
 
-// follow is what it takes to read a bucket with a consumer of one's own.
+// follow returns the subjects that a client needs to read a bucket through its own
+// consumer.
 func (a Access) follow(what string) []string {
 	any := a.bucket(what) + ".*"
 	return slices.Concat(a.ask("CONSUMER.CREATE", any), a.ask("CONSUMER.INFO", any), a.ask("CONSUMER.MSG.NEXT", any), a.ask("CONSUMER.DELETE", any))
 }
 
-// around puts each name between the two.
+// around returns each name between before and after.
 func around(before string, names []string, after string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -381,7 +383,7 @@ func around(before string, names []string, after string) []string {
 	return all
 }
 
-// orAny is names, or the wildcard when there are none.
+// orAny returns names, or the wildcard if names is empty.
 func orAny(names []string) []string {
 	if len(names) == 0 {
 		return []string{"*"}

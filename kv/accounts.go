@@ -9,24 +9,25 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Account is a NATS account of a namespace whose logins are kept apart: one holds the
-// streams, and each login has one of its own, which imports what the login may do and
-// nothing else. A login can name any subject of its own account as the one to which the
-// server sends an answer; streams of other accounts it does not reach.
+// Account is one NATS account of a namespace that isolates its logins. One account holds
+// the streams. Each login has its own account, which imports only what the login may do.
+// A login can name any subject of its own account as a reply subject, so the server would
+// publish there on its behalf. Because the streams are in another account, such a reply
+// cannot reach them.
 type Account struct {
 	Name string
 
-	// Streams says that JetStream is enabled in it.
+	// Streams reports whether JetStream is enabled in the account.
 	Streams bool
 
-	// Login is its user. The zero value: it has none.
+	// Login is the account's user. The zero value: the account has none.
 	Login Login
 
 	Exports []Export
 	Imports []Import
 }
 
-// Login is a user, and what it may do.
+// Login is a user and its permissions.
 type Login struct {
 	Name   string
 	Access Access
@@ -37,31 +38,32 @@ type Login struct {
 type Export struct {
 	Subject string
 
-	// Stream says that messages go to them; else requests come from them.
+	// Stream is true if the account publishes messages to the importers, and false if the
+	// importers send requests to it.
 	Stream bool
 
-	// Many says that one request may have many answers.
+	// Many is true if one request may have several replies.
 	Many bool
 
-	// To are the accounts that may import it.
+	// To are the accounts that may import the subject.
 	To []string
 }
 
-// Import is a subject of another account.
+// Import is a subject that an account imports from another account.
 type Import struct {
 	Account, Subject string
 	Stream           bool
 
-	// As is the subject in the importing account. Empty: the same.
+	// As is the subject in the importing account. Empty: the same subject.
 	As string
 }
 
-// DefaultDomain is the JetStream domain by which the logins of Accounts ask for the
-// streams of another account. It must not be that of the server.
+// DefaultDomain is the JetStream domain under which the logins of Accounts reach the
+// streams of the other account. It must differ from the server's own domain.
 const DefaultDomain = "fleet"
 
-// Accounts are those of a namespace: that of the streams, and one for each login.
-// Errors wrap job.ErrInvalid.
+// Accounts returns the accounts of a namespace: first the account of the streams, then
+// one for each login. Errors wrap job.ErrInvalid.
 func Accounts(namespace, domain string, logins []Login) ([]Account, error) {
 	all := accounts{domain: domain, exports: map[string]*Export{}}
 	all.streams.Name, all.streams.Streams = accountName(namespace), true
@@ -76,7 +78,8 @@ func Accounts(namespace, domain string, logins []Login) ([]Account, error) {
 			return nil, err
 		}
 		if slices.Contains(subjects(grants, func(g Grant) []string { return g.Publish }), replies(namespace)[0]) {
-			// The server puts a subject of its own in place of another account's.
+			// For a request from another account, the server replaces the reply subject by
+			// one of its own.
 			grants = append(grants, Grant{What: "answer the requests of other accounts", Publish: []string{"_R_.>"}})
 		}
 		l.Grants = grants
@@ -106,15 +109,15 @@ func accountName(login string) string {
 	}, strings.ToUpper(login))
 }
 
-// accounts are under construction.
+// accounts collects the accounts while Accounts builds them.
 type accounts struct {
 	domain  string
 	streams Account
-	exports map[string]*Export // of streams
+	exports map[string]*Export // of the stream account, by subject
 	logins  []*Account
 }
 
-// broker lets the login ask the server, and its messages into the streams.
+// broker lets a login send requests to the JetStream API and publish to the streams.
 func (all *accounts) broker(a *Account) {
 	ns := a.Login.Access.Namespace
 	for _, as := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
@@ -136,8 +139,9 @@ func (all *accounts) broker(a *Account) {
 	}
 }
 
-// told lets other logins hear the events that this one tells. What comes into the
-// account of the streams as a request does not go on to those who listen there.
+// told lets other logins receive the events that this login publishes. The stream account
+// receives an event as a request, and the server does not forward requests to other
+// subscribers.
 func (all *accounts) told(a *Account) {
 	for _, told := range subjects(a.Login.Grants, func(g Grant) []string { return g.Publish }) {
 		if !strings.HasPrefix(told, a.Login.Access.Namespace+".event.") {
@@ -158,7 +162,7 @@ func (all *accounts) told(a *Account) {
 	}
 }
 
-// peers lets other logins ask the nodes of this one.
+// peers lets other logins send requests to the nodes of this login.
 func (all *accounts) peers(a *Account) {
 	ns := a.Login.Access.Namespace
 	heard := subjects(a.Login.Grants, func(g Grant) []string { return g.Subscribe })
@@ -172,8 +176,8 @@ func (all *accounts) peers(a *Account) {
 				continue
 			}
 			for _, asked := range subjects(asker.Login.Grants, func(g Grant) []string { return g.Publish }) {
-				// Whoever offers orders answers for itself alone; what is asked of one node
-				// goes to the account of that.
+				// A login that serves orders replies for itself only. A request to one node
+				// goes to the account of that node.
 				one := strings.HasPrefix(asked, APISubject(ns, "node."))
 				if covered(asked, subject) && (!one || subject == APISubject(ns, "node.*")) {
 					e.To = append(e.To, asker.Name)
@@ -188,7 +192,7 @@ func (all *accounts) peers(a *Account) {
 	}
 }
 
-// plain is the subject in the account of the streams.
+// plain returns the subject as the stream account sees it.
 func (all *accounts) plain(subject string) string {
 	rest, prefixed := strings.CutPrefix(subject, "$JS."+all.domain+".API.")
 	switch {
@@ -200,13 +204,13 @@ func (all *accounts) plain(subject string) string {
 	return defaultPrefix + rest
 }
 
-// ofBroker reports whether a subject is the server's, or a stream's.
+// ofBroker reports whether a subject belongs to the server or to a stream.
 func ofBroker(namespace, subject string) bool {
 	return slices.ContainsFunc([]string{"$JS.", "$KV.", namespace + ".slot.", namespace + ".timer.", namespace + ".event."},
 		func(prefix string) bool { return strings.HasPrefix(subject, prefix) })
 }
 
-// covered reports whether every subject that one matches is matched by the other.
+// covered reports whether other matches every subject that subject matches.
 func covered(subject, other string) bool {
 	tokens, wide := strings.Split(subject, "."), strings.Split(other, ".")
 	if len(tokens) != len(wide) {
@@ -220,7 +224,7 @@ func covered(subject, other string) bool {
 	return true
 }
 
-// subjects are those of all grants, each once.
+// subjects returns the subjects of all grants without duplicates.
 func subjects(grants []Grant, of func(Grant) []string) []string {
 	var all []string
 	for _, g := range grants {

@@ -12,18 +12,18 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// ack is what the broker answers when it has stored a message, or (duplicate) has
-// had it already.
+// ack is the broker's answer after it stored a message, or (duplicate) found it already
+// stored.
 type ack struct {
 	seq       uint64
 	domain    string
 	duplicate bool
-	batch     string // of which it is the last message; empty: of none
-	count     int    // of the batch's messages
+	batch     string // the batch that this message commits; empty: none
+	count     int    // number of messages in the batch
 }
 
-// pubAck reads the broker's answer to a write: {"stream":"S","seq":12}, with more
-// members when there is more to say.
+// pubAck decodes the broker's answer to a write: {"stream":"S","seq":12}, sometimes with
+// more members.
 func pubAck(m *nats.Msg) (ack, error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return ack{}, jetstream.ErrNoStreamResponse
@@ -49,7 +49,8 @@ func pubAck(m *nats.Msg) (ack, error) {
 	return ack{answer.Seq, answer.Domain, answer.Duplicate, answer.Batch, answer.Count}, nil
 }
 
-// full says whose storage is full, if that is why the broker refuses.
+// full adds to a refusal which storage limit was reached. It returns any other refusal as
+// it is.
 func full(refusal *jetstream.APIError) error {
 	limit := strings.Contains(refusal.Description, "maximum")
 	switch {
@@ -64,14 +65,14 @@ func full(refusal *jetstream.APIError) error {
 	return refusal
 }
 
-// plainAck reads an answer that says where a message was stored and nothing else;
-// 0 for any other.
+// plainAck decodes an answer that holds only the stream and the sequence. It returns 0
+// for any other answer.
 func plainAck(data []byte) (seq uint64) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	if !ok {
 		return 0
 	}
-	_, rest, _ = bytes.Cut(rest, []byte(`"`)) // no stream's name has a quote in it
+	_, rest, _ = bytes.Cut(rest, []byte(`"`)) // stream names contain no quotes
 	rest, ok = bytes.CutPrefix(rest, []byte(`,"seq":`))
 	if !ok {
 		return 0

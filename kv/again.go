@@ -11,14 +11,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// setupPause is between two looks whether another login has set the namespace up.
+// setupPause is the pause between two checks whether another login has set the namespace
+// up.
 const setupPause = 2 * time.Second
 
-// SetUpAgain creates what is missing of the namespace that was opened: the store was
-// lost, or somebody removed a part of it. Streams are made by the settings that are
-// stored, or else by those of this Store, which it then stores. It returns what it did,
-// and the time at which the registry was created. ErrGone and job.ErrDenied say that
-// this login may not: the error names what is missing.
+// SetUpAgain creates the missing parts of a namespace that was open before, for example
+// after the broker lost its store or an operator removed a stream. It uses the stored
+// settings. If none are stored, it stores the settings of this Store and uses them. It
+// returns what it created, and the time at which the registry was created. If this login
+// may not create a missing part, the error wraps ErrGone and job.ErrDenied and names the
+// part.
 func (s *Store) SetUpAgain(ctx context.Context) (changes []string, registry time.Time, err error) {
 	for {
 		inv, err := s.inspect(ctx)
@@ -38,9 +40,9 @@ func (s *Store) SetUpAgain(ctx context.Context) (changes []string, registry time
 	}
 }
 
-// CompareSettings compares the settings that are stored now with those that this Store was
-// opened with. It names the stored ones that differ, and ours; ErrGone says that none
-// are stored.
+// CompareSettings compares the stored settings with those that this Store was opened
+// with. It returns the stored values that differ, and ours. If no settings are stored,
+// the error wraps ErrGone.
 func (s *Store) CompareSettings(ctx context.Context) (stored, ours []string, err error) {
 	now, _, err := s.readSettings(ctx)
 	if errors.Is(err, job.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -9,18 +9,20 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 )
 
-// Producers is where the producers of the namespace talk: core NATS, at most once,
-// nothing is stored. Its methods are safe for concurrent use.
+// Producers is the channel on which the producers of the namespace exchange
+// announcements. It uses core NATS: delivery is at most once, and nothing is stored. Its
+// methods are safe for concurrent use.
 type Producers struct{ s *Store }
 
 func (p *Producers) subject() string { return p.s.namespace + ".producers" }
 
-// announcementAge is after how long an announcement would mislead.
+// announcementAge bounds how long an announcement may wait to be sent. An older one would
+// mislead.
 const announcementAge = time.Second
 
-// Announce tells every producer that listens, this one included. It does not
-// wait, and keeps nothing for a broker that is away: what is old by then would
-// only mislead.
+// Announce publishes to all producers that listen, this one included. It does not block,
+// and it does not buffer while the connection is down: a stale announcement would
+// mislead.
 func (p *Producers) Announce(a core.Announcement) error {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -33,9 +35,9 @@ func (p *Producers) Announce(a core.Announcement) error {
 	return nil
 }
 
-// Listen calls f for each announcement, one call at a time, until stop is called.
-// What cannot be read is left out: nobody has to be told, and a newer program's
-// claims are not for us.
+// Listen calls f for each announcement, one call at a time, until stop is called. It
+// drops announcements that it cannot decode: they are hints, and one in a newer format is
+// not for this version.
 func (p *Producers) Listen(f func(core.Announcement)) (stop func(), err error) {
 	return p.s.listen(p.subject(), func(m *nats.Msg) {
 		if a, err := core.DecodeAnnouncement(m.Data); err == nil {

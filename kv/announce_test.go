@@ -26,7 +26,7 @@ func TestProducersHearEachOther(t *testing.T) {
 		Members: 1<<63 + 1, Registry: 1,
 	}
 	natstest.Eventually(t, 20*time.Second, "an announcement", func() bool {
-		// Listening takes effect when the server has heard of it.
+		// The subscription takes effect only when the server has processed it.
 		if err := other.Producers().Announce(core.Announcement{Node: "stranger"}); err != nil {
 			t.Fatal(err)
 		}

@@ -8,22 +8,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Backlog is what one queue has to do, as the broker counts it.
+// Backlog is the unfinished work of one queue, as the broker counts it.
 type Backlog struct {
-	// Waiting is how many of its slots no worker has been given yet, Taken how many
-	// were, and have not been settled: they run, wait for their next attempt, or
-	// for their turn in their job's lock.
+	// Waiting counts the slots that the broker has not delivered yet. Taken counts those
+	// that it delivered and that no worker has acked: they run, wait for their next
+	// attempt, or wait for their job's lock.
 	Waiting, Taken uint64
 
-	// Oldest is when the first of those that wait was stored; zero when none waits
-	// or it was not asked for.
+	// Oldest is the time at which the oldest waiting slot was stored. It is zero if none
+	// waits or if the caller did not ask for it.
 	Oldest time.Time
 }
 
-// Backlog asks, once, how much a queue has to do, the triggered runs that were set
-// for a time and have fired included. Only with oldest does it ask for the oldest's
-// time: for that the account needs to read slots, which a worker's does not. No
-// queue there yet is an empty one.
+// Backlog returns the backlog of a queue. It asks once. It counts scheduled triggers
+// whose time has come. Set oldest to get Backlog.Oldest; this needs a login that may read
+// slots, which a worker's login may not. A queue that does not exist has an empty
+// backlog.
 func (l *Slots) Backlog(ctx context.Context, queue string, oldest bool) (all Backlog, err error) {
 	for _, stream := range []string{l.s.slotStream(), l.s.timerStream()} {
 		b, err := l.s.backlog(ctx, stream, queue, oldest)
@@ -58,7 +58,7 @@ func (s *Store) backlog(ctx context.Context, stream, queue string, oldest bool) 
 	}
 	first, err := from.GetMsg(ctx, info.Delivered.Stream+1, jetstream.WithGetMsgSubject(info.Config.FilterSubject))
 	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound): // taken meanwhile
+	case errors.Is(err, jetstream.ErrMsgNotFound): // delivered and acked in the meantime
 	case err != nil:
 		return Backlog{}, err
 	default:

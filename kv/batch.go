@@ -10,8 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Sizes of an atomic batch. A batch costs a synced server about what 25 single writes
-// cost, so fewer writes go singly. The server takes at most 1,000 messages in one.
+// Sizes of an atomic batch. On a server that syncs each write, a batch costs about as
+// much as 25 single writes, so smaller sets are sent singly. The server accepts at most
+// 1,000 messages in a batch.
 const (
 	minBatch      = 25
 	maxBatch      = 500
@@ -25,7 +26,7 @@ const (
 	headerBatchCommit = "Nats-Batch-Commit"
 )
 
-// Codes by which the server refuses a batch as a batch, and stores none of it.
+// Codes with which the server rejects a whole batch. It then stores no part of it.
 const (
 	codeBatchDisabled   jetstream.ErrorCode = 10174
 	codeBatchIncomplete jetstream.ErrorCode = 10176
@@ -33,19 +34,19 @@ const (
 	codeBatchTooMany    jetstream.ErrorCode = 10210
 )
 
-// errNoBatch is the answer of a server that does not know batches: it stored the messages
-// one by one, or some of them, and answered the last.
+// errNoBatch means that the server does not support batches. It stored all or some of the
+// messages one by one, and answered only the last.
 var errNoBatch = errors.New("the server did not store the messages as a batch")
 
-// writeBatch is one question about several writes of one bucket. The server stores all of
-// them or none, each only at its own revision, and syncs its disk once for all.
+// writeBatch sends several writes to one bucket as one question. The server stores all of
+// them or none, each only at its own revision, and syncs its disk once.
 //
-// The batch is a shortcut, and decides nothing but success. A batch that is refused, or
-// unanswered, settles none of its writes: each is then sent as a question of its own, with
-// the same bytes at the same revision. If the batch was stored although its answer was
-// lost, or is stored later, the single copy conflicts with it and recognises its own
-// value, as it does after a lost answer to a single copy. At most one copy of a write is
-// ever stored, whichever way it went: each names the revision that it replaces.
+// A batch settles its writes only if it succeeds. If it is refused or gets no answer,
+// each write is sent again as a question of its own, with the same bytes at the same
+// revision. If the server stored the batch but its answer was lost, or stores it later,
+// the single copy gets a conflict and recognises its own value, as after any lost answer.
+// The server stores at most one copy of a write, because each copy names the revision
+// that it replaces.
 type writeBatch struct {
 	question
 
@@ -53,8 +54,8 @@ type writeBatch struct {
 	writes []*writing
 }
 
-// sendAll sends prepared writes of the bucket: in atomic batches if the stream allows
-// them and there are enough writes, else singly. Each write reports its own result.
+// sendAll sends prepared writes of the bucket. It uses atomic batches if the stream
+// allows them and there are enough writes. Each write reports its own result.
 func (b bucket) sendAll(ctx context.Context, writes []*writing) {
 	for len(writes) > 0 {
 		n, size := 0, 0
@@ -78,7 +79,8 @@ func (b bucket) sendAll(ctx context.Context, writes []*writing) {
 
 func (g *writeBatch) last() *writing { return g.writes[len(g.writes)-1] }
 
-// sendParts sends all messages of the batch but the last, which is the question.
+// sendParts sends all messages of the batch except the last. The question itself is the
+// last.
 func (g *writeBatch) sendParts(send func(*nats.Msg) error) error {
 	for i := range g.writes[:len(g.writes)-1] {
 		m := g.part(i)
@@ -89,8 +91,8 @@ func (g *writeBatch) sendParts(send func(*nats.Msg) error) error {
 	return nil
 }
 
-// part is message i of the batch. The header of the write stays as it is, for a copy that
-// is sent singly.
+// part returns message i of the batch. It copies the header of the write, because a
+// single copy may still be sent with the original header.
 func (g *writeBatch) part(i int) nats.Msg {
 	w := g.writes[i]
 	header := make(nats.Header, len(w.header)+3)
@@ -103,14 +105,15 @@ func (g *writeBatch) part(i int) nats.Msg {
 
 func (g *writeBatch) subject() string { return g.last().to }
 
-// compose makes the last message, which commits the batch.
+// compose builds the last message, which commits the batch.
 func (g *writeBatch) compose(m *nats.Msg) {
 	last := g.part(len(g.writes) - 1)
 	last.Header[headerBatchCommit] = []string{"1"}
 	m.Subject, m.Header, m.Data = last.Subject, last.Header, last.Data
 }
 
-// answer settles all writes if the batch was stored, and else sends each singly.
+// answer settles all writes if the batch was stored. Otherwise it sends each write
+// singly.
 func (g *writeBatch) answer(m *nats.Msg, err error) {
 	last, err := g.stored(m, err)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// definitions are n new ones, of which each has its own nonce.
+// definitions returns n new definitions, each with its own nonce.
 func definitions(n int, nonce string) []JobWrite {
 	all := make([]JobWrite, n)
 	for i := range all {
@@ -32,7 +32,7 @@ type result struct {
 	err      error
 }
 
-// sendAll writes all definitions, and returns what became of each.
+// sendAll writes all definitions and returns the result of each.
 func sendAll(t *testing.T, s *Store, all []JobWrite) []result {
 	t.Helper()
 	results := make([]result, len(all))
@@ -49,7 +49,8 @@ func sendAll(t *testing.T, s *Store, all []JobWrite) []result {
 	return results
 }
 
-// wantStored checks that each definition stands at the revision that its writer was told.
+// wantStored checks that each definition is stored at the revision that its write
+// returned.
 func wantStored(t *testing.T, s *Store, all []JobWrite, results []result) {
 	t.Helper()
 	stored := map[string]core.Entry{}
@@ -68,7 +69,7 @@ func wantStored(t *testing.T, s *Store, all []JobWrite, results []result) {
 	}
 }
 
-// batched counts the messages to the registry that are of a batch, and those that are not.
+// batched counts the messages to the registry that are part of a batch, and the others.
 type batched struct {
 	nc           *nats.Conn
 	mu           sync.Mutex
@@ -96,7 +97,7 @@ func countBatched(t *testing.T, nc *nats.Conn) *batched {
 	return b
 }
 
-// want checks the counts since the last call.
+// want checks the counts since its last call.
 func (b *batched) want(t *testing.T, parts, alone int) {
 	t.Helper()
 	if err := b.nc.Flush(); err != nil {
@@ -128,7 +129,8 @@ func TestBatchesStoreNewAndChangedDefinitionsAtTheRevisionsTheyReport(t *testing
 	first := sendAll(t, s, all)
 	wantStored(t, s, all, first)
 	tap.want(t, len(all), 0)
-	// Half of them change, among new ones, while others write.
+	// Half of the definitions change and new ones are added, while other writers are
+	// active.
 	changed := definitions(len(all)+100, "changed")
 	for i := range changed {
 		if i < len(all) {
@@ -178,8 +180,8 @@ func TestAConflictInABatchRefusesItsOwnWriteOnly(t *testing.T) {
 	}
 }
 
-// A namespace that an older version made has a registry without batches, as has one whose
-// batches an operator denied while nodes run.
+// The registry denies batches if an older version created the namespace, or if an
+// operator disabled them while nodes run.
 func TestDefinitionsAreWrittenSinglyWhereTheStreamDeniesBatches(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
@@ -220,7 +222,8 @@ func TestDefinitionsAreWrittenSinglyWhereTheStreamDeniesBatches(t *testing.T) {
 	tap.want(t, len(all), 0)
 }
 
-// A server from before 2.12 stores each message by itself, and answers the last one.
+// A server before 2.12 stores each message of a batch by itself, and answers only the
+// last.
 func TestABatchIsSentAgainSinglyToAServerThatKnowsNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,7 +240,8 @@ func TestABatchIsSentAgainSinglyToAServerThatKnowsNone(t *testing.T) {
 	})
 }
 
-// What one answer to a batch means for a write that is refused when it is sent singly.
+// If the batch got no answer, a refusal of the single copy leaves the write unknown. If
+// the batch was refused, the refusal of the single copy is final.
 func TestAnUnansweredBatchLeavesARefusedWriteUnknown(t *testing.T) {
 	t.Parallel()
 	for batch, want := range map[error]error{errTimeout: job.ErrUnknown, errDisk: job.ErrUnknown, error(errInFlight): errFull} {
@@ -252,7 +256,8 @@ func TestAnUnansweredBatchLeavesARefusedWriteUnknown(t *testing.T) {
 	}
 }
 
-// refusing has no room for single writes, and answers batches with its error.
+// refusing refuses single writes because it is full, and answers batches with the given
+// error.
 type refusing struct{ batch error }
 
 func (r refusing) put(m *nats.Msg, _ uint64) (uint64, error) {
@@ -267,7 +272,7 @@ func (r refusing) put(m *nats.Msg, _ uint64) (uint64, error) {
 
 func (refusing) get() (entry, error) { return entry{}, errNothing }
 
-// values is a broker's memory of any number of keys, with their values.
+// values is a broker's memory that holds any number of keys and their values.
 type values struct{ all map[string]entry }
 
 func (v *values) put(m *nats.Msg, revision uint64) (uint64, error) {
@@ -281,7 +286,7 @@ func (v *values) put(m *nats.Msg, revision uint64) (uint64, error) {
 
 func (*values) get() (entry, error) { return entry{}, errNothing }
 
-// find is what is stored under the subject that the request names.
+// find returns the value stored under subject.
 func (v *values) find(subject string) (entry, error) {
 	if e, ok := v.all[subject]; ok {
 		return e, nil
@@ -313,7 +318,7 @@ func sendTo(t *testing.T, b *fakeBroker, n int) []result {
 	return results
 }
 
-// behind opens the namespace through a proxy, and beside it.
+// behind opens one namespace twice: through a proxy, and directly.
 func behind(t *testing.T, opts ...nats.Option) (through, beside *Store, p *natstest.Proxy) {
 	t.Helper()
 	server := natstest.Run(t)
@@ -345,7 +350,7 @@ func TestABatchWhoseAnswerIsLostIsRecognised(t *testing.T) {
 	}
 }
 
-// severing cuts the connection after so many parts of a batch.
+// severing cuts the connection after the given number of parts of a batch.
 type severing struct {
 	port
 	after int
@@ -371,7 +376,7 @@ func TestABatchThatIsSeveredBetweenItsPartsLeavesNothingHalfWritten(t *testing.T
 				through, beside, p := behind(t, opts...)
 				all := definitions(300, "mine")
 				through.transport.conn = &severing{through.transport.conn, after, func() {
-					_ = through.conn().Flush() // the server has these parts
+					_ = through.conn().Flush() // the server has received these parts
 					p.Part()
 					entries, err := beside.Jobs().List(t.Context())
 					if n := len(entries); err != nil || n != 0 && n != len(all) || n != 0 && after < len(all) {

@@ -12,23 +12,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// memory is what a fakeBroker keeps: one key. errTimeout, from either, is no answer.
+// memory holds the single key of a fakeBroker. If put or get returns errTimeout, the
+// broker does not answer.
 type memory interface {
 	put(m *nats.Msg, revision uint64) (uint64, error)
 	get() (entry, error)
 }
 
-// fakeBroker is the connection of a transport, with a broker behind it that answers when
-// a test wants it to. It is made for a bubble of synctest.
+// fakeBroker is a transport's connection to a simulated broker, whose answers a test
+// controls. It is made for a synctest bubble.
 type fakeBroker struct {
 	memory
 	transport *transport
 
-	// late is how long the next answer takes. Nil: none.
+	// late returns the delay of the next answer. Nil: no delay.
 	late func() time.Duration
 
 	mu     sync.Mutex
-	sent   []string // the subjects of what was published
+	sent   []string // the subjects of the published messages
 	closed bool
 }
 
@@ -40,7 +41,7 @@ func newFakeBroker(m memory) *fakeBroker {
 	return b
 }
 
-// bucket is one whose key is all that the broker has.
+// bucket returns a bucket with the broker's only key.
 func (b *fakeBroker) bucket() bucket {
 	return bucket{wire: wire{transport: b.transport, prefix: defaultPrefix}, name: "b", in: "KV_b", root: "$KV.b."}
 }
@@ -54,7 +55,7 @@ func (b *fakeBroker) IsClosed() bool {
 }
 
 func (b *fakeBroker) Subscribe(string, nats.MsgHandler) (*nats.Subscription, error) {
-	return nil, nil //nolint:nilnil // the transport does without
+	return nil, nil //nolint:nilnil // the transport does not use the subscription
 }
 
 func (b *fakeBroker) PublishMsg(m *nats.Msg) error {
@@ -124,7 +125,7 @@ func (b *fakeBroker) read(request *nats.Msg) (any, error) {
 	return map[string]any{"message": map[string]any{"subject": "$KV.b.k", "seq": e.revision, "data": e.data, "time": time.Now()}}, err
 }
 
-// count is how many messages were published to subjects that have this in them.
+// count returns the number of messages published to subjects that contain what.
 func (b *fakeBroker) count(what string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,10 +19,10 @@ type bucket struct {
 	wire
 	name string
 	in   string // its stream
-	root string // of its subjects, with the last dot
+	root string // prefix of its subjects, with the final dot
 
-	// tellDenied has a write end when the server does not permit it. Without it
-	// such a write is repeated like any that goes unanswered.
+	// tellDenied ends a write with job.ErrDenied if the server does not permit it. If it
+	// is false, the write is repeated like any unanswered write.
 	tellDenied bool
 
 	// atomic is true if the stream allows atomic batches.
@@ -61,9 +61,9 @@ func isKey(key string) bool {
 	return last != '.'
 }
 
-// read asks the stream's leader for the key's value until it is answered or ctx
-// ends. Nothing there is ErrNotFound, with the revision of the marker that
-// stands there, or 0.
+// read asks the stream's leader for the key's value until it is answered or ctx ends. If
+// the key has no value, the error wraps job.ErrNotFound and the entry has the revision of
+// the delete marker, or 0.
 func (b bucket) read(ctx context.Context, key string) (entry, error) {
 	if err := b.check(key); err != nil {
 		return entry{}, err
@@ -84,7 +84,7 @@ func (b bucket) read(ctx context.Context, key string) (entry, error) {
 	}
 }
 
-// write stores value under key at revision.
+// write stores value under key if revision is the key's last one.
 func (b bucket) write(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	return await(func(told func(uint64, error)) {
 		w := b.writing(ctx, key, revision, told)
@@ -93,7 +93,7 @@ func (b bucket) write(ctx context.Context, key string, value []byte, revision ui
 	})
 }
 
-// remove puts a marker where the key's value stands at revision.
+// remove stores a delete marker under key if revision is the key's last one.
 func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
 	_, err := await(func(told func(uint64, error)) {
 		w := b.writing(ctx, key, revision, told)
@@ -104,7 +104,7 @@ func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// encode writes a value that carries its own nonce.
+// encode writes a value that contains its own nonce.
 func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marshaler, revision uint64) (uint64, error) {
 	return await(func(told func(uint64, error)) {
 		data, err := value.MarshalJSON()
@@ -112,8 +112,8 @@ func (b bucket) encode(ctx context.Context, key, nonce string, value json.Marsha
 	})
 }
 
-// await calls send and returns what it tells. A transport always does: when the context
-// has ended at the latest.
+// await calls send, blocks until told is called, and returns its arguments. The transport
+// always calls it, at the latest when the context ends.
 func await(send func(told func(uint64, error))) (revision uint64, err error) {
 	done := make(chan struct{})
 	send(func(r uint64, e error) {
@@ -124,9 +124,9 @@ func await(send func(told func(uint64, error))) (revision uint64, err error) {
 	return revision, err
 }
 
-// all passes over the stream's messages that match filter (empty: all), in the
-// stream's order, markers included, once, and as of the time when each batch is
-// read. since leaves out what was written before it. It stops at the first error.
+// all iterates once over the stream's messages that match filter (empty: all), in stream
+// order, delete markers included. Each batch shows the stream as of the time when it was
+// read. Messages older than since are left out. The iteration stops at the first error.
 func (w wire) all(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		for found, err := range w.batches(ctx, stream, filter, since) {
@@ -143,11 +143,11 @@ func (w wire) all(ctx context.Context, stream, filter string, since time.Time) i
 	}
 }
 
-// batches is all, as the broker sends it.
+// batches is like all, in the batches that the broker sends.
 func (w wire) batches(ctx context.Context, stream, filter string, since time.Time) iter.Seq2[[]entry, error] {
 	return func(yield func([]entry, error) bool) {
 		from, pause := uint64(1), newPause()
-		var young time.Time // what is older is left out here, and not by the broker
+		var young time.Time // a cutoff that this client applies, instead of the broker
 		if w.stamp != nil {
 			young, since = since, time.Time{}
 		}

@@ -16,9 +16,9 @@ import (
 
 func (s *Store) cancelSubject(node string) string { return s.namespace + ".node." + node + ".cancel" }
 
-// AskCancel asks a node, once, to end a slot that it runs; see job.CancelRequest.
-// An answer that does not come within a second, or nobody there to give one, is
-// job.ErrUnknown: the request may have been heard.
+// AskCancel asks a node, once, to cancel a slot that it runs; see core.CancelRequest. If
+// no answer comes within a second, the error wraps job.ErrUnknown: the node may have
+// received the request.
 func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error) {
 	if err := codec.ValidateName("node", node); err != nil {
 		return core.CancelAnswer{}, err
@@ -45,7 +45,7 @@ func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelReque
 	return answer, err
 }
 
-// askNode sends a request whose answer comes on a subject that nodes may publish to.
+// askNode sends a request with a reply subject that nodes may publish to.
 func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -53,7 +53,7 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 	stop, err := s.listen(reply, func(m *nats.Msg) {
 		select {
 		case answers <- m:
-		default: // the first answer counts
+		default: // only the first answer counts
 		}
 	})
 	if err != nil {
@@ -72,9 +72,9 @@ func (s *Store) askNode(ctx context.Context, subject string, data []byte) (*nats
 	}
 }
 
-// AskHolds asks a node that lives, once, whether it holds the claim of the slot's record
-// at revision claim; see job.HoldsAnswer. If no answer comes within a second, or one that
-// says nothing, the error is job.ErrUnknown.
+// AskHolds asks a live node, once, whether it holds the claim of the slot's record at
+// revision claim; see core.HoldsAnswer. If no usable answer comes within a second, the
+// error wraps job.ErrUnknown.
 func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim uint64) (answer core.HoldsAnswer, err error) {
 	if err := codec.ValidateName("node", node); err != nil {
 		return answer, err
@@ -97,20 +97,20 @@ func (s *Store) AskHolds(ctx context.Context, node string, slot job.Slot, claim 
 	return answer, nil
 }
 
-// Claims is what a process has in hand. consumer.Table satisfies it. Its methods must
-// not block.
+// Claims is the set of claims that a process holds. consumer.Table implements it. Its
+// methods must not block.
 type Claims interface {
-	// Cancel ends the context of the attempt of this fence with the cause, and reports
-	// whether it has ended for such a cause.
+	// Cancel cancels the context of the attempt with this fence, with the given cause. It
+	// reports whether the context has ended for a cause of this kind.
 	Cancel(key string, fence uint64, cause error) bool
 
-	// Holds reports whether the process owes the slot anything, and whether its handler
-	// has not returned although its context has ended.
+	// Holds reports whether the process still has work to do for the slot (holds), and
+	// whether the slot's context has ended while its handler has not returned (ended).
 	Holds(key string) (holds, ended bool)
 }
 
-// ServeClaims answers the requests of AskCancel and AskHolds for a node, until the
-// returned function is called.
+// ServeClaims answers the requests of AskCancel and AskHolds for a node until stop is
+// called.
 func (s *Store) ServeClaims(node string, claims Claims) (stop func(), err error) {
 	return s.listen(s.cancelSubject(node), func(m *nats.Msg) {
 		if slot, ok := core.DecodeHolds(m.Data); ok {
@@ -130,7 +130,7 @@ func (s *Store) ServeClaims(node string, claims Claims) (stop func(), err error)
 	})
 }
 
-// respond answers a request. If the answer is lost, the asker asks again.
+// respond answers a request. If the answer is lost, the client asks again.
 func (s *Store) respond(m *nats.Msg, answer any) {
 	if data, err := json.Marshal(answer); err == nil && m.Reply != "" {
 		s.transport.say(m.Reply, "", data, time.Time{})

@@ -16,8 +16,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// TestANodeIsAskedToEndASlot: it hears which claim is meant and why; what is no
-// such request never reaches it.
+// The node receives the claim and the cause of a valid request. Invalid requests do not
+// reach its claims.
 func TestANodeIsAskedToEndASlot(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -36,7 +36,7 @@ func TestANodeIsAskedToEndASlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, err := s.AskCancel(ctx, "web-1", ask)
-	for errors.Is(err, job.ErrUnknown) && ctx.Err() == nil { // it may not listen yet
+	for errors.Is(err, job.ErrUnknown) && ctx.Err() == nil { // the node may not be subscribed yet
 		answer, err = s.AskCancel(ctx, "web-1", ask)
 	}
 	if err != nil || !answer.Ending {
@@ -77,10 +77,10 @@ func TestANodeIsAskedToEndASlot(t *testing.T) {
 	}
 }
 
-// claims is what a process has in hand.
+// claims is the set of claims of a process.
 type claims struct {
 	cancel func(key string, fence uint64, cause error) bool
-	holds  map[string]bool // whether the handler's context has ended
+	holds  map[string]bool // by slot key: whether the context of its handler has ended
 }
 
 func (c claims) Cancel(key string, fence uint64, cause error) bool {
@@ -92,7 +92,7 @@ func (c claims) Holds(key string) (holds, ended bool) {
 	return holds, ended
 }
 
-// What a node does not understand, or a node that is not there, says nothing.
+// If a node does not understand the request, or does not exist, the answer is unknown.
 func TestANodeIsAskedWhetherItHoldsAClaim(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -116,7 +116,7 @@ func TestANodeIsAskedWhetherItHoldsAClaim(t *testing.T) {
 			held[slot.Key()] = want.Ended
 		}
 		answer, err := s.AskHolds(ctx, "web-1", slot, 7)
-		for errors.Is(err, job.ErrUnknown) && ctx.Err() == nil { // it may not listen yet
+		for errors.Is(err, job.ErrUnknown) && ctx.Err() == nil { // the node may not be subscribed yet
 			answer, err = s.AskHolds(ctx, "web-1", slot, 7)
 		}
 		if err != nil || answer != want {

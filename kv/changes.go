@@ -14,15 +14,15 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Headers of a record: enough to see without its body whether it should have
-// moved.
+// Headers of a record. They let a reader decide without the body whether the slot is
+// overdue for a change.
 const (
 	HeaderState   = "Cronce-State"
 	HeaderOwner   = "Cronce-Owner"
 	HeaderRetryAt = "Cronce-Retry-At"
 )
 
-// recordHeader sets what stands in front of a record.
+// recordHeader sets the headers of a record.
 func recordHeader(r job.Record, set func(name, value string)) {
 	set(HeaderState, string(r.State))
 	if r.State == job.Running {
@@ -41,40 +41,40 @@ type Change struct {
 	// Time is the broker's timestamp.
 	Time time.Time
 
-	// Gone says that the record was removed.
+	// Gone is true if the record was removed.
 	Gone bool
 
-	// State is empty when the writer did not say it.
+	// State is empty if the write has no valid state header.
 	State job.State
 
-	// Node is the owner while running, RetryAt the next attempt's time while
-	// retrying.
+	// Node is the owner of a running slot. RetryAt is the time of the next attempt of a
+	// retrying slot.
 	Node    string
 	RetryAt time.Time
 }
 
 const (
-	// changesAtOnce is how many changes are asked for at a time, changesWait how
-	// long for, changesIdle how long the broker keeps the place of a pass that
-	// nobody goes on with.
+	// changesAtOnce is the number of changes in one pull request, and changesWait is the
+	// request's timeout. After changesIdle without a request, the broker removes the
+	// consumer of an abandoned pass.
 	changesAtOnce = 5000
 	changesWait   = 2 * time.Second
 	changesIdle   = 30 * time.Second
 )
 
-// Cursor is how far a reader has come in the writes of a bucket. Its zero value is
-// the beginning. One that was removed and made again, or restored from an older
-// copy, is read from its beginning: its revisions say something else now. (A copy
-// that has already been written past the cursor when it is looked at is not told
-// from the one before, unless it was made anew.)
+// Cursor is a reader's position in the writes of a bucket. The zero value is the
+// beginning. If the bucket was created anew, or restored from an older copy, its
+// revisions have other meanings, and the reader starts over. It notices a restored bucket
+// by a last revision below the cursor, so it misses a restored bucket that has already
+// grown past the cursor and kept its creation time.
 type Cursor struct {
 	next    uint64
-	created time.Time // of the bucket
+	created time.Time // when the bucket was created
 }
 
-// Changes passes over the last writes of all slots that at has not passed yet, in
-// their order, as of the time when the pass began, and moves it. Only headers are
-// read. Like List it is a hint; it stops at the first error.
+// Changes iterates over the last writes of all slots after the cursor, in stream order,
+// as of the time when the pass began, and advances the cursor. It reads only headers.
+// Like List it is a hint. It stops at the first error.
 func (l *Ledger) Changes(ctx context.Context, at *Cursor) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		for e, err := range l.b.changes(ctx, at, true) {
@@ -97,8 +97,7 @@ type LockChange struct {
 	Time time.Time
 }
 
-// Changes is as that of the ledger, of the locks. One that cannot be read is left
-// out.
+// Changes is like Ledger.Changes, for the locks. It leaves out locks that it cannot read.
 func (l *Locks) Changes(ctx context.Context, at *Cursor) iter.Seq2[LockChange, error] {
 	return func(yield func(LockChange, error) bool) {
 		b := l.b
@@ -122,8 +121,8 @@ func (l *Locks) Changes(ctx context.Context, at *Cursor) iter.Seq2[LockChange, e
 	}
 }
 
-// changes passes over the last writes of the bucket's keys from the cursor on, and
-// moves it.
+// changes iterates over the last writes of the bucket's keys after the cursor, and
+// advances it.
 func (b bucket) changes(ctx context.Context, at *Cursor, headersOnly bool) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		failed := func(err error) { yield(entry{}, fmt.Errorf("follow %s: %w", b.name, err)) }
@@ -139,7 +138,7 @@ func (b bucket) changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 		defer func() {
 			forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 			defer cancel()
-			aside(func() { _ = b.js.DeleteConsumer(forget, b.stream(), c.CachedInfo().Name) }) // else the broker does
+			aside(func() { _ = b.js.DeleteConsumer(forget, b.stream(), c.CachedInfo().Name) }) // if this fails, the broker removes the consumer after changesIdle
 		}()
 		for left := c.CachedInfo().NumPending; left > 0; {
 			goOn := true
@@ -158,8 +157,8 @@ func (b bucket) changes(ctx context.Context, at *Cursor, headersOnly bool) iter.
 	}
 }
 
-// resume puts the cursor at the beginning if the bucket is not the one that it was
-// in.
+// resume resets the cursor to the beginning if the bucket is not the one that the cursor
+// was made for.
 func (b bucket) resume(ctx context.Context, at *Cursor) error {
 	var info *jetstream.StreamInfo
 	err := repeat(ctx, func(ctx context.Context) error {
@@ -175,8 +174,8 @@ func (b bucket) resume(ctx context.Context, at *Cursor) error {
 	return err
 }
 
-// some hands on the next n changes while found wants them, and says how many are
-// left. There may be fewer than were counted: records expire meanwhile.
+// some passes up to n changes to found while found returns true, and returns how many are
+// left. Fewer may arrive than the broker counted, because records expire meanwhile.
 func (b bucket) some(ctx context.Context, c jetstream.Consumer, n int, found func(entry) bool) (left uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changesWait)
 	defer cancel()
@@ -216,7 +215,7 @@ func (b bucket) follow(ctx context.Context, from uint64, headersOnly bool) (c je
 	return c, err
 }
 
-// repeat asks a question until it is answered or ctx ends.
+// repeat calls ask until it is answered or ctx ends.
 func repeat(ctx context.Context, ask func(context.Context) error) error {
 	pause := newPause()
 	for {
@@ -229,7 +228,7 @@ func repeat(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
-// change reads the headers of a record; false for a key that is none of ours.
+// change decodes the headers of a record. It returns false if the key is not a slot key.
 func (l *Ledger) change(e entry) (Change, bool) {
 	slot, err := job.ParseSlotKey(l.b.key(e.subject))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newPause is the rhythm of everything that is asked again. It never ends by
-// itself: the caller's context does.
+// newPause returns the backoff of all repeated requests. It has no end of its own: the
+// caller's context ends it.
 func newPause() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(10*time.Millisecond),
@@ -20,7 +20,7 @@ func newPause() *backoff.ExponentialBackOff {
 		backoff.WithMaxElapsedTime(0))
 }
 
-// wait reports false when ctx ended first.
+// wait returns false if ctx ends before d has passed.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -32,20 +32,20 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// kind sorts the broker's errors by what they say of the request.
+// kind says what an error of the broker means for the request.
 type kind int
 
 const (
-	unanswered kind = iota // it may have been carried out, now or later
-	conflict               // it named a revision that is not the last
-	refused                // it was not carried out
+	unanswered kind = iota // the broker may have carried it out, or may do so later
+	conflict               // it named a revision that is not the last one
+	refused                // the broker did not carry it out
 )
 
 func classify(err error) kind {
 	for _, local := range []error{nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrMaxPayload,
 		nats.ErrBadSubject, nats.ErrHeadersNotSupported, jetstream.ErrInvalidOption} {
 		if errors.Is(err, local) {
-			return refused // it never left this process
+			return refused // the request never left this process
 		}
 	}
 	var api *jetstream.APIError
@@ -56,8 +56,8 @@ func classify(err error) kind {
 	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 		return conflict
 	case codeStoreFailed:
-		// A limit is checked before a write is proposed to the replicas; any
-		// other failure to store may be the leader's alone.
+		// The server checks limits before it proposes a write to the replicas. Any other
+		// storage failure may concern the leader alone.
 		if strings.Contains(api.Description, "maximum") {
 			return refused
 		}
@@ -69,7 +69,7 @@ func classify(err error) kind {
 	return refused
 }
 
-// Codes of the server that nats.go has no name for.
+// Server error codes for which nats.go has no name.
 const (
 	codeAccountFull         jetstream.ErrorCode = 10002 // resource limits exceeded for account
 	codeNoStorage           jetstream.ErrorCode = 10047 // insufficient storage resources available

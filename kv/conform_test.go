@@ -29,7 +29,7 @@ func open(t *testing.T, js jetstream.JetStream, o kv.Options) *kv.Store {
 	return s
 }
 
-// conform runs the suite, each test in a namespace of its own.
+// conform runs the conformance suite, each test in its own namespace.
 func conform(t *testing.T, js jetstream.JetStream, replicas int) {
 	var n atomic.Int64
 	kvtest.Conform(t, func(t *testing.T) kvtest.Memory {

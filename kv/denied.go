@@ -9,11 +9,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A request that the server does not permit is not answered: the server complains about
-// it aside, and the link keeps what it said.
+// The server does not answer a request that it does not permit. It reports a permission
+// violation to the connection's error handler, and the link keeps these reports.
 
-// deniedError is a request that nobody will answer. It is job.ErrUnknown too: the
-// complaint does not say of which copy of the request it is.
+// deniedError is a request that the server will not answer. It is also job.ErrUnknown,
+// because the report does not say which copy of the request the server denied.
 type deniedError struct{ complaint, err error }
 
 func (e *deniedError) Error() string {
@@ -24,14 +24,15 @@ func (e *deniedError) Unwrap() []error {
 	return []error{job.ErrDenied, job.ErrUnknown, e.complaint, e.err}
 }
 
-// names reports whether a complaint names just this subject, or one that begins with it.
+// names reports whether a complaint names this subject, or a subject that begins with it
+// and a dot.
 func names(complaint error, subject string) bool {
 	_, after, found := strings.Cut(complaint.Error(), `"`+subject)
 	return found && (strings.HasPrefix(after, `"`) || strings.HasPrefix(after, "."))
 }
 
-// because is err, of a request that began then, with what the server complained about
-// since. It is job.ErrDenied if the complaint names the request's subject.
+// because adds to err the complaints of the server since began, when the request started.
+// The result is job.ErrDenied if a complaint names the request's subject.
 func (w wire) because(subject string, began time.Time, err error) error {
 	if classify(err) != unanswered {
 		return err

@@ -14,7 +14,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Who may not write the registry is told so, and does not wait until the end.
+// A write to the registry that the login does not permit fails at once, before its
+// context ends.
 func TestAWriteOfTheRegistryThatIsNotPermittedEnds(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t, func(o *server.Options) {
@@ -38,7 +39,7 @@ func TestAWriteOfTheRegistryThatIsNotPermittedEnds(t *testing.T) {
 	if err := store.Jobs().Delete(ctx, "report", 1); !errors.Is(err, job.ErrDenied) {
 		t.Errorf("a removal gives %v, want that it is not permitted", err)
 	}
-	// The complaint was about another subject.
+	// The earlier complaint named another subject, so this write succeeds.
 	if _, err := store.Jobs().Write(ctx, kvtest.Definition("other", "1"), 0); err != nil {
 		t.Error(err)
 	}

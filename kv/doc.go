@@ -4,7 +4,7 @@
 // Timers). All of it is streams and KV buckets of one namespace; docs/protocol.md defines
 // the bytes. Callers see the sentinel errors of package job, never error codes.
 //
-// The New of package cronce opens a namespace by itself. A program that only reads does:
+// cronce.New opens a namespace itself. A program that only reads opens it like this:
 //
 //	store, err := kv.Open(ctx, js, kv.Options{ReadOnly: true})
 //	if err != nil { ... }
@@ -31,32 +31,34 @@
 //   - Connection (link.go). nats.go may hold its lock for a minute while it writes to a
 //     socket. The link keeps what the connection reports, so callers never ask it.
 //   - Permissions (denied.go, access.go). The server does not answer a request that it
-//     does not permit; it complains on the side. Reads, publications, API requests and
-//     writes of the registry then end with job.ErrDenied. Other writes of a node wait,
-//     since a login may be corrected. access.go lists the subjects of each role.
+//     does not permit; it reports a violation to the connection's error handler. Reads,
+//     publications, API requests and writes of the registry then end with job.ErrDenied.
+//     Other writes of a node are repeated, because an operator may correct the login.
+//     access.go lists the subjects of each role.
 //   - Reading (reading.go). A read of one key asks the stream's leader. A pass over many
-//     keys asks any replica, in large batches, since nothing is decided by it.
+//     keys asks any replica, in large batches, because no decision depends on it.
 //   - Watching (watch.go). A watch lists the bucket, then follows its stream. A gap, a
 //     reconnect or a failed audit ends the session; the next one reports the differences.
 //   - Opening (open.go, setup.go). Open inspects everything before it creates anything,
-//     and updates nothing. The settings are won by a revision-checked write, so racing
+//     and updates nothing. A revision-checked write stores the settings, so concurrent
 //     creators agree. Setup changes what exists; Examine reports what Setup would change.
-//   - Timers (timers.go). A trigger for later is a message that the server schedules. Its
-//     subject is its name, so two triggers with one key are one timer.
+//   - Timers (timers.go). A trigger with a later time is a message that the server
+//     schedules. Its subject is its name, so two triggers with the same key share one
+//     timer.
 //
 // # Invariants
 //
 //   - Of any number of copies of a write, at most one is ever stored: the broker stores a
 //     value at revision R only while R is the last one, and revisions only grow.
 //   - A timeout means unknown, never no. Only an answer to a copy settles a write; a read
-//     by itself never does, because it cannot see what is still on its way.
+//     by itself never does, because it cannot see copies in flight.
 //   - A question has one reply subject, open until the question ends. So any answer to any
 //     copy counts, however late it arrives.
 //   - Nothing that has a deadline waits for the connection's lock. The writer checks each
-//     question after it has the lock, and does not send what nobody wants any more.
+//     question after it has the lock, and does not send a question that has ended.
 //   - Every reading is a hint. Even a leader's answer may be stale; a write decides.
 //
-// The reasons, and what was rejected: docs/decisions/0004 (the transport), 0020 (raw
-// publications instead of the client's KeyValue) and 0021 (batches that settle only
-// success).
+// The reasons and the rejected alternatives are in docs/decisions: 0004 (the transport),
+// 0020 (raw publications instead of the client's KeyValue) and 0021 (a batch settles its
+// writes only if it succeeds).
 package kv

@@ -15,21 +15,20 @@ import (
 
 func (s *Store) eventStream() string { return s.namespace + "_events" }
 
-// EventFilter narrows Store.Events. Its zero value takes everything.
+// EventFilter narrows Store.Events. The zero value selects all events.
 type EventFilter struct {
-	// Job takes the events about one job, or with core.NoJob those about none.
-	// Empty: all.
+	// Job selects the events of one job. With core.NoJob it selects the events that
+	// concern no job. Empty: all.
 	Job string
 
-	// Since takes the events kept at it or later. Zero: all.
+	// Since selects the events stored at this time or later. Zero: all.
 	Since time.Time
 }
 
-// Events passes over the events that were kept, oldest first: those of the
-// exceptional kinds, for as long as the ledger remembers. One that cannot be
-// read comes with an error that wraps job.ErrInvalid or job.ErrVersion and does
-// not end the pass;
-// any other error does.
+// Events iterates over the stored events, oldest first. The broker stores events of the
+// exceptional kinds, for as long as the ledger keeps records. An event that cannot be
+// decoded yields an error that wraps job.ErrInvalid or job.ErrVersion, and the iteration
+// continues. Any other error ends it.
 func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, error] {
 	return func(yield func(job.Event, error) bool) {
 		filter := ""
@@ -63,14 +62,14 @@ func (s *Store) Events(ctx context.Context, f EventFilter) iter.Seq2[job.Event, 
 	}
 }
 
-// Alert publishes an alert under a message ID, so that copies fold, and waits until
-// it is kept.
+// Alert publishes an alert and waits until the broker has stored it. The message ID makes
+// the broker drop copies.
 func (s *Store) Alert(ctx context.Context, e job.Event, id string) error {
 	return s.tell(ctx, e, jetstream.WithMsgID(id))
 }
 
-// Tell publishes an event of an exceptional kind and waits until it is kept,
-// unlike Emit. It may be kept twice.
+// Tell publishes an event of an exceptional kind and, unlike Emit, waits until the broker
+// has stored it. The broker may store it twice.
 func (s *Store) Tell(ctx context.Context, e job.Event) error { return s.tell(ctx, e) }
 
 func (s *Store) tell(ctx context.Context, e job.Event, options ...jetstream.PublishOpt) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// TestEventsAreKept: those of exceptional kinds, and one that nobody can read does
-// not hide the rest.
+// The stream keeps events of the exceptional kinds. An event that cannot be decoded does
+// not hide the others.
 func TestEventsAreKept(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

@@ -9,7 +9,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// What the package's documentation shows: what became of a job's slots.
+// The example of the package documentation: print the states of a job's slots.
 func ExampleLedger_List() {
 	_ = func(ctx context.Context, js jetstream.JetStream) error {
 		store, err := kv.Open(ctx, js, kv.Options{ReadOnly: true})

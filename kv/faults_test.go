@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// behindProxy opens one namespace twice: through a proxy, and beside it.
+// behindProxy opens one namespace twice: through a proxy, and directly.
 func behindProxy(t *testing.T, prepare ...func(jetstream.JetStream)) (through, beside *kv.Store, p *natstest.Proxy, js jetstream.JetStream) {
 	t.Helper()
 	s := natstest.Run(t)
@@ -42,9 +42,9 @@ func stored(t *testing.T, l *kv.Ledger, slot job.Slot) (job.Record, uint64) {
 	return r, rev
 }
 
-// TestAWriteWhoseAnswerIsLostIsRecognised: the answer never comes, the write is
-// repeated over a new connection, meets its own first copy and succeeds. So it is
-// with what is sent, and others may be sent meanwhile.
+// The answer to a write is lost. The repeated write meets its own first copy, over a new
+// connection, and succeeds. The same holds for Send, and other writes may be sent
+// meanwhile.
 func TestAWriteWhoseAnswerIsLostIsRecognised(t *testing.T) {
 	t.Parallel()
 	through, beside, p, _ := behindProxy(t)
@@ -78,8 +78,8 @@ func TestAWriteWhoseAnswerIsLostIsRecognised(t *testing.T) {
 	}
 }
 
-// TestAnUnansweredWriteIsUnknownUntilRepeated: when ctx ends first, the error
-// says so, though the write was stored; the same write again settles it.
+// If ctx ends before the answer, the write returns job.ErrUnknown although it was stored.
+// The same write again settles it.
 func TestAnUnansweredWriteIsUnknownUntilRepeated(t *testing.T) {
 	t.Parallel()
 	through, beside, p, _ := behindProxy(t)
@@ -100,8 +100,8 @@ func TestAnUnansweredWriteIsUnknownUntilRepeated(t *testing.T) {
 	}
 }
 
-// TestAnUnansweredWriteThatLostIsAConflict: while the writer waits, another one
-// takes its record over; the repetition says so.
+// While a writer waits for an answer, another writer takes over its record. The repeated
+// write returns a conflict.
 func TestAnUnansweredWriteThatLostIsAConflict(t *testing.T) {
 	t.Parallel()
 	through, beside, p, _ := behindProxy(t)
@@ -134,7 +134,7 @@ func TestAnUnansweredReadIsUnknown(t *testing.T) {
 	}
 }
 
-// watchNodes collects the events of a watch.
+// watchNodes returns the events of a watch.
 func watchNodes(t *testing.T, s *kv.Store) <-chan core.NodeEvent {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -178,7 +178,7 @@ func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
 	events := watchNodes(t, s)
 	await(t, events, "ready", isReady)
 	server.Restart()
-	// Written through the same connection, as soon as it is there again.
+	// This write uses the watch's connection, as soon as it has reconnected.
 	next, err := s.Nodes().Write(within(t, 20*time.Second), kvtest.Node("n1", "b"), rev)
 	if err != nil {
 		t.Fatal(err)
@@ -188,11 +188,11 @@ func TestWatchSurvivesARestartOfTheServer(t *testing.T) {
 	}
 }
 
-// TestWatchTellsWhatItMissed: a key changed, one was removed and one collected
-// without a trace while the watcher was away.
+// While the watcher is disconnected, one key is changed and another is purged without a
+// delete marker. The watch reports both.
 func TestWatchTellsWhatItMissed(t *testing.T) {
 	t.Parallel()
-	through, beside, p, js := behindProxy(t, func(js jetstream.JetStream) { oldBucket(t, js, "cronce_nodes", time.Hour) }) // of which keys can be purged
+	through, beside, p, js := behindProxy(t, func(js jetstream.JetStream) { oldBucket(t, js, "cronce_nodes", time.Hour) }) // an old bucket, in which keys can be purged
 	revs := map[string]uint64{}
 	for _, name := range []string{"changed", "collected", "same"} {
 		rev, err := beside.Nodes().Write(t.Context(), kvtest.Node(name, "a"), 0)
@@ -227,8 +227,8 @@ func TestWatchTellsWhatItMissed(t *testing.T) {
 	}
 }
 
-// TestWatchOfARecreatedBucketStartsOver: revisions go back, and the watch must
-// not take new records for old ones.
+// The revisions of a recreated bucket start again at 1. The watch must not take its new
+// records for old ones.
 func TestWatchOfARecreatedBucketStartsOver(t *testing.T) {
 	t.Parallel()
 	through, beside, p, js := behindProxy(t)
@@ -281,15 +281,15 @@ func TestWatchEndsWhenTheBucketIsGone(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "KV_cronce_jobs"); err != nil {
 		t.Fatal(err)
 	}
-	p.Part() // or it would be noticed with the next audit
+	p.Part() // otherwise only the next audit would notice the removal
 	p.Heal()
 	if err := <-ended; !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatalf("got %v", err)
 	}
 }
 
-// TestWritesOutliveTheLeader: the leader of the ledger's stream goes down in the
-// middle of a row of writes; each one is settled, by its answer or by its nonce.
+// The leader of the ledger's stream stops in the middle of a series of writes. Each write
+// is settled, by its answer or by its nonce.
 func TestWritesOutliveTheLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.RunCluster(t)

@@ -9,15 +9,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Feed hands out the messages of a durable consumer, a few at a time, to one of all
-// who ask. It is for what may wait: the client library's Fetch can lose a message to
-// a change of leaders, which then comes again after AckWait.
+// Feed delivers the messages of a durable consumer, a few at a time. Each message goes to
+// one of the clients that fetch. Use it only for messages that may be late: if the leader
+// changes, the client library's Fetch can lose a message, and the broker delivers it
+// again after AckWait.
 type Feed struct {
 	s        *Store
 	consumer jetstream.Consumer
 }
 
-// fed is a message of a feed, which is answered over the transport.
+// fed is a message of a feed. It sends its acks through the transport.
 type fed struct {
 	jetstream.Msg
 	s *Store
@@ -41,8 +42,8 @@ func (m fed) DoubleAck(ctx context.Context) error {
 	return err
 }
 
-// fetch asks the consumer for up to n messages, until ctx ends. It does not wait for the
-// connection's lock then.
+// fetch requests up to n messages from the consumer. If ctx ends, it returns at once,
+// even if the connection's lock is not free.
 func fetch(ctx context.Context, c jetstream.Consumer, n int) (jetstream.MessageBatch, error) {
 	made := make(chan jetstream.MessageBatch, 1)
 	err := within(ctx, feedWait, func(context.Context) error {
@@ -56,12 +57,12 @@ func fetch(ctx context.Context, c jetstream.Consumer, n int) (jetstream.MessageB
 	return <-made, nil
 }
 
-// feedWait is how long a request for messages stands.
+// feedWait is the timeout of a pull request.
 const feedWait = 30 * time.Second
 
-// Each asks for up to n messages, and calls handle with each, one after the other,
-// as they come. It returns when all have come, after half a minute, or when ctx
-// ends; an error says that the consumer has to be opened anew.
+// Each requests up to n messages, and calls handle with each, one at a time, as they
+// arrive. It returns when all have arrived, after feedWait, or when ctx ends. After an
+// error, the consumer has to be opened again.
 func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) error {
 	ctx, cancel := context.WithTimeout(ctx, feedWait)
 	defer cancel()
@@ -78,10 +79,10 @@ func (f *Feed) Each(ctx context.Context, n int, handle func(jetstream.Msg)) erro
 	return nil
 }
 
-// Groups asks for up to n messages and waits for them, for at most wait. It calls handle
-// with those that have come together, one group after the other. An error of handle
-// ends it; the messages that were left then are given back. Any error says that the
-// consumer has to be opened anew.
+// Groups requests up to n messages and waits for them for at most wait. It calls handle
+// with the messages that have arrived together, one group at a time. If handle returns an
+// error, Groups naks the remaining messages and returns the error. After an error, the
+// consumer has to be opened again.
 func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle func([]jetstream.Msg) error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -120,16 +121,16 @@ func (f *Feed) Groups(ctx context.Context, n int, wait time.Duration, handle fun
 const AlertConsumer = "alerts"
 
 const (
-	// alertWait is after how long an alert comes again whose delivery nobody has
-	// answered for. One delivery takes less.
+	// alertWait is the time after which the broker delivers an alert again if it was not
+	// acked. One delivery takes less.
 	alertWait = time.Minute
 
-	// maxAlertsPending is how many alerts may wait for their next delivery.
+	// maxAlertsPending is the number of alerts that may be delivered and not acked.
 	maxAlertsPending = 100_000
 )
 
-// Alerts are what there is to deliver: of all workers that ask, one gets each. It
-// also hands out the other events of that kind.
+// Alerts opens the feed of alerts to deliver. Each alert goes to one of the workers that
+// fetch. The feed also holds the other events of the alert kind.
 func (s *Store) Alerts(ctx context.Context) (*Feed, error) {
 	return s.feed(ctx, s.eventStream(), s.alertConfig())
 }
@@ -141,7 +142,7 @@ func (s *Store) alertConfig() jetstream.ConsumerConfig {
 	}
 }
 
-// createAlerts makes the consumer of alerts, for workers whose login may not.
+// createAlerts creates the consumer of alerts, for workers whose login may not create it.
 func (s *Store) createAlerts(ctx context.Context) (changes []string, err error) {
 	err = s.ask(ctx, "look for consumer "+AlertConsumer, s.api("CONSUMER.INFO."+s.eventStream()+"."+AlertConsumer), func(ctx context.Context) error {
 		_, err := s.js.Consumer(ctx, s.eventStream(), AlertConsumer)
@@ -156,7 +157,7 @@ func (s *Store) createAlerts(ctx context.Context) (changes []string, err error) 
 	return []string{"created consumer " + AlertConsumer + " of " + title(s.eventStream())}, nil
 }
 
-// feed opens a durable consumer, which it creates when there is none.
+// feed opens a durable consumer, and creates it if it does not exist.
 func (s *Store) feed(ctx context.Context, stream string, want jetstream.ConsumerConfig) (*Feed, error) {
 	what := "consumer " + want.Durable + " of " + title(stream)
 	f := Feed{s: s}

@@ -14,16 +14,16 @@ import (
 // concurrent use.
 type Jobs struct{ s *Store }
 
-// bucket tells who may not write: people, and nodes whose part it is not, want to
-// know it, and not to wait.
+// bucket returns the registry's bucket. A denied write ends with an error: operators, and
+// nodes without that permission, need to learn it at once.
 func (j *Jobs) bucket() bucket {
 	b := j.s.bucket("jobs")
 	b.tellDenied, b.atomic = true, j.s.atomic
 	return b
 }
 
-// Read returns the job's entry and its revision, as the stream's leader has it.
-// Errors are those of Ledger.Read, and *job.EntryError.
+// Read returns the job's entry and its revision, as the stream's leader has them. Errors
+// are those of Ledger.Read, and *core.EntryError.
 func (j *Jobs) Read(ctx context.Context, name string) (core.Entry, uint64, error) {
 	e, err := j.bucket().read(ctx, name)
 	if err != nil {
@@ -33,26 +33,26 @@ func (j *Jobs) Read(ctx context.Context, name string) (core.Entry, uint64, error
 	return d, e.revision, err
 }
 
-// Write stores the definition if revision is the last one of its job: 0
-// creates. Errors are those of Ledger.Write, and job.ErrDenied.
+// Write stores the definition if revision is the job's last one; 0 creates it. Errors are
+// those of Ledger.Write, and job.ErrDenied.
 func (j *Jobs) Write(ctx context.Context, d core.Definition, revision uint64) (uint64, error) {
 	return j.bucket().encode(ctx, d.Job.Name, d.Nonce, d, revision)
 }
 
-// JobWrite is a definition that is stored if Revision is the last one of its job.
+// JobWrite is a definition to store if Revision is the job's last one.
 type JobWrite struct {
 	core.Definition
 
 	Revision uint64
 }
 
-// SendAll is Write of many definitions, in the order given, without waiting: answered is
-// called once for each of them, by its index and with what Write returns, from any
-// goroutine. It must not block. The definitions must be of different jobs.
+// SendAll writes many definitions, in the given order, without blocking. It calls
+// answered once for each, from any goroutine, with the index of the definition and the
+// results of Write. answered must not block. The definitions must be of different jobs.
 //
-// Where the stream allows it, definitions travel in atomic batches of some hundreds, for
-// which a server that syncs each write syncs once. Each is still written, or refused, on
-// its own: a batch that fails is sent again definition by definition.
+// If the stream allows atomic batches, some hundred definitions travel in one, and a
+// server that syncs each write syncs once for all of them. Each definition still has its
+// own result: if a batch fails, its definitions are sent singly.
 func (j *Jobs) SendAll(ctx context.Context, all []JobWrite, answered func(i int, revision uint64, err error)) {
 	b := j.bucket()
 	writes := make([]*writing, 0, len(all))
@@ -65,15 +65,14 @@ func (j *Jobs) SendAll(ctx context.Context, all []JobWrite, answered func(i int,
 	b.sendAll(ctx, writes)
 }
 
-// Delete removes the job if revision is the last one of it. Errors are those of
-// Write.
+// Delete removes the job if revision is its last one. Errors are those of Write.
 func (j *Jobs) Delete(ctx context.Context, name string, revision uint64) error {
 	return j.bucket().remove(ctx, name, revision)
 }
 
-// List returns the entries, oldest write first. Those that cannot be read are
-// left out; the error, beside which the others are returned, joins a
-// *job.EntryError for each.
+// List returns the entries, oldest write first. It leaves out entries that cannot be
+// read. Its error then joins a *core.EntryError for each of them, and the other entries
+// are still returned.
 func (j *Jobs) List(ctx context.Context) ([]core.Entry, error) {
 	var entries []core.Entry
 	var bad []error
@@ -95,7 +94,8 @@ func (j *Jobs) List(ctx context.Context) ([]core.Entry, error) {
 	return entries, errors.Join(bad...)
 }
 
-// Revision is the registry's last one, as its leader has it: no entry has a newer.
+// Revision returns the registry's last revision, as the stream's leader has it. No entry
+// has a higher one.
 func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
 	b := j.bucket()
 	err = j.s.ask(ctx, "look at bucket "+b.name, j.s.api("STREAM.INFO."+b.stream()), func(ctx context.Context) error {
@@ -108,11 +108,11 @@ func (j *Jobs) Revision(ctx context.Context) (last uint64, err error) {
 	return last, err
 }
 
-// Watch calls f for every job that is stored, then once with Ready, then for
-// every change, one call at a time in the broker's order, until ctx ends (nil)
-// or the bucket is gone or made anew (ErrGone). Of several writes in quick succession,
-// or while the broker is away, it may show the last only. Whenever nothing is missing,
-// it calls f with Settled.
+// Watch calls f for every stored job, then once with Ready, then for every change. It
+// makes one call at a time, in the broker's order, until ctx ends (nil) or the bucket is
+// removed or created anew (ErrGone). If several writes follow each other quickly, or
+// while the connection is down, it may report only the last. Whenever no change is
+// outstanding, it calls f with Settled.
 func (j *Jobs) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
 	type read struct {
 		core.Entry
@@ -134,7 +134,7 @@ func (j *Jobs) Watch(ctx context.Context, f func(core.RegistryEvent)) error {
 		default:
 			r := c.value.(read)
 			if ev.Entry, ev.Err = r.Entry, r.err; ev.Err == nil {
-				ev.Entry.Job.Name = c.key // the same, and one string
+				ev.Entry.Job.Name = c.key // equal strings; this one is shared
 			}
 		}
 		f(ev)

@@ -11,16 +11,16 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// One request names at most latestAtOnce keys, for which the server still answers, and
-// about latestBytes of them, which fits one whose max_payload is 32 KiB.
+// Limits of one request. The server still answers a request with latestAtOnce keys. A
+// request of about latestBytes fits a server whose max_payload is 32 KiB.
 const (
 	latestAtOnce = 1000
 	latestBytes  = 24 << 10
 )
 
-// Latest returns the entries of the named jobs, in requests of many names each. Any
-// replica answers, so what it returns may be old: whoever writes by it learns that
-// from the conflict. Jobs that are not there, or that cannot be read, are left out.
+// Latest returns the entries of the named jobs, with requests that name many jobs each.
+// Any replica answers, so an entry may be stale. A caller that writes on its basis then
+// gets a conflict. Latest leaves out jobs that do not exist or cannot be read.
 func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]core.Entry, error) {
 	type read struct {
 		core.Entry
@@ -52,7 +52,7 @@ func (j *Jobs) Latest(ctx context.Context, names []string) (map[string]core.Entr
 	return known, nil
 }
 
-// latest asks any replica for the last message of each key, until it is answered or ctx
+// latest asks any replica for the last message of each key until it is answered or ctx
 // ends.
 func (b bucket) latest(ctx context.Context, keys []string) (found []entry, err error) {
 	missing := make(map[string]bool, len(keys))

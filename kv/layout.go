@@ -12,24 +12,25 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// nodesTTL collects the records of nodes long dead; it never decides who lives,
-// so it has to be longer than any lease.
+// nodesTTL is the age at which the broker removes node records. It only cleans up and
+// does not decide which nodes are alive, so it must be longer than any lease.
 func nodesTTL(lease time.Duration) time.Duration { return max(time.Hour, 4*lease) }
 
-// layout is everything that a namespace has on the broker, the state bucket
-// first: it holds the settings that the rest is made by. A server from before 2.12 (recent
-// is false) knows no message schedules and no atomic batches: for it the stream of timers
-// is left out, and no stream allows batches.
+// layout returns all streams of a namespace. The state bucket comes first, because it
+// holds the settings that determine the others. A server before 2.12 (recent is false)
+// supports neither message schedules nor atomic batches: layout then leaves out the timer
+// stream, and no stream allows batches.
 func layout(namespace string, set job.Settings, recent bool) []jetstream.StreamConfig {
 	bucket := func(what string, ttl time.Duration) jetstream.StreamConfig {
 		name := namespace + "_" + what
 		return jetstream.StreamConfig{
 			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"},
-			MaxMsgsPerSubject: 1, // an older value would come back when the newest expires
+			MaxMsgsPerSubject: 1, // with more, an older value would reappear when the newest expires
 			MaxAge:            ttl,
 			Discard:           jetstream.DiscardNew,
-			// As nats.go makes its buckets, but that no message can remove others: one
-			// with Nats-Rollup, from a login that may write one key, would empty the bucket.
+			// Like the buckets of nats.go, except that no message can remove other messages.
+			// Otherwise a login that may write one key could empty the bucket with a
+			// Nats-Rollup header.
 			AllowRollup: false, DenyPurge: true, DenyDelete: true, AllowDirect: true,
 			Duplicates: job.DefaultDuplicates,
 			Replicas:   set.Replicas,
@@ -48,15 +49,15 @@ func layout(namespace string, set job.Settings, recent bool) []jetstream.StreamC
 		bucket("ledger", set.Retention),
 	}
 	if recent {
-		// Before what a namespace cannot do without: a creator that dies half-way
-		// does not leave it without timers.
+		// The timer stream comes before the required ones. If the creator dies half-way,
+		// the namespace is then not left without timers.
 		all = append(all, jetstream.StreamConfig{
 			Name: timerStream(namespace), Subjects: []string{namespace + ".timer.>"},
 			Description: "triggered runs whose time has not come, or that wait for a worker since it has",
 			Retention:   jetstream.WorkQueuePolicy,
-			Discard:     jetstream.DiscardOld, // message schedules want it; so there must be no limit to discard by
-			// The server forces roll-up on a stream with schedules: it replaces a timer by
-			// what fires with a roll-up of its own.
+			Discard:     jetstream.DiscardOld, // message schedules require it, so the stream must have no limit that discards
+			// The server requires roll-up on a stream with schedules: when a timer fires,
+			// the server replaces the schedule by the fired message with a roll-up.
 			Duplicates:  job.DefaultDuplicates,
 			AllowDirect: true, AllowRollup: true, AllowMsgSchedules: true,
 			Replicas: set.Replicas,
@@ -67,7 +68,7 @@ func layout(namespace string, set job.Settings, recent bool) []jetstream.StreamC
 			Name: namespace + "_slots", Subjects: []string{namespace + ".slot.>"},
 			Description: "slots to run, until they have an outcome",
 			Retention:   jetstream.WorkQueuePolicy,
-			Discard:     jetstream.DiscardNew, // a full stream refuses; it never drops a slot
+			Discard:     jetstream.DiscardNew, // a full stream refuses new slots; it never drops one
 			Duplicates:  set.Duplicates,
 			AllowDirect: true,
 			Replicas:    set.Replicas,
@@ -83,7 +84,8 @@ func layout(namespace string, set job.Settings, recent bool) []jetstream.StreamC
 	}...)
 }
 
-// Streams names every stream that a namespace may have, its buckets' included.
+// Streams returns the names of all streams that a namespace may have, including those of
+// its buckets.
 func Streams(namespace string) []string {
 	var names []string
 	for _, cfg := range layout(namespace, job.Settings{}, true) {
@@ -94,17 +96,16 @@ func Streams(namespace string) []string {
 
 func timerStream(namespace string) string { return namespace + "_timers" }
 
-// difference is one setting of something on the broker that is not as it has
-// to be.
+// difference is a setting on the broker that differs from the wanted one.
 type difference struct {
 	where, field, found, want string
 
-	// fixed says that the server cannot change it.
+	// fixed is true if the server cannot change the setting.
 	fixed bool
-	// tolerated says that nodes work with it all the same: a namespace that was made by
-	// an older version has it until Setup runs.
+	// tolerated is true if nodes can work with the found value. A namespace that an older
+	// version created has it until Setup runs.
 	tolerated bool
-	// mend puts the wanted value into a configuration.
+	// mend sets the wanted value in a configuration.
 	mend func(*jetstream.StreamConfig)
 }
 
@@ -112,15 +113,15 @@ func (d difference) String() string {
 	return fmt.Sprintf("%s has %s %s, not %s", d.where, d.field, d.found, d.want)
 }
 
-// Differences that nodes work with all the same.
+// Differences that nodes tolerate.
 const (
 	FieldRollup  = "roll-up and purge"
 	FieldBatches = "atomic batches"
 )
 
-// differences compares what matters, and only that: a size limit, a placement
-// or a description is the operator's, but for the size limit of the timers, which
-// would drop some.
+// differences compares only the settings that Cronce depends on. Size limits, placement
+// and descriptions are the operator's choice. The exception is a size limit on the timer
+// stream, because it would drop timers.
 func differences(found, want jetstream.StreamConfig) []difference {
 	var all []difference
 	check := func(field string, found, wanted any, mend func(*jetstream.StreamConfig)) {
@@ -128,7 +129,7 @@ func differences(found, want jetstream.StreamConfig) []difference {
 			all = append(all, difference{where: title(want.Name), field: field, found: f, want: w, fixed: mend == nil, mend: mend})
 		}
 	}
-	// A limit makes room by dropping what is stored, unless new is discarded.
+	// With DiscardOld, a size limit drops stored messages to make room.
 	drops := (found.MaxBytes > 0 || found.MaxMsgs > 0) && found.Discard == jetstream.DiscardOld
 	check("storage", found.Storage, want.Storage, nil)
 	check("retention", found.Retention, want.Retention, nil)
@@ -174,7 +175,7 @@ func sorted(subjects []string) string {
 	return strings.Join(subjects, ",")
 }
 
-// title names a stream as its users know it.
+// title returns the name of a stream or bucket for messages to users.
 func title(stream string) string {
 	if bucket, ok := strings.CutPrefix(stream, "KV_"); ok {
 		return "bucket " + bucket

@@ -14,33 +14,34 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Ledger keeps one record per slot: what became of it. Its methods are safe for
+// Ledger keeps one record per slot: its state and its outcome. Its methods are safe for
 // concurrent use.
 type Ledger struct{ b bucket }
 
-// LedgerEntry is a record as it stands in the ledger.
+// LedgerEntry is a stored record.
 type LedgerEntry struct {
 	job.Record
 
-	// Revision is the fence of the record's last write, Time the broker's
-	// timestamp of it.
+	// Revision is the revision of the record's last write. Time is the broker's timestamp
+	// of that write.
 	Revision uint64
 	Time     time.Time
 }
 
-// ListFilter narrows Ledger.List. Its zero value takes everything.
+// ListFilter narrows Ledger.List. The zero value selects all records.
 type ListFilter struct {
-	// Job takes the records of one job. Empty: of all.
+	// Job selects the records of one job. Empty: all.
 	Job string
 
-	// Since takes the records last written at it or later. Zero: all.
+	// Since selects the records last written at this time or later. Zero: all.
 	Since time.Time
 }
 
-// Read returns the slot's record and its revision, as the stream's leader has
-// it. It asks until it is answered or ctx ends: then the error wraps
-// job.ErrUnknown. No record is job.ErrNotFound, and the revision then is that of
-// the marker that stands in its place, or 0: what Write wants for a first record.
+// Read returns the slot's record and its revision, as the stream's leader has them. It
+// asks until it is answered or ctx ends. If ctx ends first, the error wraps
+// job.ErrUnknown. If there is no record, the error wraps job.ErrNotFound, and the
+// revision is that of the delete marker, or 0. Write expects this revision for a first
+// record.
 func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, error) {
 	e, err := l.b.read(ctx, slot.Key())
 	if err != nil {
@@ -50,12 +51,12 @@ func (l *Ledger) Read(ctx context.Context, slot job.Slot) (job.Record, uint64, e
 	return r, e.revision, err
 }
 
-// Beside returns the records of others, of those that have one, by a server that
-// has own's record at revision or has had it. One answer of one server holds all of
-// them: so of two writers who each look for the other's record after their own
-// write, whoever was the later one finds it. A leader that was deposed and does not
-// know could hide it from both. It asks until it is answered so, or ctx ends: then
-// the error wraps job.ErrUnknown.
+// Beside returns the existing records of others, as of a replica that has stored own's
+// record at revision or later. One answer of one replica holds all records. So if two
+// writers each look for the other's record after their own write, the later writer finds
+// it. One case remains: a deposed leader that does not know it could hide the record from
+// both. Beside asks until it gets such an answer or ctx ends. If ctx ends first, the
+// error wraps job.ErrUnknown.
 func (l *Ledger) Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error) {
 	subjects := []string{l.b.subject(own.Key())}
 	for _, s := range others {
@@ -89,18 +90,18 @@ func (l *Ledger) decodeOthers(found []entry, own string) ([]job.Record, error) {
 	return records, nil
 }
 
-// Write stores the record if revision is the last one of its slot: 0 creates.
-// It returns the new revision. Somebody else's write is job.ErrConflict; no
-// answer until ctx ends is job.ErrUnknown, which only the same record (the same
-// Nonce) written again at the same revision settles. The record needs a Nonce
-// that no other write has.
+// Write stores the record if revision is the slot's last one; 0 creates it. It returns
+// the new revision. If another write came first, the error is job.ErrConflict. If no
+// answer comes before ctx ends, the error is job.ErrUnknown: only writing the same record
+// (with the same Nonce) at the same revision again settles it. Each new record needs a
+// Nonce of its own.
 func (l *Ledger) Write(ctx context.Context, r job.Record, revision uint64) (uint64, error) {
 	return await(func(told func(uint64, error)) { l.Send(ctx, r, revision, told) })
 }
 
-// Send is Write for those who do not wait: answered is called once with what Write
-// returns, by any goroutine, the caller's included. It must not block: the answers to all
-// other writes of the process wait for it.
+// Send is Write without blocking. It calls answered once with the results of Write, from
+// any goroutine, including the caller's. answered must not block: it would delay the
+// answers to all other writes of the process.
 func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error)) {
 	w := l.b.writing(ctx, r.Slot.Key(), revision, answered)
 	data, err := core.AppendRecord(w.data, r, l.b.room())
@@ -108,10 +109,9 @@ func (l *Ledger) Send(ctx context.Context, r job.Record, revision uint64, answer
 	w.sendValue(data, r.Nonce, err)
 }
 
-// List passes over the records, oldest write first. It is a hint, as every read
-// is: the newest writes may be missing. A record that cannot be read comes with
-// an error that wraps job.ErrVersion or job.ErrInvalid and does not end the pass;
-// any other error does.
+// List iterates over the records, oldest write first. Like every read it is a hint: the
+// newest writes may be missing. A record that cannot be read yields an error that wraps
+// job.ErrVersion or job.ErrInvalid, and the iteration continues. Any other error ends it.
 func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, error] {
 	return func(yield func(LedgerEntry, error) bool) {
 		if f.Job != "" {
@@ -134,15 +134,15 @@ func (l *Ledger) List(ctx context.Context, f ListFilter) iter.Seq2[LedgerEntry, 
 	}
 }
 
-// found is what the broker has for List. Of one job with few records it is asked
-// by key, which takes it no longer if others have many.
+// found returns the messages for List. If the filter names a job with few records, it
+// asks for them by subject, so the records of other jobs do not slow it down.
 func (l *Ledger) found(ctx context.Context, f ListFilter) iter.Seq2[[]entry, error] {
 	if f.Job == "" {
 		return l.b.batches(ctx, l.b.stream(), "", f.Since)
 	}
 	filter := l.b.subject(f.Job + ".>")
 	return func(yield func([]entry, error) bool) {
-		// An error is for the pass to meet again, and to repeat.
+		// If this fails, the pass below gets the same error and retries.
 		if few, complete, err := l.b.few(ctx, l.b.stream(), filter); err == nil && complete {
 			yield(slices.DeleteFunc(few, func(e entry) bool { return e.time.Before(f.Since) }), nil)
 			return
@@ -151,14 +151,13 @@ func (l *Ledger) found(ctx context.Context, f ListFilter) iter.Seq2[[]entry, err
 	}
 }
 
-// decoded is one record of a List, or why it cannot be read.
+// decoded is one record of a List, or the error of decoding it.
 type decoded struct {
 	LedgerEntry
 	err error
 }
 
-// decodeAll reads a batch with all the cores there are: of a listing, it is what
-// takes the time.
+// decodeAll decodes a batch on all cores. Decoding takes most of the time of a listing.
 func (l *Ledger) decodeAll(found []entry) []decoded {
 	found = slices.DeleteFunc(found, entry.gone)
 	return onAllCores(found, func(e entry) decoded {
@@ -167,7 +166,7 @@ func (l *Ledger) decodeAll(found []entry) []decoded {
 	})
 }
 
-// onAllCores is f of each entry.
+// onAllCores returns f of each entry, in order.
 func onAllCores[T any](found []entry, f func(entry) T) []T {
 	all := make([]T, len(found))
 	var parts sync.WaitGroup
@@ -185,7 +184,7 @@ func onAllCores[T any](found []entry, f func(entry) T) []T {
 	return all
 }
 
-// ahead is seq, with its next value in the making while the last one is used.
+// ahead iterates over seq and prepares the next value while the caller uses the last one.
 func ahead[T any](ctx context.Context, seq func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		type item struct {
@@ -199,7 +198,7 @@ func ahead[T any](ctx context.Context, seq func(context.Context) iter.Seq2[T, er
 			for value, err := range seq(ctx) {
 				select {
 				case items <- item{value, err}:
-				case <-enough: // and not ctx: its end is an error to be told
+				case <-enough: // ctx is not checked here: the caller must receive its error
 					return
 				}
 			}
@@ -207,7 +206,7 @@ func ahead[T any](ctx context.Context, seq func(context.Context) iter.Seq2[T, er
 		defer func() {
 			close(enough)
 			cancel()
-			for range items { // until it has ended
+			for range items { // until the goroutine ends
 			}
 		}()
 		for i := range items {

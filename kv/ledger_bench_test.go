@@ -13,9 +13,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// What a ledger costs that holds a million records beside one of a thousand: a claim
-// with its outcome, many at a time, and the slots of one job, of which there are a
-// hundred.
+// BenchmarkLedger compares a ledger of a thousand records with one of a million. It
+// measures concurrent claims with their outcomes, and the listing of one job's slots, a
+// hundred per job.
 func BenchmarkLedger(b *testing.B) {
 	for _, records := range []int{1000, 1_000_000} {
 		store, err := kv.Open(b.Context(), natstest.Run(b).JetStream(), kv.Options{})
@@ -31,7 +31,7 @@ func BenchmarkLedger(b *testing.B) {
 
 const (
 	writersOfBench = 64
-	slotsOfBench   = 100 // of each job
+	slotsOfBench   = 100 // per job
 )
 
 var benchEpoch = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -62,7 +62,7 @@ func fillLedger(b *testing.B, ledger *kv.Ledger, records int) {
 	writers.Wait()
 }
 
-// claimed numbers the slots of all runs: each is claimed once.
+// claimed numbers the slots of all runs, so that each slot is claimed once.
 var claimed atomic.Int64
 
 func benchmarkClaims(b *testing.B, ledger *kv.Ledger) {

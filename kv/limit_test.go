@@ -16,9 +16,10 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Invariant 11: what cannot be stored is cut, not retried for ever. A server that takes
-// 32 KiB takes a record with 60 kB of output, an alert and an event with a long error, and a
-// node with many handlers; a payload that is too large is refused before anything is stored.
+// Invariant 11: what cannot be stored is cut, not retried for ever. A server with a limit
+// of 32 KiB stores a record with 60 kB of output, an alert and an event with a long
+// error, and a node with many handlers. A payload that is too large is refused before
+// anything is stored.
 func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	t.Parallel()
 	s := open(t, natstest.Run(t, func(o *server.Options) { o.MaxPayload = 32 << 10 }).JetStream(), kv.Options{})

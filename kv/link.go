@@ -9,40 +9,42 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// link is what is known of a connection without asking it. nats.go answers IsConnected,
-// LastError, Stats and MaxPayload under the lock that it holds while it writes to the
-// socket, which may be a minute. So the link keeps what the connection tells by itself:
-// its status, over a channel, and the server's complaints, by the error handler.
+// link holds the state of a connection, so that callers need not ask the connection.
+// nats.go answers IsConnected, LastError, Stats and MaxPayload under a lock that it also
+// holds while it writes to the socket, for up to a minute. So the link keeps what the
+// connection reports: its status, through a channel, and the server's permission
+// violations, through the error handler.
 //
-// The channel works beside others on any connection. A connection has only one error
-// handler: the link calls the one that it found, so that the connection's owner loses
-// nothing. An owner that sets another one later has requests that are not permitted end
-// with their contexts, like any that is not answered.
+// A connection can have many status channels but only one error handler. The link calls
+// the handler that was set before it, so the connection's owner loses nothing. If the
+// owner sets another handler later, requests that are not permitted end only with their
+// contexts, like any unanswered request.
 //
-// The link's goroutine ends when the connection is closed for good.
+// The link's goroutine ends when the connection is closed.
 type link struct {
 	conn      *nats.Conn
 	connected atomic.Bool
-	losses    atomic.Uint64          // how often the connection was lost
-	found     atomic.Uint64          // how often it was there again
-	server    atomic.Pointer[server] // what it said last; nil: nothing yet
+	losses    atomic.Uint64          // number of disconnects
+	found     atomic.Uint64          // number of reconnects
+	server    atomic.Pointer[server] // the last server's description; nil: none yet
 	closed    chan struct{}
 
-	// complained is told of each complaint about a permission. Set before the first one.
+	// complained is called with each permission violation. It must be set before the first
+	// one.
 	complained func(error)
 
 	mu         sync.Mutex
-	complaints []complaint   // the last ones
-	changed    chan struct{} // closed, and made anew, when there is a connection again, or never will be
+	complaints []complaint   // the last mostComplaints
+	changed    chan struct{} // closed and replaced at a reconnect or a final close
 }
 
-// complaint is what the server said about a request that it does not permit.
+// complaint is the server's report of a permission violation.
 type complaint struct {
 	err error
 	at  time.Time
 }
 
-// mostComplaints is how many are remembered.
+// mostComplaints is the number of complaints that a link keeps.
 const mostComplaints = 32
 
 func newLink(conn *nats.Conn) *link {
@@ -51,7 +53,8 @@ func newLink(conn *nats.Conn) *link {
 	return l
 }
 
-// begin listens, and then looks: what happens in between is heard.
+// begin first subscribes to changes and then reads the current state, so it misses no
+// change in between.
 func (l *link) begin() {
 	status := l.conn.StatusChanged()
 	before := l.conn.ErrorHandler()
@@ -71,14 +74,15 @@ func (l *link) begin() {
 	go l.follow(status)
 }
 
-// server is what a server says of itself when the connection is made.
+// server is what a server reports about itself when the connection is made.
 type server struct {
 	version, name, cluster string
-	address, url           string // the url without a password
+	address, url           string // the url is without its password
 	maxPayload             int
 }
 
-// learn asks the connection, which may wait for its lock.
+// learn reads the server's description from the connection. It may block on the
+// connection's lock.
 func (l *link) learn() {
 	s := server{
 		version: l.conn.ConnectedServerVersion(), name: l.conn.ConnectedServerName(), cluster: l.conn.ConnectedClusterName(),
@@ -89,8 +93,8 @@ func (l *link) learn() {
 	}
 }
 
-// connectedServer is the server of the connection, or the last one. It waits for at most
-// a second, if none has answered yet as far as the link knows.
+// connectedServer returns the connected server, or the last one. If the link has none
+// yet, it asks the connection and waits for at most a second.
 func (l *link) connectedServer() server {
 	if l.server.Load() == nil {
 		aside(l.learn)
@@ -101,7 +105,7 @@ func (l *link) connectedServer() server {
 	return server{}
 }
 
-// maxPayload is the server's limit for a message; 0: it is not known yet.
+// maxPayload returns the server's message size limit; 0 means not known yet.
 func (l *link) maxPayload() int {
 	if s := l.server.Load(); s != nil {
 		return s.maxPayload
@@ -138,7 +142,7 @@ func (l *link) change() {
 	l.changed = make(chan struct{})
 }
 
-// news is closed when there is a connection again, or never will be.
+// news returns a channel that is closed at the next reconnect or final close.
 func (l *link) news() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,13 +158,13 @@ func (l *link) isClosed() bool {
 	}
 }
 
-// headerRoom is what a message's headers take at most, but for those of slots.
+// headerRoom is the largest size of a message's headers, except those of slots.
 const headerRoom = 1 << 10
 
-// room is how many bytes a value may have that the server takes; 0: not known yet.
+// room returns the largest value that the server accepts; 0 means not known yet.
 func (l *link) room() int { return max(l.maxPayload()-headerRoom, 0) }
 
-// hear takes in what the connection reports.
+// hear records a permission violation. It ignores other errors.
 func (l *link) hear(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
@@ -174,8 +178,8 @@ func (l *link) hear(err error) {
 	l.complained(err)
 }
 
-// complaintSince is the last complaint since then about the subject, or, if there is none,
-// the last one about anything.
+// complaintSince returns the last complaint since began that names the subject (about),
+// and the last complaint about any subject (any).
 func (l *link) complaintSince(began time.Time, subject string) (about, any error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

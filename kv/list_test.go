@@ -14,8 +14,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// TestAJobsRecordsAreListedAlikeHoweverMany: whether the broker finds them by its
-// index or in the stream, in the order of their last writes, and nobody else's.
+// List returns a job's records alone and in the order of their last writes. It does so
+// for few records, which the broker finds by its subject index, and for many, which it
+// finds in the stream.
 func TestAJobsRecordsAreListedAlikeHoweverMany(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -39,7 +40,7 @@ func TestAJobsRecordsAreListedAlikeHoweverMany(t *testing.T) {
 			put("few", n)
 		}
 	}
-	put("few", 300) // its last write is the newest now
+	put("few", 300) // this is now the job's newest write
 	<-js.PublishAsyncComplete()
 	state := func() time.Time {
 		info, err := js.Stream(ctx, "KV_cronce_ledger")
@@ -52,7 +53,7 @@ func TestAJobsRecordsAreListedAlikeHoweverMany(t *testing.T) {
 	put("few", 1)
 	put("many", 1)
 	if _, err := js.Publish(ctx, "$KV.cronce_ledger."+job.NewSlot("few", time.Unix(100, 0)).Key(), nil); err != nil {
-		t.Fatal(err) // a value that cannot be read
+		t.Fatal(err) // the empty value cannot be decoded
 	}
 	<-js.PublishAsyncComplete()
 	for name, want := range map[string]struct{ all, since int }{"few": {11, 1}, "many": {many, 1}, "man": {0, 0}, "": {many + 11, 2}} {
@@ -76,7 +77,7 @@ func TestAJobsRecordsAreListedAlikeHoweverMany(t *testing.T) {
 		}
 	}
 	for range s.Ledger().List(ctx, kv.ListFilter{}) {
-		break // what is read ahead is let go
+		break // the batch read ahead is discarded
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()

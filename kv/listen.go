@@ -9,17 +9,17 @@ import (
 )
 
 // listen calls f for each message on subject, one call at a time, until stop is called.
-// Neither waits for the connection: the writer subscribes and ends the subscription, in
-// the order of what else is sent.
+// Neither listen nor stop waits for the connection: the transport's writer subscribes and
+// unsubscribes, in order with the other messages that it sends.
 func (w wire) listen(subject string, f func(*nats.Msg)) (stop func(), err error) {
 	if w.link().isClosed() {
 		return nil, fmt.Errorf("listen on %s: %w", subject, nats.ErrConnectionClosed)
 	}
 	var over atomic.Bool
-	var sub *nats.Subscription // only the writer uses it
+	var sub *nats.Subscription // used only by the writer
 	w.transport.do(func(conn port) {
 		if !over.Load() {
-			sub, _ = conn.Subscribe(subject, func(m *nats.Msg) { // it fails with the connection, which ends all
+			sub, _ = conn.Subscribe(subject, func(m *nats.Msg) { // it fails only if the connection is closed
 				if !over.Load() {
 					f(m)
 				}
@@ -37,8 +37,8 @@ func (w wire) listen(subject string, f func(*nats.Msg)) (stop func(), err error)
 	}, nil
 }
 
-// aside runs what may wait for the connection's lock, and waits for it for a second at
-// most: it ends by itself when the lock is free.
+// aside runs f, which may block on the connection's lock, in a goroutine and waits for at
+// most a second. A late f ends when it gets the lock.
 func aside(f func()) {
 	done := make(chan struct{})
 	go func() {

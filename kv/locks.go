@@ -13,19 +13,20 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Locks keeps one lock per job that guards its slots against overlap, in the state
-// bucket. Its methods are safe for concurrent use. A lock is set free by a
-// write at its revision; one is deleted only if it cannot be read (RemoveUnreadable).
+// Locks keeps one lock per job whose runs must not overlap, in the state bucket. Its methods
+// are safe for concurrent use. Workers release a lock with a write at its revision. Only
+// RemoveUnreadable deletes a lock.
 type Locks struct {
 	s *Store
 	b bucket
 }
 
-// lockKey: names of jobs have no dots, so that no key of another kind is like it.
+// lockKey returns the key of a job's lock. Job names have no dots, so no other kind of
+// key has this form.
 func lockKey(job string) string { return "lock." + job }
 
-// Read returns the job's lock and its revision, as the stream's leader has it.
-// Errors are those of Ledger.Read.
+// Read returns the job's lock and its revision, as the stream's leader has them. Errors
+// are those of Ledger.Read.
 func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error) {
 	e, err := l.b.read(ctx, lockKey(name))
 	if err != nil {
@@ -35,7 +36,7 @@ func (l *Locks) Read(ctx context.Context, name string) (core.Lock, uint64, error
 	return lock, e.revision, err
 }
 
-// decode reads a lock, which is that of its key's job.
+// decode decodes a lock and checks that it names the job of its key.
 func (l *Locks) decode(e entry) (core.Lock, error) {
 	b := l.b
 	lock, err := core.DecodeLock(e.data)
@@ -48,22 +49,22 @@ func (l *Locks) decode(e entry) (core.Lock, error) {
 	return lock, nil
 }
 
-// Write stores the lock if revision is the last one of its job: 0 creates.
-// Errors are those of Ledger.Write.
+// Write stores the lock if revision is its last one; 0 creates it. Errors are those of
+// Ledger.Write.
 func (l *Locks) Write(ctx context.Context, lock core.Lock, revision uint64) (uint64, error) {
 	return await(func(told func(uint64, error)) { l.Send(ctx, lock, revision, told) })
 }
 
-// Send is Write as Ledger.Send is that of a record.
+// Send is Write without blocking; see Ledger.Send.
 func (l *Locks) Send(ctx context.Context, lock core.Lock, revision uint64, answered func(uint64, error)) {
 	w := l.b.writing(ctx, lockKey(lock.Job), revision, answered)
 	data, err := lock.AppendJSON(w.data)
 	w.sendValue(data, lock.Nonce, err)
 }
 
-// List passes over the locks of all jobs. One that cannot be read comes with an
-// error that wraps job.ErrInvalid or job.ErrVersion and does not end the pass; any
-// other error does.
+// List iterates over the locks of all jobs. A lock that cannot be read yields an error
+// that wraps job.ErrInvalid or job.ErrVersion, and the iteration continues. Any other
+// error ends it.
 func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 	return func(yield func(core.Lock, error) bool) {
 		b := l.b
@@ -84,15 +85,15 @@ func (l *Locks) List(ctx context.Context) iter.Seq2[core.Lock, error] {
 
 func (l *Locks) subject(name string) string { return l.s.namespace + ".lock." + name }
 
-// Wake tells whoever listens that a slot which waited in its job's lock has its
-// place. It is core NATS: nobody may depend on it.
+// Wake tells listening workers that a queued slot is now admitted by its job's lock. It
+// uses core NATS, so the message may be lost, and no correctness may depend on it.
 func (l *Locks) Wake(s job.Slot) error {
 	l.s.transport.say(l.subject(s.Job), "", []byte(s.ID()), time.Time{})
 	return nil
 }
 
-// Listen calls f for each slot of the job that Wake tells of, until stop is
-// called. f must not block.
+// Listen calls f with each slot of the job that Wake publishes, until stop is called. f
+// must not block.
 func (l *Locks) Listen(name string, f func(job.Slot)) (stop func(), err error) {
 	if err := codec.ValidateName("job", name); err != nil {
 		return nil, err
