@@ -15,8 +15,8 @@ type Nodes struct{ s *Store }
 
 func (n *Nodes) bucket() bucket { return n.s.bucket("nodes") }
 
-// Read returns the node's record and its revision, as the stream's leader has
-// it. Errors are those of Ledger.Read.
+// Read returns the node's record and its revision from the stream's leader. Its
+// errors are those of Ledger.Read.
 func (n *Nodes) Read(ctx context.Context, name string) (core.Node, uint64, error) {
 	e, err := n.bucket().read(ctx, name)
 	if err != nil {
@@ -36,12 +36,12 @@ func (n *Nodes) Look(ctx context.Context, name string) (core.NodeEvent, error) {
 	return ev, ev.Err
 }
 
-// Write stores the node's record if revision is the last one: a heartbeat, or a
-// fence. Errors are those of Ledger.Write.
+// Write stores the node's record if revision is the last one of its key. It serves
+// heartbeats and fences. Its errors are those of Ledger.Write.
 func (n *Nodes) Write(ctx context.Context, node core.Node, revision uint64) (uint64, error) {
 	b := n.bucket()
-	// A node that has a hundred thousand handlers does not name them all: they are for
-	// people to see, and its heartbeat has to be stored.
+	// A node with a hundred thousand handlers does not list them all. The list only
+	// serves display, and the heartbeat must fit the server's limit.
 	for room := b.room(); room > 0 && len(node.Handlers) > 0; node.Handlers = node.Handlers[:len(node.Handlers)/2] {
 		if data, err := node.MarshalJSON(); err != nil || len(data) <= room {
 			break
@@ -50,8 +50,8 @@ func (n *Nodes) Write(ctx context.Context, node core.Node, revision uint64) (uin
 	return b.encode(ctx, node.Name, node.Nonce, node, revision)
 }
 
-// List returns every node whose record has not been collected yet, the one that
-// was silent for longest first. A record that cannot be read has Err set.
+// List returns every node whose record is still stored, longest silent first. If a
+// record cannot be read, its event has Err set.
 func (n *Nodes) List(ctx context.Context) ([]core.NodeEvent, error) {
 	var nodes []core.NodeEvent
 	b := n.bucket()
@@ -66,16 +66,15 @@ func (n *Nodes) List(ctx context.Context) ([]core.NodeEvent, error) {
 	return nodes, nil
 }
 
-// Watch calls f for every node that is stored, then once with Ready, then for
-// every change, one call at a time in the broker's order, until ctx ends (nil)
-// or the bucket is gone (ErrGone). Of several writes in quick succession, or
-// while the broker is away, it may show the last only; that a record was
-// collected comes as Gone.
+// Watch calls f for every stored node, then once with Ready, then for every change.
+// Calls are sequential, in the broker's order, until ctx ends (nil) or the bucket is
+// gone (ErrGone). If several writes follow quickly, or happen while the broker is
+// away, Watch may report the last one only. It reports a collected record as Gone.
 func (n *Nodes) Watch(ctx context.Context, f func(core.NodeEvent)) error {
 	decode := func(e entry) any { return n.event(e) }
 	return n.s.watch(ctx, n.bucket(), false, decode, func(c change) {
 		switch c.kind {
-		case settled: // of no use to who watches nodes
+		case settled: // node watchers need no settled revision
 		case ready:
 			f(core.NodeEvent{Ready: true, Revision: c.revision})
 		case removed:

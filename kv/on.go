@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	// onWait is after how long the server delivers a message again that is not acked.
+	// onWait is the ack wait of the consumer: the server redelivers an unacked message after it.
 	onWait = 30 * time.Second
 
 	maxOnPending = 10_000
 
-	// bareMargin is how far in the future the end of bare names is set, and
-	// bareStep what it is rounded to: all producers, which see it within half a minute,
-	// agree on one before it comes.
+	// bareMargin is how far in the future AdoptOn sets the end of bare names, and bareStep
+	// is what it rounds that time to. All producers read the consumer within half a
+	// minute, so they agree on the time before it comes.
 	bareMargin, bareStep = 2 * time.Minute, time.Minute
 )
 
-// Metadata of a consumer that takes the messages which start a job.
+// Metadata keys of a consumer whose messages start a job.
 const (
-	onFromKey = "cronce_from" // the beginning of its plan
+	onFromKey = "cronce_from" // start of the plan that the consumer is for
 	onBareKey = "cronce_bare" // see job.OnConsumer.Bare
 )
 
-// OnConsumers are the names of the durable consumers that take the messages which start
-// a job of a namespace. One of them is in use; the other one is for the next plan, after
-// an edit, while the first drains. They are two because permissions name them: a login
-// that takes the messages of one job has no right over other consumers of the stream.
-// No name holds what stands between its parts.
+// OnConsumers returns the names of the durable consumers whose messages start the job
+// of a namespace. One of them is in use. After an edit, the other one serves the new
+// plan while the first drains. There are exactly two because permissions list them by
+// name: a login for the messages of one job has no permission on other consumers of the
+// stream. Neither namespaces nor job names may contain the separators.
 func OnConsumers(namespace, name string) []string {
 	first := "cronce_" + namespace + "=" + name
 	return []string{first, first + "=2"}
 }
 
-// OnConsumers returns the consumers that take messages of the stream for the job.
-// job.ErrNotFound: there is no such stream.
+// OnConsumers returns the job's existing consumers on the stream. If the stream does
+// not exist, the error is job.ErrNotFound.
 func (s *Store) OnConsumers(ctx context.Context, stream, name string) ([]core.OnConsumer, error) {
 	var found []core.OnConsumer
 	var denied error
 	names := OnConsumers(s.namespace, name)
-	// While an edit is followed, the consumer of the new plan is made before the old one
-	// is removed. Where neither is found, the first may have been made meanwhile.
+	// An edit creates the consumer of the new plan before it removes the old one. If neither
+	// is found, the first one may have been created meanwhile, so it is read again.
 	for i, consumer := range append(names, names[0]) {
 		if i == len(names) && len(found) > 0 {
 			break
@@ -62,7 +62,7 @@ func (s *Store) OnConsumers(ctx context.Context, stream, name string) ([]core.On
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			return nil, errNoStream(stream)
 		case errors.Is(err, job.ErrDenied) && i == 1:
-			denied = err // a login from before there was a second one works until an edit
+			denied = err // a login that predates the second consumer works until the next edit
 		default:
 			return nil, err
 		}
@@ -120,9 +120,9 @@ func (s *Store) onStream(ctx context.Context, stream string) (info *jetstream.St
 	return info, err
 }
 
-// BeginOn creates the consumer of a plan of the job. It delivers what the stream stored
-// from since on, or all of a work queue. The caller has found that the name is free.
-// Creating the same consumer twice makes one.
+// BeginOn creates the consumer of a plan of the job. On a work queue it delivers all
+// messages, on other streams those stored since the given time. The caller has checked
+// that the name is free. A second call with the same arguments has no effect.
 func (s *Store) BeginOn(ctx context.Context, name, consumer string, plan core.PastPlan, since time.Time) error {
 	on := plan.Plan.On
 	if slices.Contains(Streams(s.namespace), on.Stream) {
@@ -132,7 +132,7 @@ func (s *Store) BeginOn(ctx context.Context, name, consumer string, plan core.Pa
 	if err != nil {
 		return err
 	}
-	// The server accepts a filter that nothing can ever match.
+	// The server accepts a filter that can never match, so check it here.
 	subjects := info.Config.Subjects
 	if len(subjects) > 0 && !slices.ContainsFunc(subjects, func(s string) bool { return collide(s, on.Subject) }) {
 		return fmt.Errorf("%w subject %s: stream %s has none of it, but %s", job.ErrInvalid, on.Subject, on.Stream, strings.Join(subjects, ", "))
@@ -150,8 +150,9 @@ func (s *Store) BeginOn(ctx context.Context, name, consumer string, plan core.Pa
 	return err
 }
 
-// AdoptOn has a consumer that an older program made say which plan it is for, and up to
-// when messages have bare names: those may have been published under them.
+// AdoptOn adds metadata to a consumer that an older version created: the start of its
+// plan, and the time until which its messages have bare names. Slots may already be
+// published under bare names.
 func (s *Store) AdoptOn(ctx context.Context, c core.OnConsumer, plan core.PastPlan) error {
 	now, err := s.Time(ctx)
 	if err != nil {
@@ -176,7 +177,7 @@ func (s *Store) AdoptOn(ctx context.Context, c core.OnConsumer, plan core.PastPl
 	})
 }
 
-// OpenOn opens a consumer that OnConsumers found.
+// OpenOn opens a consumer that OnConsumers returned.
 func (s *Store) OpenOn(ctx context.Context, c core.OnConsumer) (*OnFeed, error) {
 	f := OnFeed{Feed: Feed{s: s}, of: c}
 	err := s.ask(ctx, "look for consumer "+c.Name+" of stream "+c.Stream, s.api("CONSUMER.INFO."+c.Stream+"."+c.Name), func(ctx context.Context) (err error) {
@@ -189,14 +190,14 @@ func (s *Store) OpenOn(ctx context.Context, c core.OnConsumer) (*OnFeed, error) 
 	return &f, nil
 }
 
-// OnFeed hands out the messages that start a job.
+// OnFeed delivers the messages that start a job.
 type OnFeed struct {
 	Feed
 
 	of core.OnConsumer
 }
 
-// State asks how far the consumer has come.
+// State reads the consumer's progress.
 func (f *OnFeed) State(ctx context.Context) (core.OnState, error) {
 	info, err := f.s.consumerInfo(ctx, f.of.Stream, f.of.Name)
 	if err != nil {
@@ -222,8 +223,8 @@ func collide(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// Off removes a consumer that took the messages which started a job. One that is not
-// there, or whose stream is gone, is no error.
+// Off removes a consumer whose messages started a job. It returns nil if the consumer
+// or its stream does not exist.
 func (s *Store) Off(ctx context.Context, stream, consumer string) error {
 	err := s.ask(ctx, "remove consumer "+consumer+" of stream "+stream, s.api("CONSUMER.DELETE."+stream+"."+consumer), func(ctx context.Context) error {
 		return s.js.DeleteConsumer(ctx, stream, consumer)

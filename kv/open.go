@@ -14,17 +14,17 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Open finds the namespace on the broker, or creates it: first everything that
-// is there is looked at, and a difference that matters is refused
-// (job.ErrMismatch, naming both values and the command that mends it) before
-// anything is created. Nothing that exists is ever updated here.
+// Open finds the namespace on the broker, or creates it. It first inspects everything
+// that exists. If it finds a difference that matters, it creates nothing and returns
+// job.ErrMismatch, which names both values and the command that mends it. Open never
+// updates what exists.
 //
-// It asks the broker until it is answered or ctx ends: a cluster that has just
-// been started needs seconds for its first leader. When everything is there it
-// costs one request for each of seven streams and one for the settings.
+// Open retries until the broker answers or ctx ends: a new cluster needs seconds to
+// elect its first leader. If the namespace is complete, Open sends one request for each
+// of seven streams and one for the settings.
 //
-// The stream of timers is made with the rest, but a namespace without it is
-// complete: it was made on a server that knew no message schedules. Setup adds it.
+// Open creates the stream of timers with the rest. A namespace without it is complete
+// too, because a server without message schedules cannot have it. Setup adds it later.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	s, err := newStore(ctx, js, o)
 	if err != nil {
@@ -46,12 +46,12 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		case o.ReadOnly:
 			return nil, s.notSetUp()
 		}
-		// Whoever comes first wins: the loser of a race looks again, and adopts
-		// or refuses what the winner stored.
+		// The first creator wins. The loser of a race inspects again, and adopts or refuses
+		// what the winner stored.
 		_, err = s.create(ctx, &inv, inv.target(o.Want))
 		switch {
 		case errors.Is(err, job.ErrDenied) && len(inv.missing()) == 1 && !inv.stored:
-			// As for the node of a fleet whose settings are about to be stored again.
+			// Another node of the fleet may be about to store the settings again.
 			s.log.Warn("waiting for the settings of the namespace: none are stored, and this login may not store them", "namespace", s.namespace, "mend", s.setupCommand(), "error", err)
 			if !wait(ctx, setupPause) {
 				return nil, err
@@ -73,20 +73,20 @@ func lostRace(err error) bool {
 	return errors.Is(err, job.ErrConflict) || hasCode(err, jetstream.JSErrCodeStreamNameInUse)
 }
 
-// inventory is what a namespace has on the broker.
+// inventory lists what a namespace has on the broker.
 type inventory struct {
-	names    []string // of all streams it should have
-	optional string   // the one it can do without: the server may not have known it when the rest was made
+	names    []string // of all streams that it should have
+	optional string   // the stream that it can do without: an older server cannot have it
 	streams  map[string]jetstream.StreamConfig
-	stored   bool // settings are
+	stored   bool // whether settings are stored
 	settings job.Settings
 	revision uint64
-	registry time.Time // when its bucket was created
+	registry time.Time // creation time of the registry's bucket
 }
 
 func (i inventory) complete() bool { return len(i.missing()) == 0 }
 
-// missing names, in words, what is not there and has to be.
+// missing describes in words what is required and does not exist.
 func (i inventory) missing() (words []string) {
 	for _, name := range i.names {
 		if _, ok := i.streams[name]; !ok && name != i.optional {
@@ -99,8 +99,8 @@ func (i inventory) missing() (words []string) {
 	return words
 }
 
-// target is what the namespace should be: want, over what is stored, over the
-// defaults. Replicas may stay 0 when nothing exists that could tell.
+// target merges the settings: want overrides what is stored, which overrides the
+// defaults. Replicas may stay 0 if no existing stream gives a value.
 func (i inventory) target(want job.Settings) job.Settings {
 	set := overlay(i.settings, want)
 	for _, name := range i.names {
@@ -124,7 +124,7 @@ func (s *Store) differences(i inventory, set job.Settings) []difference {
 func (s *Store) inspect(ctx context.Context) (inventory, error) {
 	inv := inventory{streams: map[string]jetstream.StreamConfig{}, optional: timerStream(s.namespace)}
 	for _, want := range layout(s.namespace, job.Settings{}, true) {
-		// Asked here, since by now a server has answered, which says its version.
+		// Check the version here: a server has answered by now, so the version is known.
 		if want.Name == inv.optional && !s.schedules() {
 			continue
 		}
@@ -155,7 +155,7 @@ func (s *Store) inspect(ctx context.Context) (inventory, error) {
 	return inv, err
 }
 
-// accept refuses what does not fit.
+// accept refuses settings or streams that do not match.
 func (s *Store) accept(inv inventory, want job.Settings) error {
 	if found, wanted, flags := mismatch(inv.settings, want); inv.stored && len(found) > 0 {
 		return fmt.Errorf("namespace %q: %w: %s is stored, %s is asked for: leave it out to adopt what is stored, or change it for every node: %s",
@@ -169,8 +169,8 @@ func (s *Store) accept(inv inventory, want job.Settings) error {
 	return s.refuse(wrong)
 }
 
-// refuse makes one error of differences: with the command that mends them, or
-// what has to go when none does.
+// refuse combines the differences into one error. The error names the command that
+// mends them, or what must be removed if no command does.
 func (s *Store) refuse(all []difference) error {
 	if len(all) == 0 {
 		return nil
@@ -194,7 +194,7 @@ func removal(where string) string {
 	return "nats stream rm " + name
 }
 
-// create makes what is missing, by the settings that end up stored.
+// create creates what is missing, with the settings that end up stored.
 func (s *Store) create(ctx context.Context, inv *inventory, set job.Settings) (changes []string, err error) {
 	for i, name := range inv.names {
 		cfg := s.streamConfig(name, set)
@@ -206,8 +206,8 @@ func (s *Store) create(ctx context.Context, inv *inventory, set job.Settings) (c
 			set.Replicas = cfg.Replicas
 			changes = append(changes, fmt.Sprintf("created %s (replicas %d)", title(cfg.Name), cfg.Replicas))
 		}
-		// The settings come right after the bucket that holds them: what is made
-		// by them is made once they are certain.
+		// Store the settings right after the bucket that holds them. The other streams are
+		// created once the settings are certain.
 		if i == 0 && !inv.stored {
 			if err := s.writeSettings(ctx, set, inv.revision); err != nil {
 				return changes, err
@@ -226,13 +226,13 @@ func (s *Store) streamConfig(name string, set job.Settings) jetstream.StreamConf
 const (
 	clusterReplicas = 3
 
-	// peerWait is how long a young cluster is given to learn of its servers, and a
-	// stream of its replicas.
+	// peerWait is how long a new cluster may take to discover its servers, and a new
+	// stream to place its replicas.
 	peerWait = 5 * time.Second
 )
 
-// createStream creates it; with 0 replicas, on three servers if there are so
-// many, else on one.
+// createStream creates the stream. If the config has 0 replicas, it chooses three
+// where the cluster has enough servers, else one.
 func (s *Store) createStream(ctx context.Context, cfg *jetstream.StreamConfig) error {
 	choose, began, pause := cfg.Replicas == 0, time.Now(), newPause()
 	if choose {
@@ -259,15 +259,14 @@ func (s *Store) createStream(ctx context.Context, cfg *jetstream.StreamConfig) e
 	}
 }
 
-// apiTimeout bounds one request to the JetStream API: to create a stream on
-// three servers takes some.
+// apiTimeout bounds one request to the JetStream API. Creating a stream on three
+// servers takes time.
 const apiTimeout = 8 * time.Second
 
-// ask repeats a request to the JetStream API until it is answered, ctx ends or the
-// server says that it does not permit it: subject is that of the request, or how it
-// begins. The first attempts are short, since most of
-// what is not answered at once was lost with a connection or a leader; and every
-// request may be made twice.
+// ask repeats a request to the JetStream API until the broker answers, ctx ends or the
+// server does not permit it. subject is the subject of the request, or its prefix. The
+// first attempts are short, because most unanswered requests were lost with a
+// connection or a leader. Every request must be safe to repeat.
 func (s *Store) ask(ctx context.Context, what, subject string, request func(context.Context) error) error {
 	began, pause := time.Now(), newPause()
 	for limit := attemptTimeout; ; limit = min(2*limit, apiTimeout) {
@@ -277,7 +276,7 @@ func (s *Store) ask(ctx context.Context, what, subject string, request func(cont
 		case err == nil:
 			return nil
 		case hasCode(err, codeNoResources) && time.Since(began) < peerWait && wait(ctx, pause.NextBackOff()):
-			// A stream that was just given replicas has no servers yet for its consumers.
+			// The server has not yet placed consumers for a stream that was just given replicas.
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("%s on %s: JetStream is not enabled there, or not for this account: start nats-server with -js: %w",
 				what, s.link().connectedServer().address, err)
@@ -291,9 +290,9 @@ func (s *Store) ask(ctx context.Context, what, subject string, request func(cont
 	}
 }
 
-// within calls request with a context that ends after limit. When ctx ends it returns
-// also if the request waits for the connection's lock: the request then ends by itself, and
-// what it finds is not looked at. Until then there is one request at a time.
+// within calls request with a context that ends after limit. If ctx ends while the
+// request waits for the connection's lock, within returns at once. The request then ends
+// by itself and its result is dropped. Otherwise, only one request runs at a time.
 func within(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -11,14 +11,15 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// publishTimeout is how long a publication may go unanswered, or unsent, at a broker that
-// answers quickly. At a slow one it is given longer; see transport.patience.
+// publishTimeout is how long a publication may stay unanswered or unsent while the broker
+// answers quickly. A slow broker gets longer; see transport.patience.
 const publishTimeout = 5 * time.Second
 
-// publication is a slot's message on its way to the stream. It needs no revision: a copy
-// folds by its message ID, or finds its record. It ends when the connection is lost, or
-// after some seconds: whoever knows the slot judges then whether it is still to be sent.
-// The message is made by the writer, while the producer computes the next slots.
+// publication is a slot's message on its way to the stream. It needs no revision, because
+// the stream folds a copy by its message ID, or the worker finds the slot's record. It ends
+// when the connection is lost, or after some seconds. The producer of the slot then decides
+// whether to send it again. The transport's writer builds the message while the producer
+// computes the next slots.
 type publication struct {
 	question
 	slots    *Slots
@@ -26,7 +27,7 @@ type publication struct {
 	message  core.Message
 	payload  []byte
 	answered func(duplicate bool, err error)
-	ended    func(duplicate bool, err error) // of the trace
+	ended    func(duplicate bool, err error) // ends the trace
 }
 
 func (l *Slots) publication() *publication {
@@ -45,7 +46,7 @@ func (p *publication) compose(m *nats.Msg) {
 	m.Subject, m.Header, m.Data = p.subject(), p.slots.s.headers.of(&p.message), p.payload
 }
 
-// answer tells what became of the publication.
+// answer reports the result of the publication.
 func (p *publication) answer(m *nats.Msg, err error) {
 	var a ack
 	if err == nil {
@@ -66,7 +67,7 @@ func (p *publication) answer(m *nats.Msg, err error) {
 	answered(a.duplicate, err)
 }
 
-// failed is what is known of a publication that met err.
+// failed wraps err with what is known of the publication: unknown, or refused.
 func (p *publication) failed(err error) error {
 	if classify(err) == unanswered {
 		return fmt.Errorf("publish %s: %w: %w", p.message.Slot, job.ErrUnknown, err)
@@ -74,9 +75,9 @@ func (p *publication) failed(err error) error {
 	return fmt.Errorf("publish %s: %w", p.message.Slot, err)
 }
 
-// headers are those of one slot after the other: the client writes them out before it
-// returns, and a map for each would be half of what a publication costs. Only the
-// transport's writer uses them.
+// headers builds the headers of one slot after another. The client serializes them before
+// it returns, so one map is enough. A map for each message would be half of a publication's
+// cost. Only the transport's writer uses it.
 type headers struct {
 	header nats.Header
 	values [16]string
@@ -85,7 +86,7 @@ type headers struct {
 
 func newHeaders(stream string) *headers { return &headers{header: nats.Header{}, stream: stream} }
 
-// of is the message's headers, until it is called again.
+// of returns the message's headers, which are valid until the next call.
 func (h *headers) of(m *core.Message) nats.Header {
 	clear(h.header)
 	n := 0

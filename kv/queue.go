@@ -15,21 +15,20 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// maxAckPending is how many messages of one queue may be unsettled: in flight,
-// or given back with a delay, for these hold their place too.
+// maxAckPending bounds the unsettled messages of one queue. It includes messages in
+// flight and messages that were nacked with a delay, which count as pending too.
 const maxAckPending = 1_000_000
 
-// WorkerGroup is the priority group of every queue: who asks with a lower priority is
-// served first while it asks.
+// WorkerGroup is the priority group of every queue. The server serves the requests with
+// the lowest priority number first.
 const WorkerGroup = "workers"
 
-// prioritizes reports whether the server knows priorities (2.12 or newer). One
-// that does not say its version, because it is away, is asked by what follows.
+// prioritizes reports whether the server supports priorities (2.12 or newer). While the
+// server is away its version is unknown, and the result is true: later requests tell.
 func (s *Store) prioritizes() bool { return atLeast(s.link().connectedServer().version, 2, 12) }
 
-// CheckPriority refuses a worker's priority that is none (0 to 9), or that the
-// server does not know; zero, the default, suits every server. Its errors wrap
-// job.ErrInvalid.
+// CheckPriority refuses a priority outside 0 to 9, or one that the server does not
+// support. Every server supports zero, the default. Its errors wrap job.ErrInvalid.
 func (s *Store) CheckPriority(priority int) error {
 	switch {
 	case priority < 0 || priority > core.MaxPriority:
@@ -41,15 +40,15 @@ func (s *Store) CheckPriority(priority int) error {
 	return nil
 }
 
-// Queue returns the durable consumer of a queue, which it creates when there is
-// none. One that exists is compared, never updated: a difference that matters is
-// job.ErrMismatch.
+// Queue returns the durable consumer of a queue, and creates it if there is none. It
+// compares an existing consumer and never updates it. If a difference matters, the
+// error is job.ErrMismatch.
 func (l *Slots) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) {
 	return l.s.queue(ctx, l.s.slotStream(), queue)
 }
 
-// Queue returns the durable consumer of what was set for a queue and has fired,
-// like Slots.Queue. It is ErrNoTimers when there is no stream for them.
+// Queue is Slots.Queue for the fired timers of a queue. If the namespace has no stream
+// of timers, the error is ErrNoTimers.
 func (t *Timers) Queue(ctx context.Context, queue string) (jetstream.Consumer, error) {
 	c, err := t.s.queue(ctx, t.s.timerStream(), queue)
 	if hasCode(err, jetstream.JSErrCodeStreamNotFound) {
@@ -70,7 +69,7 @@ func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Cons
 		return err
 	}
 	create := func(ctx context.Context) (err error) {
-		// By what is stored now, which may not be what this process started with.
+		// Use the lease stored now. It may differ from the one this process started with.
 		made := want
 		if set, _, err := s.readSettings(ctx); err == nil {
 			made.AckWait = set.WithDefaults().Lease
@@ -81,7 +80,7 @@ func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Cons
 	err := s.ask(ctx, "look for "+what, s.api("CONSUMER.INFO."+stream+"."+queue), get)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		err = s.ask(ctx, "create "+what, s.api("CONSUMER.CREATE."+stream+"."+queue), create)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // of a program with other ideas of it
+		if errors.Is(err, jetstream.ErrConsumerExists) { // a different version created it meanwhile
 			err = s.ask(ctx, "look for "+what, s.api("CONSUMER.INFO."+stream+"."+queue), get)
 		}
 	}
@@ -103,16 +102,15 @@ func (s *Store) queue(ctx context.Context, stream, queue string) (jetstream.Cons
 	return c, nil
 }
 
-// isOfStored reports whether a queue's consumer is as the settings want it that are
-// stored by now: Setup has changed both. This process goes on with the settings that it
-// started with until it is restarted, and only loses or gains some time between two
-// deliveries.
+// isOfStored reports whether a queue's consumer matches the settings stored now. If it
+// does, Setup has changed both since this process started. The process keeps its old
+// settings until its restart. Only the time between two deliveries differs until then.
 func (s *Store) isOfStored(ctx context.Context, stream string, found jetstream.ConsumerConfig) bool {
 	set, _, err := s.readSettings(ctx)
 	return err == nil && len(s.queueDifferences(stream, found, s.queueConfig(stream, found.Durable, set.WithDefaults().Lease))) == 0
 }
 
-// queueConfig is that of a queue's consumer, on either of the two streams.
+// queueConfig returns the config of a queue's consumer on either of the two streams.
 func (s *Store) queueConfig(stream, queue string, lease time.Duration) jetstream.ConsumerConfig {
 	subjects := ".slot."
 	if stream == s.timerStream() {
@@ -123,7 +121,7 @@ func (s *Store) queueConfig(stream, queue string, lease time.Duration) jetstream
 		FilterSubject: s.namespace + subjects + queue + ".>",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       lease,
-		MaxDeliver:    -1, // the attempts are ours to count
+		MaxDeliver:    -1, // the ledger counts the attempts
 		MaxAckPending: maxAckPending,
 	}
 	if s.prioritizes() {
@@ -160,7 +158,7 @@ func (s *Store) queueDifferences(stream string, found, want jetstream.ConsumerCo
 	check("backoff", found.BackOff, want.BackOff, func(c *jetstream.ConsumerConfig) { c.BackOff = nil })
 	check("inactive threshold", found.InactiveThreshold, want.InactiveThreshold, func(c *jetstream.ConsumerConfig) { c.InactiveThreshold = 0 })
 	check("headers only", found.HeadersOnly, want.HeadersOnly, func(c *jetstream.ConsumerConfig) { c.HeadersOnly = false })
-	if len(want.PriorityGroups) > 0 { // an older server leaves it out
+	if len(want.PriorityGroups) > 0 { // an older server omits the field
 		check("priorities", priorities(found), priorities(want),
 			func(c *jetstream.ConsumerConfig) {
 				c.PriorityPolicy, c.PriorityGroups, c.PinnedTTL = want.PriorityPolicy, want.PriorityGroups, 0
@@ -186,7 +184,7 @@ func filters(c jetstream.ConsumerConfig) string {
 	return c.FilterSubject
 }
 
-// updateQueues mends the consumers that queues have already.
+// updateQueues mends the existing consumers of all queues.
 func (s *Store) updateQueues(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
 	for _, stream := range []string{s.slotStream(), s.timerStream()} {
 		if _, ok := inv.streams[stream]; !ok {
@@ -207,8 +205,8 @@ func (s *Store) updateQueues(ctx context.Context, inv *inventory, target job.Set
 	return changes, nil
 }
 
-// createQueues makes the consumers of queues that have none: workers whose login
-// may not do that need them to be there.
+// createQueues creates the missing consumers of the wanted queues. Workers whose login
+// may not create consumers need them.
 func (s *Store) createQueues(ctx context.Context, inv *inventory, target job.Settings, wanted []string) (changes []string, err error) {
 	for _, stream := range []string{s.slotStream(), s.timerStream()} {
 		if _, ok := inv.streams[stream]; !ok || len(wanted) == 0 {
@@ -236,7 +234,7 @@ func (s *Store) createQueues(ctx context.Context, inv *inventory, target job.Set
 	return changes, nil
 }
 
-// queues are the durable consumers of a stream.
+// queues returns the durable consumers of a stream.
 func (s *Store) queues(ctx context.Context, name string) (existing []*jetstream.ConsumerInfo, err error) {
 	err = s.ask(ctx, "list the queues of "+name, s.api("CONSUMER.LIST."+name), func(ctx context.Context) error {
 		existing = nil

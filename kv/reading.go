@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// reading is one question to a stream's leader about one message.
+// reading is one request to a stream's leader for one message.
 type reading struct {
 	question
 	wire
@@ -21,21 +21,21 @@ type reading struct {
 	told    func(entry, error)
 }
 
-// look asks the stream's leader for the last message on subject, until it is answered or
-// ctx ends. Direct gets are answered by any replica: right after an acknowledged write,
-// 60 % of those were stale on three replicas. told is called once, by any goroutine; it
-// must not block.
+// look requests the last message on subject from the stream's leader, until it is answered
+// or ctx ends. It does not use direct gets, because any replica answers those: right after
+// an acknowledged write, 60 % of them were stale on three replicas. look calls told once,
+// on any goroutine. told must not block.
 func (w wire) look(ctx context.Context, stream, subject string, told func(entry, error)) {
 	w.message(ctx, stream, map[string]any{"last_by_subj": subject}, told)
 }
 
-// last is look for those who wait.
+// last is look for callers that block until the answer.
 func (w wire) last(ctx context.Context, stream, subject string) (entry, error) {
 	return awaitEntry(func(told func(entry, error)) { w.look(ctx, stream, subject, told) })
 }
 
-// next asks the stream's leader for the first message that matches filter and is not
-// before the sequence from.
+// next requests from the stream's leader the first message that matches filter, at or
+// after the sequence from.
 func (w wire) next(ctx context.Context, stream, filter string, from uint64) (entry, error) {
 	return awaitEntry(func(told func(entry, error)) {
 		w.message(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter}, told)
@@ -62,7 +62,7 @@ func (r *reading) subject() string { return r.api }
 
 func (r *reading) compose(m *nats.Msg) {
 	m.Subject = r.api
-	m.Data, _ = json.Marshal(r.request) // of strings and numbers it does not fail
+	m.Data, _ = json.Marshal(r.request) // cannot fail for strings and numbers
 }
 
 func (r *reading) answer(m *nats.Msg, err error) {
@@ -108,19 +108,18 @@ func (r *reading) read(reply *nats.Msg) (entry, error) {
 }
 
 const (
-	// batchSize and batchBytes bound what is asked for at once. For each batch
-	// the broker counts what is left, which takes it 0.2 s when 600,000 keys
-	// match a filter: so they are large.
+	// batchSize and batchBytes bound one batch. They are large because the broker counts
+	// the remaining matches for each batch. That takes 0.2 s if 600,000 keys match a filter.
 	batchSize  = 10_000
 	batchBytes = 8 << 20
 
-	// batchIdle is how long the broker may pause within a batch. After a batch that was
-	// not answered in time the next one is given twice that, up to mostIdle.
+	// batchIdle is how long the broker may pause within a batch. If a batch times out, the
+	// next one may pause twice as long, up to mostIdle.
 	batchIdle = 3 * time.Second
 	mostIdle  = 30 * time.Second
 )
 
-// patience is how long the broker may pause within a batch now.
+// patience holds the current limit of a pause within a batch.
 type patience struct{ n atomic.Int64 }
 
 func (p *patience) now() time.Duration { return max(batchIdle, time.Duration(p.n.Load())) }
@@ -134,8 +133,8 @@ func (p *patience) learn(err error) {
 	}
 }
 
-// batchReading is one question to any replica that has many answers. It is sent once: the
-// answers to two copies could not be told apart.
+// batchReading is one request to any replica, with many answers. It is sent once, because
+// the answers to two copies could not be told apart.
 type batchReading struct {
 	question
 	wire
@@ -147,7 +146,7 @@ type batchReading struct {
 	done    chan struct{}
 }
 
-// get puts one question of many answers.
+// get sends one request that has many answers, and collects them.
 func (w wire) get(ctx context.Context, stream string, question map[string]any) (_ []entry, more bool, err error) {
 	question["batch"], question["max_bytes"] = batchSize, batchBytes
 	b := &batchReading{wire: w, api: w.api("DIRECT.GET." + stream), done: make(chan struct{})}
@@ -168,7 +167,7 @@ func (b *batchReading) subject() string { return b.api }
 
 func (b *batchReading) compose(m *nats.Msg) { m.Subject, m.Data = b.api, b.request }
 
-// answer collects the answers, until one says that it is the last.
+// answer collects the answers until the last one.
 func (b *batchReading) answer(m *nats.Msg, err error) {
 	if m == nil {
 		b.err = err

@@ -9,22 +9,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Remove deletes everything that the namespace has on the broker: for what was
-// made to try or to measure something. What is not there is no error.
+// Remove deletes everything that the namespace has on the broker. It is for namespaces
+// that were created for a trial or a measurement. What does not exist is no error.
 func Remove(ctx context.Context, js jetstream.JetStream, namespace string) error {
 	s, err := newStore(ctx, js, Options{Namespace: namespace})
 	if err != nil {
 		return err
 	}
 	failed := s.removeAll(ctx)
-	// A request to create, whose asker was interrupted, may still have been under way.
+	// An interrupted request to create a stream may still have been in flight.
 	if failed == nil && wait(ctx, settleFor) {
 		failed = s.removeAll(ctx)
 	}
 	return failed
 }
 
-// settleFor is how long a request may be under way to the broker whose asker is gone.
+// settleFor is how long a request may stay in flight after its sender has ended.
 const settleFor = 250 * time.Millisecond
 
 func (s *Store) removeAll(ctx context.Context) error {

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// request is one question to a subject outside JetStream. It is sent once: nothing says
-// that the responder may get it twice.
+// request is one request to a subject outside JetStream. It is sent once, because the
+// responder may not be idempotent.
 type request struct {
 	question
 
@@ -19,12 +19,12 @@ type request struct {
 }
 
 // Request sends the message and waits for its first answer, until ctx ends. Unlike the
-// connection's own Request it never waits for a socket that does not drain, and it fails
-// at once if the server does not permit the subject (job.ErrDenied) or if there is no
-// connection.
+// connection's own Request, it never waits for a blocked socket. If the server does not
+// permit the subject, it fails at once with job.ErrDenied. Without a connection it fails
+// at once too.
 func (s *Store) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	r := &request{transport: s.transport, message: m, done: make(chan struct{})}
-	r.asker, r.ctx, r.many, r.endsDenied = r, ctx, true, true // many: how long an answer takes says nothing about the broker
+	r.asker, r.ctx, r.many, r.endsDenied = r, ctx, true, true // many: the time to an answer says nothing about the broker
 	s.transport.ask(&r.question)
 	<-r.done
 	return r.reply, r.err

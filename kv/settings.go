@@ -11,7 +11,7 @@ import (
 
 const settingsKey = "settings"
 
-// overlay puts the fields of want that are set over those of base.
+// overlay returns base with the set fields of want put over it.
 func overlay(base, want job.Settings) job.Settings {
 	for _, f := range settingFields(&base, &want) {
 		f.adopt()
@@ -19,7 +19,7 @@ func overlay(base, want job.Settings) job.Settings {
 	return base
 }
 
-// mismatch names what want insists on and stored has otherwise.
+// mismatch lists the fields that want sets and whose stored values differ.
 func mismatch(stored, want job.Settings) (found, wanted, flags []string) {
 	for _, f := range settingFields(&stored, &want) {
 		if f.want != "" && f.have != f.want {
@@ -34,7 +34,7 @@ func mismatch(stored, want job.Settings) (found, wanted, flags []string) {
 type settingField struct {
 	name       string
 	have, want string // want is empty when its field is zero
-	adopt      func() // copies want's field, if it is set
+	adopt      func() // copies want's field if it is set
 }
 
 func settingFields(base, want *job.Settings) []settingField {
@@ -56,8 +56,8 @@ func field[T comparable](name string, base *T, want T) settingField {
 	return f
 }
 
-// readSettings returns what is stored, and its revision; ErrNotFound when
-// nothing is, also when the bucket is not there.
+// readSettings returns the stored settings and their revision. If nothing is stored, or
+// the bucket does not exist, the error is job.ErrNotFound.
 func (s *Store) readSettings(ctx context.Context) (job.Settings, uint64, error) {
 	e, err := s.bucket("state").read(ctx, settingsKey)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Store) readSettings(ctx context.Context) (job.Settings, uint64, error) 
 	}
 	set, err := core.DecodeSettings(e.data)
 	if err == nil {
-		// Another program may have stored them: the rules between them are what
-		// the promise stands on.
+		// Another program may have stored them, and the guarantees depend on the rules
+		// between the fields.
 		err = set.WithDefaults().Validate()
 	}
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *Store) readSettings(ctx context.Context) (job.Settings, uint64, error) 
 	return set, e.revision, nil
 }
 
-// writeSettings needs no nonce: equal settings are equal, whoever wrote them. A login
-// that may not write them gets job.ErrDenied at once.
+// writeSettings needs no nonce, because equal settings are equal whichever process wrote
+// them. If the login may not write them, it returns job.ErrDenied at once.
 func (s *Store) writeSettings(ctx context.Context, set job.Settings, revision uint64) error {
 	data, err := set.MarshalJSON()
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) writeSettings(ctx context.Context, set job.Settings, revision ui
 	return err
 }
 
-// setupCommand is the command line that changes what is stored.
+// setupCommand returns the command line that changes the stored settings.
 func (s *Store) setupCommand(flags ...string) string {
 	command := []string{"cronce setup"}
 	if s.namespace != DefaultNamespace {

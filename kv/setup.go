@@ -11,13 +11,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Setup creates the namespace, or changes it to o.Want, and says what it did;
-// zero fields keep what is stored. What is as it should be is not touched: an
-// update that changes nothing has dropped delayed messages. What the server
-// cannot change is job.ErrMismatch, before anything else is changed.
+// Setup creates the namespace, or changes it to o.Want, and returns what it changed.
+// Zero fields keep what is stored. Setup does not update what already matches, because
+// updates without a change have dropped delayed messages. If the server cannot change a
+// field, Setup changes nothing and returns job.ErrMismatch.
 //
-// Running nodes keep the settings that they started with, and say so: restart them,
-// and stop them first to shorten a retention or a lease.
+// Running nodes keep the settings that they started with, and log that they differ.
+// Restart them afterwards. To shorten a retention or a lease, stop them first.
 func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []string, err error) {
 	s, err := newStore(ctx, js, o)
 	if err != nil {
@@ -42,8 +42,8 @@ func Setup(ctx context.Context, js jetstream.JetStream, o Options) (changes []st
 			return nil, s.refuse(wrong)
 		}
 	}
-	// Records must outlive the horizon at every moment (invariant 7): a longer
-	// retention is given to the ledger before it is promised, a shorter one after.
+	// Records must outlive the horizon at every moment (invariant 7). So a longer retention
+	// is set on the ledger before the settings promise it, and a shorter one after.
 	shorter := inv.stored && target.Retention < inv.settings.Retention
 	steps := []func(context.Context, *inventory, job.Settings) ([]string, error){
 		s.create, s.update, s.updateQueues, s.changeSettings,
@@ -79,7 +79,7 @@ func (s *Store) changeSettings(ctx context.Context, inv *inventory, target job.S
 	return []string{fmt.Sprintf("changed the settings: %s instead of %s", strings.Join(wanted, ", "), strings.Join(found, ", "))}, nil
 }
 
-// update mends what exists, and leaves alone what nobody here asks for.
+// update mends existing streams, and leaves fields alone that the layout does not set.
 func (s *Store) update(ctx context.Context, inv *inventory, target job.Settings) (changes []string, err error) {
 	for _, name := range inv.names {
 		want, cfg := s.streamConfig(name, target), inv.streams[name]
