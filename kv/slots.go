@@ -18,15 +18,15 @@ import (
 // Slots is the stream of slots to run. Its methods are safe for concurrent use.
 type Slots struct{ s *Store }
 
-// Send sends a slot's message on its way, with the slot's ID as its message ID (or
-// one of its own, see job.Message.Offer), and returns without waiting. Unless it
-// returns an error, answered is called once, from another goroutine and within some
-// seconds; it must not block. duplicate says that the stream has had the message
-// already. An error that wraps job.ErrUnknown is settled by sending the same message
-// again; that includes a copy of another producer in flight. The payload must not be
-// written to before.
+// Send publishes a slot's message and returns without waiting. The message ID is the
+// slot's ID, or one of the message's own; see job.Message.Offer. Unless Send returns an
+// error, it calls answered once, from another goroutine and within some seconds.
+// answered must not block. duplicate reports that the stream already had the message.
+// If the error wraps job.ErrUnknown, send the same message again. That also applies to
+// a duplicate of a message that another producer still has in flight. Do not modify
+// the payload before answered is called.
 //
-// How many are under way is for the caller to bound.
+// The caller bounds how many messages are in flight.
 func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error {
 	if err := codec.ValidateName("queue", queue); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (l *Slots) Send(queue string, m core.Message, payload []byte, answered func
 	return nil
 }
 
-// Publish is Send for those who wait: the returned function returns what was
-// answered, or job.ErrUnknown when ctx ends before.
+// Publish is Send for callers that wait. The returned function returns the broker's
+// answer, or job.ErrUnknown if ctx ends first.
 func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func(context.Context) (duplicate bool, err error), err error) {
 	var folded bool
 	var failed error
@@ -66,10 +66,10 @@ func (l *Slots) Publish(queue string, m core.Message, payload []byte) (wait func
 	}, nil
 }
 
-// traced begins the trace of a publication.
+// traced starts the trace of a publication.
 func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func(duplicate bool, err error)) {
 	if s.trace != nil {
-		traced := m // m itself stays off the heap where nothing is traced
+		traced := m // keeps m off the heap while tracing is off
 		ended = s.trace(queue, &traced)
 		m = traced
 	}
@@ -79,9 +79,9 @@ func (s *Store) traced(queue string, m core.Message) (_ core.Message, ended func
 	return m, ended
 }
 
-// Put publishes a slot's message as Publish does, and again until it is answered:
-// the broker has it then, from this call or an earlier one. If ctx ends before, the
-// error wraps job.ErrUnknown.
+// Put publishes a slot's message as Publish does, and repeats it until the broker
+// answers. Then the broker has the message, from this call or an earlier one. If ctx
+// ends first, the error wraps job.ErrUnknown.
 func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload []byte) error {
 	pause := newPause()
 	var full error
@@ -102,56 +102,56 @@ func (l *Slots) Put(ctx context.Context, queue string, m core.Message, payload [
 	}
 }
 
-// Connected reports whether there is a connection to publish on now.
+// Connected reports whether the store has a connection to publish on now.
 func (l *Slots) Connected() bool { return l.s.Connected() }
 
 func (l *Slots) subject(queue, job string) string {
 	return l.s.namespace + ".slot." + queue + "." + job
 }
 
-// WaitingFilter narrows what waits. Its zero value takes everything.
+// WaitingFilter selects messages. Its zero value selects all.
 type WaitingFilter struct {
 	Queue, Job string
 
-	// Fired leaves out the timers whose time has not come: there may be millions,
-	// and none is a message for a worker.
+	// Fired leaves out the timers that are not due. There may be millions of them, and
+	// workers receive none of them yet.
 	Fired bool
 
-	// Stranded leaves out all that is not; see WaitingSlot.Stranded. It costs next to
-	// nothing where nothing is.
+	// Stranded selects only stranded messages; see WaitingSlot.Stranded. If there are
+	// none, the filter costs next to nothing.
 	Stranded bool
 
-	// Whole says that nothing may be missing. A pass is of what any replica has; the
-	// stream's leader is asked first how much there is, and if less came the pass ends
-	// with an error that wraps job.ErrUnknown.
+	// Whole makes the pass fail if it may be incomplete. A pass reads any replica, which
+	// may lag. So the stream's leader is asked first how many messages there are. If the
+	// pass finds fewer, it ends with an error that wraps job.ErrUnknown.
 	Whole bool
 }
 
-// WaitingSlot is a message in the stream: a slot that has no outcome yet.
+// WaitingSlot is a message in the stream. Its slot has no outcome yet.
 type WaitingSlot struct {
 	core.Message
 	Queue string
 
-	// Sequence is the message's place in its stream, Published the broker's
-	// timestamp of it.
+	// Sequence is the message's stream sequence, Published its timestamp from the
+	// broker.
 	Sequence  uint64
 	Published time.Time
 
 	// Payload is the message's body.
 	Payload []byte
 
-	// Timer says that this is a triggered run whose time, Due, has not come:
-	// Published is when it was set.
+	// Timer reports that this is a triggered run that is not due yet. Due is its time,
+	// and Published is when it was set.
 	Timer bool
 
-	// Stranded says that the server gives the message to nobody any more; see
-	// strand. It is a hint, as all of this, and false for who may not ask.
+	// Stranded reports that the server no longer delivers the message; see strand. It is
+	// a hint, like every field here. If the login may not list consumers, it is false.
 	Stranded bool
 }
 
-// Waiting passes over the messages in the stream, oldest first. A message that
-// cannot be read comes with an error that wraps job.ErrInvalid and does not end
-// the pass; any other error does.
+// Waiting iterates over the messages in the stream, oldest first. If a message cannot be
+// read, the error wraps job.ErrInvalid and the iteration goes on. Any other error ends
+// it.
 func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
 	return l.s.waiting(ctx, f, l.s.slotStream(), []string{l.subject(anyIfEmpty(f.Queue), anyIfEmpty(f.Job))}, func(e entry) (WaitingSlot, error) {
 		tokens := strings.Split(e.subject, ".") // namespace, "slot", queue, job
@@ -159,8 +159,7 @@ func (l *Slots) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingS
 	})
 }
 
-// waiting passes over the messages of a stream on several subjects, one after the
-// other.
+// waiting iterates over the messages of a stream, one subject after the other.
 func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, subjects []string, read func(entry) (WaitingSlot, error)) iter.Seq2[WaitingSlot, error] {
 	return func(yield func(WaitingSlot, error) bool) {
 		for _, name := range []string{f.Queue, f.Job} {
@@ -217,7 +216,7 @@ func (s *Store) waiting(ctx context.Context, f WaitingFilter, stream string, sub
 	}
 }
 
-// countWhole is how many messages there are at least, if that is to be known.
+// countWhole returns the least number of messages that the pass must find, or 0 without f.Whole.
 func (s *Store) countWhole(ctx context.Context, f WaitingFilter, stream, subject string) (n int, err error) {
 	if !f.Whole {
 		return 0, nil
@@ -229,8 +228,8 @@ func (s *Store) countWhole(ctx context.Context, f WaitingFilter, stream, subject
 	return n, err
 }
 
-// counts is how many messages the stream's leader has, by subject, of those that
-// match.
+// counts returns how many messages the stream's leader has on each subject that matches
+// the filter.
 func (s *Store) counts(ctx context.Context, stream, filter string) (counts map[string]uint64, err error) {
 	err = s.ask(ctx, "count what waits in "+stream, s.api("STREAM.INFO."+stream), func(ctx context.Context) error {
 		handle, err := s.js.Stream(ctx, stream)
@@ -246,8 +245,7 @@ func (s *Store) counts(ctx context.Context, stream, filter string) (counts map[s
 	return counts, err
 }
 
-// readWaiting reads a message that a stream holds for the queue and job that its
-// subject names.
+// readWaiting decodes a stored message. queue and name come from the message's subject.
 func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
 	w := WaitingSlot{Queue: queue, Sequence: e.revision, Published: e.time, Payload: e.data}
 	var err error
@@ -256,14 +254,14 @@ func readWaiting(e entry, queue, name string) (WaitingSlot, error) {
 		err = fmt.Errorf("%w message: %w: it names slot %q", job.ErrInvalid, core.ErrContradicts, w.Slot)
 	}
 	if err != nil {
-		w.Message = core.Message{} // what it says of a slot counts for nothing
+		w.Message = core.Message{} // do not trust any field of it
 		err = fmt.Errorf("message %d on %s: %w", e.revision, e.subject, err)
 	}
 	return w, err
 }
 
-// Waiting passes over all that waits: the timers, what of them has fired, and the
-// stream of slots. Errors are those of Slots.Waiting.
+// Waiting iterates over the timers, then the fired timers, then the stream of slots. Its
+// errors are those of Slots.Waiting.
 func (s *Store) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
 	return func(yield func(WaitingSlot, error) bool) {
 		for _, pass := range []iter.Seq2[WaitingSlot, error]{s.Timers().Waiting(ctx, f), s.Slots().Waiting(ctx, f)} {

@@ -15,26 +15,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Source asks for a queue's messages and hands them on as they come.
+// Source pulls a queue's messages and passes them on as they arrive.
 //
-// It speaks the pull protocol itself. The client library's Fetch forgets a
-// request with the first status that ends it, and with it every message that is
-// still under way on it: a leader that was deposed delivers, its successor has
-// already said that the request is void, and the slot waits out a lease. Here the
-// inboxes outlive the requests: whatever is delivered arrives, asked for or not.
+// Source implements the pull protocol itself. The client library's Fetch drops a request
+// at the first status that ends it, and with it every message still in flight for that
+// request. For example, a deposed leader delivers a message after its successor has
+// ended the request; the slot then waits until its ack wait expires. A Source keeps its
+// inboxes when requests end, so it receives every message that is delivered.
 //
-// Each lane is an inbox with at most one request, so that it is known to which
-// request a message belongs. It is safe for concurrent use.
+// Each lane is an inbox with at most one open request, so each message belongs to a known
+// request. A Source is safe for concurrent use.
 type Source struct {
 	s     *Store
 	queue string
-	next  string // where requests are sent
+	next  string // subject of pull requests
 	group *priorityGroup
 	lanes []*lane
-	over  atomic.Bool // nothing is handed on any more
+	over  atomic.Bool // messages are no longer passed on
 }
 
-// priorityGroup is what a request says of its sender's place in the line.
+// priorityGroup is the part of a pull request that sets its priority.
 type priorityGroup struct {
 	Group    string `json:"group"`
 	Priority int    `json:"priority,omitempty"`
@@ -43,13 +43,13 @@ type priorityGroup struct {
 // lane is one inbox.
 type lane struct {
 	sub   *nats.Subscription // only the transport's writer uses it
-	inbox string             // of all its requests; each has one token more
-	asked atomic.Int64       // the token of the newest request
+	inbox string             // prefix of the reply subjects; each request appends a token
+	asked atomic.Int64       // token of the newest request
 }
 
-// Source opens the queue as Queue does, for a worker of the given priority, 0 to
-// 9: a lower one is served first while it asks. Zero is the default; another one
-// needs a server that knows priorities (job.ErrInvalid).
+// Source opens the queue as Queue does, for a worker with the given priority, 0 to 9.
+// The server serves requests with a lower number first. Zero is the default. If the
+// server does not support priorities, any other value is job.ErrInvalid.
 func (l *Slots) Source(ctx context.Context, queue string, priority int) (*Source, error) {
 	return l.s.source(l.s.slotStream(), queue, priority, func() error {
 		_, err := l.Queue(ctx, queue)
@@ -57,7 +57,7 @@ func (l *Slots) Source(ctx context.Context, queue string, priority int) (*Source
 	})
 }
 
-// Source is Slots.Source for what was set for the queue and has fired.
+// Source is Slots.Source for the fired timers of the queue.
 func (t *Timers) Source(ctx context.Context, queue string, priority int) (*Source, error) {
 	return t.s.source(t.s.timerStream(), queue, priority, func() error {
 		_, err := t.Queue(ctx, queue)
@@ -65,7 +65,7 @@ func (t *Timers) Source(ctx context.Context, queue string, priority int) (*Sourc
 	})
 }
 
-// source asks the consumer of a queue on one of its streams, once open has it.
+// source returns a Source of the queue's consumer on the stream, after open has succeeded.
 func (s *Store) source(stream, queue string, priority int, open func() error) (*Source, error) {
 	if err := s.CheckPriority(priority); err != nil {
 		return nil, err
@@ -80,10 +80,10 @@ func (s *Store) source(stream, queue string, priority int, open func() error) (*
 	return src, nil
 }
 
-// Listen opens the lanes; call it once. message is told of each message that
-// comes on a lane, in time or late. ended is told that a lane's request is over
-// before it was served in full: with an error when the queue has to be opened
-// anew, or the request was wrong. Neither may block.
+// Listen opens the lanes. Call it once. It calls message for each message that arrives
+// on a lane, even after its request has ended. It calls ended when a lane's request ends
+// before it was served in full. If the queue must be opened again or the request was
+// wrong, ended gets an error. Neither function may block.
 func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ended func(lane int, err error)) error {
 	if s.s.link().isClosed() {
 		return fmt.Errorf("listen for queue %s: %w", s.queue, nats.ErrConnectionClosed)
@@ -95,7 +95,7 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 			if s.over.Load() {
 				return
 			}
-			l.sub, _ = conn.Subscribe(l.inbox+".*", func(m *nats.Msg) { // fails with the connection only
+			l.sub, _ = conn.Subscribe(l.inbox+".*", func(m *nats.Msg) { // fails only if the connection is closed
 				if s.over.Load() {
 					return
 				}
@@ -110,11 +110,11 @@ func (s *Source) Listen(lanes int, message func(lane int, m jetstream.Msg), ende
 	return nil
 }
 
-// Ask requests up to n messages on the lane, whose last request is over, for as
-// long as d. It does not wait for anything.
+// Ask requests up to n messages on the lane for the duration d. The lane's previous
+// request must have ended. Ask does not block.
 func (s *Source) Ask(lane, n int, d time.Duration) error {
 	if !s.s.Connected() {
-		return nats.ErrDisconnected // or it would be sent when it has long been over
+		return nats.ErrDisconnected // a buffered request would be sent after it has expired
 	}
 	request, err := json.Marshal(struct {
 		Batch   int           `json:"batch"`
@@ -130,10 +130,10 @@ func (s *Source) Ask(lane, n int, d time.Duration) error {
 	return nil
 }
 
-// Leave takes back what was asked for: the broker drops a request that nobody
-// listens to. It returns when all that was delivered before has been handed on,
-// or when ctx ends: nothing is handed on after that. It does not wait for the
-// connection's lock.
+// Leave ends the open requests: the broker drops a request whose inbox has no subscriber.
+// Leave returns when every message delivered before has been passed on, or when ctx
+// ends. After that no message is passed on. Leave does not wait for the connection's
+// lock.
 func (s *Source) Leave(ctx context.Context) error {
 	left := make(chan error, 1)
 	s.s.transport.do(func(port) { s.drain(left) })
@@ -145,7 +145,7 @@ func (s *Source) Leave(ctx context.Context) error {
 		s.s.transport.do(func(port) {
 			for _, l := range s.lanes {
 				if l.sub != nil {
-					_ = l.sub.Unsubscribe() // one that is drained already is no error
+					_ = l.sub.Unsubscribe() // a subscription that is drained already is no error
 				}
 			}
 		})
@@ -153,8 +153,8 @@ func (s *Source) Leave(ctx context.Context) error {
 	}
 }
 
-// drain ends the subscriptions, and says when all that they were given is handed on. Only
-// the writer calls it.
+// drain drains the subscriptions, and signals left when all their messages have been
+// passed on. Only the transport's writer calls it.
 func (s *Source) drain(left chan<- error) {
 	var open sync.WaitGroup
 	var failed []error
@@ -173,34 +173,34 @@ func (s *Source) drain(left chan<- error) {
 	go func() { open.Wait(); left <- errors.Join(failed...) }()
 }
 
-// current reports whether a status is of the lane's newest request: one that came
-// late says nothing of the next.
+// current reports whether a status belongs to the lane's newest request. A late status
+// of an older request says nothing about the newest one.
 func (l *lane) current(subject string) bool {
 	token := subject[strings.LastIndexByte(subject, '.')+1:]
 	return token == strconv.FormatInt(l.asked.Load(), 10)
 }
 
-// What ends a request otherwise than by time.
+// Errors that end a request before it expires.
 var (
 	errQueueDeleted = errors.New("the queue's consumer was deleted")
 	errNoAnswer     = errors.New("nobody answers for the queue: it is gone, or has no leader now")
 )
 
-// status reads a message without a reply subject: what the broker says of a
-// request. over: it is done with, served in full or not.
+// status decodes a message without a reply subject, which is the broker's status of a
+// request. over reports that the request has ended, served in full or not.
 func status(m *nats.Msg) (over bool, err error) {
 	code, description := m.Header.Get("Status"), m.Header.Get("Description")
 	switch code {
 	case "100": // a heartbeat
 		return false, nil
-	case "404", "408": // its time is over
+	case "404", "408": // the request expired
 		return true, nil
 	case "503":
 		return true, errNoAnswer
 	case "409":
 		switch strings.ToLower(description) {
 		case "batch completed", "leadership change", "server shutdown":
-			return true, nil // whoever leads next has to be asked
+			return true, nil // the next leader must be asked
 		case "consumer deleted":
 			return true, errQueueDeleted
 		}
@@ -208,7 +208,7 @@ func status(m *nats.Msg) (over bool, err error) {
 	return true, fmt.Errorf("the broker refused a request for slots: %s %s", code, description)
 }
 
-// delivered is a message as a consumer delivered it.
+// delivered is a message that a consumer delivered.
 type delivered struct {
 	m *nats.Msg
 	s *Store

@@ -16,50 +16,50 @@ import (
 // DefaultNamespace is the namespace of Options that name none.
 const DefaultNamespace = job.DefaultNamespace
 
-// Options say which namespace to open, and as what.
+// Options select the namespace to open and how to open it.
 type Options struct {
-	// Namespace begins all names on the broker, so that several can share an
-	// account. Empty: DefaultNamespace.
+	// Namespace is the prefix of all names on the broker, so that several namespaces can
+	// share an account. If it is empty, it is DefaultNamespace.
 	Namespace string
 
-	// Want are the settings that the caller insists on. Open adopts what is
-	// stored for every zero field, or its default when nothing is stored yet;
-	// Setup keeps it.
+	// Want are the settings that the caller requires. For each zero field, Open adopts
+	// the stored value, or the default if nothing is stored yet. Setup keeps the stored
+	// value.
 	Want job.Settings
 
-	// ReadOnly has Open create nothing: a namespace that is not set up is
-	// job.ErrNotFound. It is for people: every write ends with job.ErrDenied when
-	// the server does not permit it, as only those of the registry do else.
+	// ReadOnly makes Open create nothing. If the namespace is not set up, the error is
+	// job.ErrNotFound. With ReadOnly, every write that the server does not permit fails
+	// with job.ErrDenied. Without ReadOnly, only registry writes fail fast.
 	ReadOnly bool
 
-	// Queues are those whose consumers Setup creates, where there are none.
+	// Queues are the queues whose missing consumers Setup creates.
 	Queues []string
 
-	// Stamp reads the broker's timestamps by another clock, for a fleet that is
-	// tested by one of its own. It must never change its mind about one, and keep
-	// their order. Nil: they are read as they are.
+	// Stamp converts the broker's timestamps, for tests that run a fleet on its own
+	// clock. It must return the same result for the same timestamp, and keep their order.
+	// If it is nil, timestamps are not converted.
 	Stamp func(time.Time) time.Time
 
-	// Trace begins the trace of a publication, of whichever reason: it may set the
-	// message's Traceparent, and returns what is to be told how it ended, if anything
-	// is. Nil: nothing is traced.
+	// Trace starts the trace of every publication. It may set the message's Traceparent.
+	// It returns a function that is called with the result, or nil. If Trace is nil,
+	// nothing is traced.
 	Trace func(queue string, m *core.Message) (ended func(duplicate bool, err error))
 
-	// Logger takes what goes on without a caller to tell. Nil: nothing is
+	// Logger logs events that no caller receives as an error. If it is nil, nothing is
 	// logged.
 	Logger *slog.Logger
 }
 
-// Store is one namespace on the broker. It and its parts are safe for
-// concurrent use; it owns no goroutine and needs no closing.
+// Store is one namespace on the broker. A Store and its parts are safe for concurrent
+// use. It owns no goroutine and needs no closing.
 type Store struct {
 	wire
 	headers   *headers // of slots
 	namespace string
 	settings  job.Settings
-	registry  time.Time         // when its bucket was created
-	audit     time.Duration     // of watches
-	plans     core.EntryDecoder // of definitions that are read
+	registry  time.Time         // creation time of the registry's bucket
+	audit     time.Duration     // interval between the audits of a watch
+	plans     core.EntryDecoder // of stored definitions
 	readOnly  bool
 	atomic    bool // the registry's stream allows atomic batches
 	trace     func(queue string, m *core.Message) (ended func(duplicate bool, err error))
@@ -80,7 +80,7 @@ func newStore(ctx context.Context, js jetstream.JetStream, o Options) (*Store, e
 		return nil, err
 	}
 	made := make(chan wire, 1)
-	go func() { made <- newWire(js) }() // which may wait for the connection's lock
+	go func() { made <- newWire(js) }() // newWire may wait for the connection's lock
 	var w wire
 	select {
 	case w = <-made:
@@ -96,8 +96,8 @@ func newStore(ctx context.Context, js jetstream.JetStream, o Options) (*Store, e
 	return s, nil
 }
 
-// atLeast reports whether the server's version is major.minor or newer. One that
-// does not say its version, because it is away, is asked by what follows.
+// atLeast reports whether the server's version is major.minor or newer. While the server
+// is away its version is unknown, and the result is true: later requests tell.
 func atLeast(version string, major, minor int) bool {
 	var x, y int
 	if _, err := fmt.Sscanf(version, "%d.%d", &x, &y); err != nil {
@@ -106,22 +106,22 @@ func atLeast(version string, major, minor int) bool {
 	return x > major || x == major && y >= minor
 }
 
-// schedules reports whether the server knows message schedules and atomic batches.
+// schedules reports whether the server supports message schedules and atomic batches.
 func (s *Store) schedules() bool { return atLeast(s.link().connectedServer().version, 2, 12) }
 
-// Settings are those of the namespace, as they were stored when it was opened.
+// Settings returns the namespace's settings as they were stored when Open read them.
 func (s *Store) Settings() job.Settings { return s.settings }
 
-// Registry is when the bucket of the registry was created, as it was opened.
+// Registry returns the creation time of the registry's bucket, as Open found it.
 func (s *Store) Registry() time.Time { return s.registry }
 
-// Domain is the JetStream domain that the caller's client has named, if it has.
+// Domain returns the JetStream domain of the caller's client, or "".
 func (s *Store) Domain() string { return s.js.Options().Domain }
 
-// Namespace is the one that was opened.
+// Namespace returns the name of the opened namespace.
 func (s *Store) Namespace() string { return s.namespace }
 
-// Time is the broker's clock: the time at which it answers.
+// Time asks the broker for its current time.
 func (s *Store) Time(ctx context.Context) (now time.Time, err error) {
 	err = s.ask(ctx, "ask the server for its time", s.api("STREAM.INFO."+s.slotStream()), func(ctx context.Context) error {
 		stream, err := s.js.Stream(ctx, s.slotStream())
@@ -133,46 +133,46 @@ func (s *Store) Time(ctx context.Context) (now time.Time, err error) {
 	return now, err
 }
 
-// Ledger keeps what became of each slot.
+// Ledger returns the store of slot records.
 func (s *Store) Ledger() *Ledger { return &Ledger{s.bucket("ledger")} }
 
-// Jobs is the registry.
+// Jobs returns the registry.
 func (s *Store) Jobs() *Jobs { return &Jobs{s} }
 
-// Nodes keeps who is alive.
+// Nodes returns the store of node records.
 func (s *Store) Nodes() *Nodes { return &Nodes{s} }
 
-// Watermark keeps up to when every slot was published.
+// Watermark returns the store of the watermark.
 func (s *Store) Watermark() *Watermark { return &Watermark{s.bucket("state")} }
 
-// Locks keeps which slots of a job may run.
+// Locks returns the store of the jobs' locks.
 func (s *Store) Locks() *Locks { return &Locks{s, s.bucket("state")} }
 
-// Slots is the stream of slots to run.
+// Slots returns the stream of slots to run.
 func (s *Store) Slots() *Slots { return &Slots{s} }
 
-// Producers is where producers talk to each other.
+// Producers returns the channel through which producers announce slots to each other.
 func (s *Store) Producers() *Producers { return &Producers{s} }
 
-// Timers are the triggered runs whose time has not come.
+// Timers returns the triggered runs that are not due yet.
 func (s *Store) Timers() *Timers { return &Timers{s} }
 
 func (s *Store) slotStream() string { return s.namespace + "_slots" }
 
 func (s *Store) timerStream() string { return timerStream(s.namespace) }
 
-// EventSubject is the subject on which events of one kind about one job (or
-// node) are published. Kinds and names are single tokens.
+// EventSubject returns the subject of events of one kind about one job (or node). Kinds
+// and names are single tokens.
 func (s *Store) EventSubject(kind, job string) string {
 	return s.namespace + ".event." + kind + "." + job
 }
 
-// Emit publishes an event. It is core NATS: whoever listens hears it, and the
-// stream <namespace>_events keeps the exceptional kinds; nothing waits for either,
-// and nothing may depend on it.
+// Emit publishes an event as a core NATS message. Subscribers receive it, and the stream
+// <namespace>_events keeps the exceptional kinds. Nothing waits for either, and nothing
+// may depend on it.
 //
-// It returns when the event is handed to the connection, which may be closed next, or
-// after a second. EmitEvent does not wait.
+// Emit returns when the connection has the event, or after a second. After Emit the
+// connection may be closed. EmitEvent does not wait.
 func (s *Store) Emit(kind, job string, data []byte) error {
 	s.say(kind, job, data)
 	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
@@ -184,8 +184,8 @@ func (s *Store) say(kind, job string, data []byte) {
 	s.transport.say(s.EventSubject(kind, job), "", data, time.Time{})
 }
 
-// EmitEvent is Emit of an event, whose error is cut to what the server takes. It does not
-// wait.
+// EmitEvent publishes e like Emit, and does not wait. If the event is too large for the
+// server, EmitEvent shortens the event's error.
 func (s *Store) EmitEvent(e job.Event) error {
 	name := e.Job
 	if name == "" {
@@ -199,17 +199,17 @@ func (s *Store) EmitEvent(e job.Event) error {
 	return nil
 }
 
-// EnoughPayload is the least max_payload of a server that takes every payload and every
-// usual output uncut.
+// EnoughPayload is the smallest max_payload with which a server accepts every payload,
+// and every usual output, uncut.
 const EnoughPayload = 512 << 10
 
-// MaxPayload is the server's limit for a message; 0: it is not known yet.
+// MaxPayload returns the server's limit for a message, or 0 while it is unknown.
 func (s *Store) MaxPayload() int { return s.link().maxPayload() }
 
-// takes refuses a payload of a triggered run that the server does not take: neither in a
-// slot's message nor, as base64, in its record. Its error wraps job.ErrInvalid.
+// takes rejects the payload of a triggered run if the server would not accept it, in a
+// slot's message or, as base64, in its record. The error wraps job.ErrInvalid.
 func (s *Store) takes(payload []byte) error {
-	const rest = 8 << 10 // of the record
+	const rest = 8 << 10 // of the record, without the payload
 	limit := s.MaxPayload()
 	most := (limit - headerRoom - rest) * 3 / 4
 	if limit == 0 || len(payload) == 0 || len(payload) <= most {
@@ -219,17 +219,17 @@ func (s *Store) takes(payload []byte) error {
 		job.ErrInvalid, len(payload), max(most, 0), limit)
 }
 
-// Flush waits until everything that was sent has been handed to the connection, or until
-// ctx ends. Call it before you close the connection.
+// Flush waits until the connection has everything that was sent, or until ctx ends. Call
+// it before you close the connection.
 func (s *Store) Flush(ctx context.Context) error { return s.transport.flush(ctx) }
 
-// Connected reports whether there is a broker, as the connection last told. It waits for
-// nothing.
+// Connected reports whether there is a connection, as the connection last reported. It
+// does not block.
 func (s *Store) Connected() bool { return s.link().connected.Load() }
 
-// Closed is closed when the connection is closed for good.
+// Closed returns a channel that is closed when the connection is closed for good.
 func (s *Store) Closed() <-chan struct{} { return s.link().closed }
 
-// Reconnects is how often the connection was lost and found again since Open. It waits
-// for nothing.
+// Reconnects returns how often the connection was lost and restored since Open. It does
+// not block.
 func (s *Store) Reconnects() uint64 { return s.link().found.Load() }

@@ -8,28 +8,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// strand knows which messages of a stream the server gives to nobody any more.
+// strand finds the messages of a stream that the server no longer delivers.
 //
-// A consumer forgets what stands at or below its ack floor, acked or not. Its floor
-// passes messages that were not acked when somebody purges one subject of the stream:
-// the server (2.15) takes the purged ones for acked, counts the floor on from there,
-// and drops what is below it from what it would deliver again (consumer.purge,
-// checkPending). So one purge by hand of a job's messages takes the messages of other
-// jobs from their slots, of all that were in hand or waited for another attempt, and
-// leaves them in the stream.
+// A consumer does not deliver messages at or below its ack floor, acked or not. If an
+// operator purges one subject of the stream, the floor can pass messages without an ack:
+// the server (2.15) counts the purged messages as acked, moves the floor on from there,
+// and drops what is below it from its redeliveries (consumer.purge, checkPending). So a
+// manual purge of one job's messages also strands messages of other jobs: those in flight,
+// and those that wait for another attempt. They stay in the stream.
 //
-// Rejected: to have the consumer begin anew at such a message. It delivers all again
-// that is in hand, and needs a right over it that no node has.
+// The consumer is not restarted at a stranded message: it would redeliver every message in
+// flight, and no node has permission to do that.
 type strand struct {
 	s      *Store
 	stream string
-	floors map[string]uint64 // by queue; nil: not asked yet
+	floors map[string]uint64 // by queue; nil: not read yet
 	most   uint64
 }
 
 func (s *Store) strand(stream string) *strand { return &strand{s: s, stream: stream} }
 
-// look asks for the floors, once. Who may not ask sees nothing stranded.
+// look reads the floors once. If the login may not list consumers, nothing is stranded.
 func (d *strand) look(ctx context.Context) error {
 	if d.floors != nil {
 		return nil
@@ -46,8 +45,8 @@ func (d *strand) look(ctx context.Context) error {
 	return nil
 }
 
-// any reports whether anything may be stranded: nearly always there is nothing at
-// all left below the floors.
+// any reports whether a message may be stranded. Usually no messages are left below the
+// floors.
 func (d *strand) any(ctx context.Context) (bool, error) {
 	if err := d.look(ctx); err != nil || d.most == 0 {
 		return false, err
@@ -66,10 +65,10 @@ func (d *strand) any(ctx context.Context) (bool, error) {
 	return first <= d.most, err
 }
 
-// beyond reports whether nothing after the message, on its subject, is stranded.
+// beyond reports whether no later message on the same subject is stranded.
 func (d *strand) beyond(w WaitingSlot) bool { return w.Sequence > d.most }
 
-// mark sets Stranded.
+// mark sets w.Stranded.
 func (d *strand) mark(ctx context.Context, w *WaitingSlot) error {
 	if w.Timer {
 		return nil

@@ -11,23 +11,23 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Survey is what a namespace is on the broker, right or wrong.
+// Survey describes a namespace as it is on the broker, right or wrong.
 type Survey struct {
-	// Server, Version and Cluster are of the server that answers; Cluster is empty
-	// when it is alone.
+	// Server, Version and Cluster describe the server that answered. Cluster is empty if
+	// the server is alone.
 	Server, Version, Cluster string
 
-	// MaxPayload is the largest message that it takes, in bytes; 0: it did not say.
+	// MaxPayload is the server's limit for a message, in bytes, or 0 if it is unknown.
 	MaxPayload int
 
-	// Settings are those of the namespace. SettingsErr says why they are not the
-	// stored ones; it wraps job.ErrNotFound, job.ErrInvalid or job.ErrVersion.
+	// Settings are the namespace's settings. SettingsErr is why they are not the stored
+	// ones. It wraps job.ErrNotFound, job.ErrInvalid or job.ErrVersion.
 	Settings    job.Settings
 	SettingsErr error
 
-	// Streams are what is there, the buckets' included, by name. Missing names
-	// what is not, in words. Without the timers a namespace is complete; NoTimers
-	// says that they are missing, Schedules that the server could have them.
+	// Streams are the existing streams by name, including those of the buckets. Missing
+	// describes in words those that do not exist. A namespace without timers is complete:
+	// NoTimers reports that their stream is missing, Schedules that the server supports it.
 	Streams             map[string]*jetstream.StreamInfo
 	Missing             []string
 	NoTimers, Schedules bool
@@ -35,41 +35,41 @@ type Survey struct {
 	Differences []Difference
 	Queues      []Queue
 
-	// Account is what the account uses, and may. Nil: the server did not say.
+	// Account is the account's usage and limits. It is nil if the server did not answer.
 	Account *jetstream.AccountInfo
 }
 
-// Difference is something that is not as the layout wants it.
+// Difference is a field whose value differs from the layout's.
 type Difference struct {
-	// Where, Field, Found and Want say it in words: "bucket cronce_jobs", "storage",
+	// Where, Field, Found and Want describe it in words: "bucket cronce_jobs", "storage",
 	// "Memory", "File".
 	Where, Field, Found, Want string
 
-	// Tolerated says that nodes work with it all the same. Setup says that Setup mends
-	// it. Else Remove is the command that removes what cannot be changed, with all that
-	// is in it.
+	// Tolerated reports that nodes work despite it. Setup reports that Setup mends it. If
+	// Setup cannot mend it, Remove is the command that removes the stream, bucket or
+	// consumer with all its data.
 	Tolerated, Setup bool
 	Remove           string
 }
 
-// Queue is what a queue has on the broker.
+// Queue describes a queue on the broker.
 type Queue struct {
 	Name string
 
-	// Slots and Timers are its consumers. Nil: there is none.
+	// Slots and Timers are the queue's consumers, or nil.
 	Slots, Timers *jetstream.ConsumerInfo
 
-	// Waiting counts its messages in the stream of slots, those that workers hold
-	// included; Fired those of the timers whose time has come.
+	// Waiting counts the queue's messages in the stream of slots, including those in
+	// flight. Fired counts its fired timers.
 	Waiting, Fired uint64
 }
 
-// Complete reports whether all is there that a namespace cannot do without.
+// Complete reports whether everything that a namespace requires exists.
 func (v Survey) Complete() bool { return len(v.Missing) == 0 && v.SettingsErr == nil }
 
-// Examine looks at a namespace and changes nothing. Where Open refuses, it says
-// what is wrong: only a namespace of which nothing is there is job.ErrNotFound. The
-// store is fit for reading if the survey is Complete.
+// Examine inspects a namespace and changes nothing. Where Open returns an error, Examine
+// reports the problem in the survey. Only if nothing of the namespace exists, the error
+// is job.ErrNotFound. If the survey is Complete, the store can be used for reading.
 func Examine(ctx context.Context, js jetstream.JetStream, o Options) (*Store, Survey, error) {
 	o.ReadOnly = true
 	s, err := newStore(ctx, js, o)
@@ -107,7 +107,7 @@ func (s *Store) surveyStreams(ctx context.Context, v *Survey) error {
 	if len(v.Streams) == 0 {
 		return s.notSetUp()
 	}
-	// Asked here, since by now a server has answered.
+	// Read the version here: a server has answered by now, so the version is known.
 	server := s.link().connectedServer()
 	v.Server, v.Version, v.Cluster, v.Schedules = server.name, server.version, server.cluster, s.schedules()
 	v.MaxPayload = s.MaxPayload()
@@ -126,7 +126,7 @@ func (s *Store) surveySettings(ctx context.Context, v *Survey) error {
 	v.Settings = v.Settings.WithDefaults()
 	s.settings = v.Settings
 	if v.SettingsErr != nil {
-		return nil // there is nothing to compare with
+		return nil // there are no settings to compare with
 	}
 	for _, want := range layout(s.namespace, v.Settings, s.schedules()) {
 		if found, ok := v.Streams[want.Name]; ok {
@@ -193,7 +193,7 @@ func (s *Store) surveyQueues(ctx context.Context, v *Survey) error {
 	return nil
 }
 
-// waitingByQueue counts the messages that are for workers now.
+// waitingByQueue counts the messages that workers can receive now, by queue.
 func (s *Store) waitingByQueue(ctx context.Context, stream string) (map[string]uint64, error) {
 	prefix := s.namespace + ".slot."
 	if stream == s.timerStream() {
@@ -208,8 +208,8 @@ func (s *Store) waitingByQueue(ctx context.Context, stream string) (map[string]u
 	return counts, err
 }
 
-// surveyAccount leaves out what the server does not say: who may not ask for it can
-// see the rest all the same.
+// surveyAccount ignores errors: a login that may not read the account's usage still gets
+// the rest of the survey.
 func (s *Store) surveyAccount(ctx context.Context, v *Survey) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

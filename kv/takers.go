@@ -11,21 +11,21 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Taker is a durable consumer that nodes take messages from beside the queues.
+// Taker is a durable consumer that nodes use besides those of the queues.
 type Taker struct {
-	// Job is the job that the messages start; empty: they are alerts.
+	// Job is the job that the messages start. If it is empty, the messages are alerts.
 	Job string
 
 	Stream, Consumer string
 
-	// Info is nil when there is none, or when it cannot be said: Err says why. It wraps
-	// job.ErrNotFound when there is no such stream.
+	// Info is nil if the consumer does not exist, or if it could not be read; Err is the
+	// reason. If the stream does not exist, Err wraps job.ErrNotFound.
 	Info *jetstream.ConsumerInfo
 	Err  error
 }
 
-// Takers looks at the consumer of alerts and at those of the jobs, of these, that the
-// messages of other streams start.
+// Takers reads the consumer of alerts, and those of the given jobs that messages of other
+// streams start.
 func (s *Store) Takers(ctx context.Context, jobs []core.Entry) []Taker {
 	takers := []Taker{s.taker(ctx, Taker{Stream: s.eventStream(), Consumer: AlertConsumer})}
 	for _, e := range jobs {
@@ -36,8 +36,8 @@ func (s *Store) Takers(ctx context.Context, jobs []core.Entry) []Taker {
 	return takers
 }
 
-// onTaker looks at the consumer of the job's current plan, or else at one that an edit
-// has left behind.
+// onTaker reads the consumer of the job's current plan. If there is none, it reads one that
+// an edit left behind.
 func (s *Store) onTaker(ctx context.Context, e core.Entry) Taker {
 	var best Taker
 	for i, consumer := range OnConsumers(s.namespace, e.Job.Name) {

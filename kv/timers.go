@@ -16,27 +16,27 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Timers are the triggered runs that wait for their time. The server itself
-// counts the time: each is a message with a schedule, which the server replaces,
-// when it is due, by one for the queue. No process of ours needs to be alive then.
-// Its methods are safe for concurrent use.
+// Timers are triggered runs that are not due yet. The server itself keeps the time: each
+// timer is a message with a schedule. When it is due, the server replaces it with a
+// message for the queue, so no node needs to be alive then. The methods of Timers are safe
+// for concurrent use.
 //
-// What has fired has no message ID, so the server folds none of it; that a run
-// comes twice is for the ledger to settle.
+// A fired message has no message ID, so the server does not fold duplicates. The ledger
+// settles a run that is delivered twice.
 type Timers struct{ s *Store }
 
-// Timer is a triggered run that waits for its time, Due.
+// Timer is a triggered run that starts at the time Due.
 type Timer struct {
 	core.Message
 	Queue   string
 	Payload []byte
 }
 
-// ErrNoTimers says that the namespace has no stream of timers: it was made on a
-// server that knew no message schedules.
+// ErrNoTimers reports that the namespace has no stream of timers, because it was created
+// on a server without message schedules.
 var ErrNoTimers = errors.New("no timers")
 
-// LatestTimer is the end of what a timer can be set for: the server counts
+// LatestTimer is the exclusive upper bound of a timer's time. The server counts
 // nanoseconds since 1970 in 64 bits.
 var LatestTimer = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -46,15 +46,14 @@ const (
 	headerTarget   = "Nats-Schedule-Target"
 )
 
-// Set stores the timer if revision is the last one of its slot: 0 for a new one,
-// what Read returned to replace another. It returns the new revision. job.ErrConflict
-// says that another timer of the slot waits, or that the one to be replaced does
-// not wait any more; job.ErrUnknown, that nothing was answered until ctx ended:
-// then setting it again is right, whatever became of it. A timer whose time has
-// passed fires at once.
+// Set stores the timer if revision is the last one of its slot, and returns the new
+// revision. Pass 0 for a new timer, or the revision from Read to replace one. The error is
+// job.ErrConflict if the slot has another timer, or if the timer to replace is gone. The
+// error is job.ErrUnknown if ctx ended without an answer. In that case, set the timer
+// again; that is safe. If the time has passed, the timer fires at once.
 //
-// errors.ErrUnsupported: the server knows no message schedules. ErrNoTimers: the
-// namespace has no stream of timers.
+// If the server does not support message schedules, the error is errors.ErrUnsupported.
+// If the namespace has no stream of timers, it is ErrNoTimers.
 func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64, error) {
 	switch {
 	case timer.Slot.Token == "" || timer.Due.IsZero() || !timer.Due.Before(LatestTimer):
@@ -79,9 +78,8 @@ func (t *Timers) Set(ctx context.Context, timer Timer, revision uint64) (uint64,
 	return won, err
 }
 
-// Read returns the timer of the slot that waits, and its revision, as the
-// stream's leader has it. None is job.ErrNotFound, also when the namespace has no
-// stream of timers.
+// Read returns the slot's timer and its revision from the stream's leader. If there is no
+// timer, or no stream of timers, the error is job.ErrNotFound.
 func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error) {
 	began, pause := time.Now(), newPause()
 	for {
@@ -100,9 +98,9 @@ func (t *Timers) Read(ctx context.Context, slot job.Slot) (Timer, uint64, error)
 	}
 }
 
-// Cancel removes the slot's timer, if one waits, with those of its shards. It does
-// not reach what has fired: who wants a slot not to run records its outcome first,
-// and then cancels.
+// Cancel removes the slot's timer, if there is one, and the timers of its shards. It does
+// not remove a fired message. To prevent a run, first record the slot's outcome, then
+// cancel.
 func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
 	err := t.s.ask(ctx, "cancel timer "+slot.ID(), t.s.api("STREAM.PURGE."+t.s.timerStream()), func(ctx context.Context) error {
 		stream, err := t.s.js.Stream(ctx, t.s.timerStream())
@@ -121,9 +119,9 @@ func (t *Timers) Cancel(ctx context.Context, slot job.Slot) error {
 	return err
 }
 
-// Waiting passes over the timers, and then over what has fired and waits for a
-// worker; what fires in between may come twice. Errors are those of
-// Slots.Waiting. Without a stream of timers it passes over nothing.
+// Waiting iterates over the timers, then over the fired ones that wait for a worker. A
+// timer that fires in between may be returned twice. Its errors are those of
+// Slots.Waiting. Without a stream of timers it returns nothing.
 func (t *Timers) Waiting(ctx context.Context, f WaitingFilter) iter.Seq2[WaitingSlot, error] {
 	prefix := t.s.namespace + ".timer."
 	subjects := []string{prefix + "due." + anyIfEmpty(f.Queue) + "." + anyIfEmpty(f.Job)}
@@ -151,7 +149,7 @@ func (t *Timers) exist(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// read reads a timer, or what has fired.
+// read decodes a timer or a fired message.
 func (t *Timers) read(e entry) (WaitingSlot, error) {
 	tokens := strings.Split(e.subject, ".")
 	if tokens[2] == "due" {
@@ -170,7 +168,7 @@ func (t *Timers) read(e entry) (WaitingSlot, error) {
 }
 
 func (t *Timers) subject(slot job.Slot) string {
-	// The key is JOB.t.TOKEN, with the token escaped, and perhaps the shard.
+	// The key is JOB.t.TOKEN with the token escaped. The key of a shard has one more token.
 	return t.s.namespace + ".timer.set." + strings.Replace(slot.Key(), ".t.", ".", 1)
 }
 
@@ -178,7 +176,7 @@ func (t *Timers) missing() error {
 	return fmt.Errorf("%w: %s was not there when the namespace was made: %s creates it", ErrNoTimers, title(t.s.timerStream()), t.s.setupCommand())
 }
 
-// writing is a timer's message, to be sent at revision.
+// writing returns the write of a timer's message at revision.
 func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, told func(uint64, error)) *writing {
 	b := bucket{wire: t.s.wire, in: t.s.timerStream(), tellDenied: t.s.readOnly}
 	w := b.writing(ctx, "", revision, told)
@@ -187,16 +185,16 @@ func (t *Timers) writing(ctx context.Context, timer Timer, revision uint64, told
 	w.to = w.at
 	w.data = append(w.data, timer.Payload...)
 	timer.EachHeader(func(name, value string) {
-		// Not folded by its ID: one that was cancelled can be set again at once.
+		// Without a message ID, a cancelled timer can be set again at once.
 		if name != core.HeaderMsgID {
 			w.set(name, value)
 		}
 	})
 	w.set(headerNonce, rand.Text())
-	// Not the client's WithScheduleAt, which cuts the fraction: that fires early.
+	// The client's WithScheduleAt truncates fractions of a second, which fires early.
 	w.set(headerSchedule, "@at "+timer.Due.UTC().Format(time.RFC3339Nano))
 	w.set(headerTarget, t.s.namespace+".timer.due."+timer.Queue+"."+timer.Slot.Job)
-	// Nobody listens on the subject: the stream is away, or there is none.
+	// If no responder exists, the stream is away or does not exist.
 	w.absent = func(told func(error)) {
 		go func() {
 			if there, err := t.exist(ctx); err == nil && !there {
