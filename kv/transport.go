@@ -13,70 +13,70 @@ import (
 )
 
 const (
-	// attemptTimeout is the least time after which an unanswered question is sent again:
-	// a request that was lost with a leader reaches the next leader soon.
+	// attemptTimeout is the least time after which an unanswered question is sent again. If
+	// a request was lost with a leader, the next leader then gets it soon.
 	attemptTimeout = time.Second
 
-	// patrolEvery is how exactly the end of a question is kept. One timer for all
-	// questions costs nothing; one for each was a tenth of a short slot.
+	// patrolEvery is the precision with which questions end. All questions share one timer,
+	// which costs nothing. A timer for each took a tenth of the time of a short slot.
 	patrolEvery = 50 * time.Millisecond
 
-	// mostGap bounds the time between two copies.
+	// mostGap bounds the time between two copies of a question.
 	mostGap = 30 * time.Second
 
-	// mostSlow bounds what is remembered of slow answers.
+	// mostSlow bounds the remembered time of slow answers.
 	mostSlow = 15 * time.Second
 )
 
-// transport carries everything that this package sends outside the JetStream client:
-// questions, which are open until they are answered, and messages that need no answer.
+// transport sends everything that this package sends outside the JetStream client:
+// questions, which stay open until they are answered, and messages that need no answer.
 //
 // Invariants:
-//   - One question has one reply subject. All its copies go there, and it is open until
-//     it is settled or its context ends. So an answer counts however late it comes.
-//   - Only the writer, one goroutine, touches the connection. nats.go holds its lock
-//     while it writes to the socket, up to a minute if the peer does not read: whoever
-//     asks never waits for that, and the timer that ends questions does not either.
-//   - The writer looks at a question after it has waited for the lock. What is no longer
-//     wanted by then is not sent.
-//   - Further copies go out after the gap, twice the gap, and so on. The gap is a second,
-//     or twice the time that answers lately took: a broker that is slow because it has
-//     much to do is not given more to do for it.
+//   - Each question has one reply subject, which all its copies use. It stays open until it
+//     is settled or its context ends. So an answer counts however late it arrives.
+//   - Only the writer, one goroutine, uses the connection. nats.go holds its lock while it
+//     writes to the socket, up to a minute if the peer does not read. Neither the askers nor
+//     the timer that ends questions wait for that lock.
+//   - The writer checks each question after it has waited for the lock. If the question has
+//     ended by then, the writer does not send it.
+//   - Further copies are sent after the gap, twice the gap, and so on. The gap is a second,
+//     or twice the time of recent answers if that is longer. So the transport does not add
+//     load to a broker that is slow because it is overloaded.
 //
-// The goroutine that writes ends when there is nothing to write. The subscription of the
-// inbox is made with the first question and ends with the connection. A transport is safe
-// for concurrent use.
+// The writer ends when there is nothing to send. The first question creates the
+// subscription of the inbox, which ends with the connection. A transport is safe for
+// concurrent use.
 type transport struct {
 	conn  port
 	link  *link
 	inbox string // with the last dot
 	began time.Time
 
-	writings, publications sync.Pool // that are settled, to be used again
-	idle                   patience  // with batches
+	writings, publications sync.Pool // settled ones, for reuse
+	idle                   patience  // limit of a pause within a batch
 
 	mu   sync.Mutex
-	last uint64 // id
+	last uint64 // id of the newest question
 
-	// open are the questions without an answer. Who takes one out ends it.
+	// open holds the unanswered questions by id. The goroutine that removes a question ends it.
 	open map[uint64]*question
 
-	queue, spare []outgoing // to be sent; an empty one, to be used again
-	writing      bool       // the writer runs
+	queue, spare []outgoing // messages to send; an empty slice for reuse
+	writing      bool       // whether the writer runs
 
-	// timer looks at what is open; on: it will.
+	// timer calls patrol; on reports whether it is set.
 	timer *time.Timer
 	on    bool
 
-	slow   time.Duration // how long answers lately took
-	losses uint64        // of the connection, at the last look
+	slow   time.Duration // time of recent answers
+	losses uint64        // how often the connection was lost, when patrol last ran
 
 	subscribed bool     // only the writer uses these two
-	msg        nats.Msg // made anew for each copy
+	msg        nats.Msg // reused for each copy
 }
 
-// port is what a transport needs of a connection. Any of it may wait for the lock of
-// nats.Conn.
+// port is the part of a connection that a transport uses. Each method may wait for the
+// lock of nats.Conn.
 type port interface {
 	IsConnected() bool
 	IsClosed() bool
@@ -84,64 +84,64 @@ type port interface {
 	Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error)
 }
 
-// asker is what a question is about.
+// asker is the request that a question carries.
 type asker interface {
-	// subject is where the question goes; compose makes a copy of it, which is not
-	// kept. Only the writer composes.
+	// subject is the question's subject; compose fills in m for one copy. The writer does
+	// not keep m, and only the writer calls compose.
 	subject() string
 	compose(m *nats.Msg)
 
-	// answer takes an answer, or (m is nil) why there will be none. The question is not
-	// open any more then, unless it has many answers. It must not block: the answers to
-	// all other questions wait for it.
+	// answer receives an answer, or a nil m and the reason why there will be none. Unless
+	// the question has many answers, it has left the open ones by then. answer must not
+	// block, because the answers to all other questions wait for it.
 	answer(m *nats.Msg, err error)
 }
 
-// question is one write, publication or read under way. Its asker may set the first
-// group; the rest is the transport's, which guards it by its lock.
+// question is one write, publication or read in flight. Its asker may set the fields of
+// the first group. The rest belongs to the transport and is guarded by its lock.
 type question struct {
 	asker
 	ctx context.Context //nolint:containedctx // it is looked at until the question ends; nil: nothing ends it
 
-	once       bool          // it is sent once, and ends with its connection
+	once       bool          // it is sent once, and ends if its connection is lost
 	many       bool          // it has many answers, and is sent once
-	limit      time.Duration // it is given up so long after it was asked, or its last answer came; 0: never
-	endsDenied bool          // it ends when the server does not permit it
+	limit      time.Duration // it times out this long after it was asked, or after its last answer; 0: never
+	endsDenied bool          // it ends if the server does not permit it
 
-	// before sends the messages that the server must have before the question, if it
-	// has any. Only the writer calls it.
+	// before sends the messages that the server must receive before the question. It may
+	// be nil. Only the writer calls it.
 	before func(send func(*nats.Msg) error) error
 
 	id          uint64
-	asked       time.Duration // since the transport began
-	wall        int64         // when that was, in nanoseconds of a clock that counts suspend
-	first, sent time.Duration // when the first copy was sent on this connection, and the last one
-	next        time.Duration // when the next one is due
-	soon        bool          // that holds however long answers take
+	asked       time.Duration // time since the transport began
+	wall        int64         // the same time in Unix nanoseconds, whose clock counts suspend
+	first, sent time.Duration // times of the first copy on this connection, and of the last copy
+	next        time.Duration // when the next copy is due
+	soon        bool          // next holds however slow answers are
 	gap         time.Duration
-	copies      int  // that were sent
-	queued      bool // a copy is about to be
-	held        bool // no copy is wanted now
+	copies      int  // number of copies sent
+	queued      bool // a copy is in the writer's queue
+	held        bool // send no copy now
 
-	// written counts the copies that the writer has let go of.
+	// written counts the copies that the writer has finished with.
 	written atomic.Int32
 }
 
-// free reports, of a question that was taken out, whether the writer looks at it no more:
-// then it can be used again. That the one copy was answered says so too, but not to the
-// memory model.
+// free reports whether the writer no longer uses a question that was taken, so that it can
+// be reused. The answer to its only copy implies that too, but gives no happens-before in
+// the memory model.
 func (q *question) free() bool { return q.copies == 1 && q.written.Load() == 1 }
 
-// outgoing is a copy of a question, if it is still open under this id, or a message that
-// needs no answer.
+// outgoing is a copy of a question, which is sent if the question is still open under this
+// id, or a message that needs no answer.
 type outgoing struct {
 	q  *question
 	id uint64
 
 	subject, reply string
 	data           []byte
-	until          time.Time  // it is of no use later; zero: always
-	do             func(port) // nothing to be sent: it is called when all before it was
+	until          time.Time  // drop it after this time; zero: never
+	do             func(port) // if set, nothing is sent: do is called when everything before it was sent
 }
 
 func newTransport(conn port, l *link, inbox string) *transport {
@@ -154,8 +154,8 @@ func newTransport(conn port, l *link, inbox string) *transport {
 
 func (t *transport) now() time.Duration { return time.Since(t.began) }
 
-// ask opens a question and sends it. Its asker is given the answer, or an error, once
-// (unless it has many), by any goroutine, this one included.
+// ask opens a question and sends it. The asker's answer method is called once (more often
+// if the question has many answers), on any goroutine, possibly this one.
 func (t *transport) ask(q *question) {
 	if q.ctx != nil && q.ctx.Err() != nil {
 		q.answer(nil, q.ctx.Err())
@@ -172,15 +172,15 @@ func (t *transport) ask(q *question) {
 	t.copyOf(q)
 }
 
-// say sends a message that needs no answer, or drops it if that was not possible before
-// until (zero: always wait).
+// say sends a message that needs no answer. If the message could not be sent before until,
+// it is dropped; zero means that it is kept.
 func (t *transport) say(subject, reply string, data []byte, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.send(outgoing{subject: subject, reply: reply, data: data, until: until})
 }
 
-// flush waits until everything that was sent before has been handed to the connection.
+// flush waits until the connection has everything that was sent before.
 func (t *transport) flush(ctx context.Context) error {
 	written := make(chan struct{})
 	t.do(func(port) { close(written) })
@@ -192,14 +192,14 @@ func (t *transport) flush(ctx context.Context) error {
 	}
 }
 
-// do has the writer call f, which may use the connection.
+// do makes the writer call f, which may use the connection.
 func (t *transport) do(f func(port)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.send(outgoing{do: f})
 }
 
-// take ends a question. It is false if the question has ended already.
+// take ends a question. It returns false if the question has ended already.
 func (t *transport) take(q *question) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,8 +210,7 @@ func (t *transport) take(q *question) bool {
 	return true
 }
 
-// again reopens a question that its asker was given an answer to, and sends a further
-// copy after the pause.
+// again reopens a question after an answer to it, and sends another copy after the pause.
 func (t *transport) again(q *question, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,8 +218,8 @@ func (t *transport) again(q *question, pause time.Duration) {
 	t.enter(q)
 }
 
-// hold reopens a question without sending a further copy: an answer to an earlier one
-// ends it, or take.
+// hold reopens a question and sends no further copy. An answer to an earlier copy ends it,
+// or take does.
 func (t *transport) hold(q *question) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,7 +227,7 @@ func (t *transport) hold(q *question) {
 	t.enter(q)
 }
 
-// enter is called with the lock held, as are copyOf, send and pace.
+// enter opens q. The caller of enter, copyOf, send and pace holds the lock.
 func (t *transport) enter(q *question) {
 	t.open[q.id] = q
 	if !t.on {
@@ -250,10 +249,10 @@ func (t *transport) send(o outgoing) {
 	}
 }
 
-// pace is how long an answer may take before a further copy is sent.
+// pace returns how long an answer may take before another copy is sent.
 func (t *transport) pace() time.Duration { return max(attemptTimeout, 2*t.slow) }
 
-// write hands to the connection what there is to send.
+// write sends what is queued, until the queue is empty.
 func (t *transport) write() {
 	for {
 		t.mu.Lock()
@@ -281,16 +280,16 @@ func (t *transport) hand(o *outgoing) {
 	case o.q != nil:
 		t.handCopy(o.q, o.id)
 	case !o.until.IsZero() && (!t.conn.IsConnected() || time.Now().Round(0).After(o.until)):
-		// It would be sent when nobody wants it any more.
+		// The client would buffer the message, or send it after its deadline.
 	default:
 		t.msg = nats.Msg{Subject: o.subject, Reply: o.reply, Data: o.data}
 		_ = t.conn.PublishMsg(&t.msg)
 	}
 }
 
-// handCopy sends a copy of a question that is still open.
+// handCopy sends a copy of a question if the question is still open.
 func (t *transport) handCopy(q *question, id uint64) {
-	// Both wait for the connection's lock, while no copy is in hand.
+	// Both calls wait for the connection's lock. No copy has been started yet.
 	connected := t.conn.IsConnected()
 	closed := !connected && t.conn.IsClosed()
 	open, lost := t.begin(q, id, connected, closed)
@@ -328,8 +327,7 @@ func (t *transport) handCopy(q *question, id uint64) {
 	}
 }
 
-// handPart sends a message that the question needs before it, if the question is still
-// open.
+// handPart sends a message that must precede the question, if the question is still open.
 func (t *transport) handPart(q *question, id uint64, m *nats.Msg) error {
 	t.mu.Lock()
 	open := t.open[id] == q
@@ -340,8 +338,8 @@ func (t *transport) handPart(q *question, id uint64, m *nats.Msg) error {
 	return t.conn.PublishMsg(m)
 }
 
-// begin counts a copy that is about to be sent, if the question is still open and wanted.
-// lost is why the question ends instead.
+// begin counts a copy that is about to be sent, if the question is still open and wanted. If
+// the question ends instead, lost is the reason.
 func (t *transport) begin(q *question, id uint64, connected, closed bool) (open bool, lost error) {
 	now := time.Now()
 	t.mu.Lock()
@@ -356,12 +354,12 @@ func (t *transport) begin(q *question, id uint64, connected, closed bool) (open 
 	case closed:
 		lost = nats.ErrConnectionClosed
 	case !connected && (q.once || q.many):
-		// A client that buffers would send it at some later time.
+		// A client that buffers would send it later.
 		lost = nats.ErrDisconnected
 	case q.once && time.Duration(now.UnixNano()-q.wall) > t.patience():
-		lost = nats.ErrTimeout // this process, or its machine, has slept
+		lost = nats.ErrTimeout // this process, or its machine, was suspended
 	case !connected:
-		q.next, q.soon = now.Sub(t.began), true // as soon as there is a connection
+		q.next, q.soon = now.Sub(t.began), true // send it as soon as there is a connection
 		return false, nil
 	}
 	if lost != nil {
@@ -387,13 +385,13 @@ func (t *transport) subscribe() error {
 		return err
 	}
 	if sub != nil {
-		_ = sub.SetPendingLimits(-1, -1) // an answer that is dropped is asked for again
+		_ = sub.SetPendingLimits(-1, -1) // a dropped answer is requested again
 	}
 	t.subscribed = true
 	return nil
 }
 
-// received passes an answer on.
+// received passes an answer to its question.
 func (t *transport) received(m *nats.Msg) {
 	id, err := strconv.ParseUint(m.Subject[min(len(t.inbox), len(m.Subject)):], 36, 64)
 	if err != nil {
@@ -415,7 +413,7 @@ func (t *transport) received(m *nats.Msg) {
 	}
 }
 
-// measure takes in how long an answer took. The lock is held.
+// measure records how long an answer took. The caller holds the lock.
 func (t *transport) measure(took time.Duration) {
 	if took >= t.slow {
 		t.slow = min(took, mostSlow)
@@ -424,14 +422,14 @@ func (t *transport) measure(took time.Duration) {
 	t.slow -= (t.slow - took) / 8
 }
 
-// patience is how long a question of a publication may be open. The lock is held.
+// patience returns how long a publication may stay open. The caller holds the lock.
 func (t *transport) patience() time.Duration {
 	return min(max(publishTimeout, 3*t.pace()), 2*mostSlow)
 }
 
-// patrol ends the questions that nobody waits for any more, and sends further copies of
-// the others that are due. After the connection was lost all are due at once: their
-// answers are lost with it.
+// patrol ends the questions that have timed out or whose context has ended, and sends
+// another copy of those that are due. If the connection was lost, all are due at once,
+// because their answers are lost too.
 func (t *transport) patrol() {
 	connected, losses := t.link.connected.Load(), t.link.losses.Load()
 	type unanswered struct {
@@ -464,14 +462,14 @@ func (t *transport) patrol() {
 	}
 }
 
-// due reports whether a further copy of the question is. What was learnt since the last
-// one counts: while the answers to a burst come, each later than the one before, the rest
-// of it is only waited for.
+// due reports whether another copy of the question is due. It uses the current pace, not
+// the pace when the last copy was sent. So while the answers to a burst arrive, each later
+// than the one before, the rest of the burst only waits.
 func (t *transport) due(q *question, now time.Duration) bool {
 	return now >= q.next && (q.soon || now-q.sent >= t.pace()) && !q.queued && !q.held && !q.once && !q.many
 }
 
-// over is why a question ends without an answer, if it does.
+// over returns why a question ends without an answer, or nil.
 func (t *transport) over(q *question, now time.Duration, lost bool) error {
 	switch {
 	case q.ctx != nil && q.ctx.Err() != nil:
@@ -481,7 +479,7 @@ func (t *transport) over(q *question, now time.Duration, lost bool) error {
 	case t.link.isClosed():
 		return nats.ErrConnectionClosed
 	case q.once && now-q.asked >= t.patience():
-		t.measure(now - q.asked) // or no answer would ever be waited for longer
+		t.measure(now - q.asked) // else no answer would ever be given more time
 		return nats.ErrTimeout
 	case q.limit != 0 && now-q.asked >= q.limit:
 		return nats.ErrTimeout
@@ -489,7 +487,7 @@ func (t *transport) over(q *question, now time.Duration, lost bool) error {
 	return nil
 }
 
-// complain ends the questions that the server does not permit, and that are to end then.
+// complain ends the questions that the server does not permit, if they have endsDenied.
 func (t *transport) complain(complaint error) {
 	var given []*question
 	t.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// UnreadableError is why a stored record, lock or node cannot be read. It wraps
-// job.ErrInvalid, or job.ErrVersion if a newer program may read the value.
+// UnreadableError reports a stored record, lock or node that cannot be decoded. It wraps
+// job.ErrInvalid, or job.ErrVersion if a newer program may be able to decode the value.
 type UnreadableError struct {
 	Bucket, Key string
 	Revision    uint64
@@ -24,7 +24,7 @@ func (e *UnreadableError) Error() string { return fmt.Sprintf("%s/%s: %v", e.Buc
 // Unwrap returns Err.
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
-// Job is the job of the key; empty if it is of none.
+// Job returns the job that the key belongs to, or "".
 func (e *UnreadableError) Job() string {
 	name, rest, _ := strings.Cut(e.Key, ".")
 	switch {
@@ -43,10 +43,10 @@ func (b bucket) unreadable(e entry, err error) error {
 	return &UnreadableError{b.name, b.key(e.subject), e.revision, e.time, len(e.data), err}
 }
 
-// RemoveUnreadable puts a marker in place of a value that cannot be read, unless it has
-// changed: job.ErrConflict. What is read of the key next is that it has no value, at
-// the marker's revision: a writer who has slept cannot write over that. Other errors
-// are those of Ledger.Write, and job.ErrDenied.
+// RemoveUnreadable replaces a value that cannot be decoded with a marker. If the value has
+// changed since, the error is job.ErrConflict. Later reads of the key find no value, at the
+// marker's revision. So a writer that was suspended cannot overwrite the marker. Other
+// errors are those of Ledger.Write, and job.ErrDenied.
 func (s *Store) RemoveUnreadable(ctx context.Context, e *UnreadableError) error {
 	b := s.bucket(strings.TrimPrefix(e.Bucket, s.namespace+"_"))
 	b.tellDenied = true

@@ -18,41 +18,43 @@ type changeKind int
 
 const (
 	written changeKind = iota
-	removed            // a marker was put there, or the value was collected
-	ready              // all that was stored at the start has been seen
-	settled            // nothing that was written up to the revision is missing
+	removed            // a marker was stored, or the value was collected
+	ready              // everything stored at the start has been reported
+	settled            // everything written up to the revision has been reported
 )
 
-// change is one event of a watch. The entry's revision is the last one of the
-// bucket that was seen, this change included.
+// change is one event of a watch. Its entry's revision is the last revision of the bucket
+// that the watch has seen, including this change.
 type change struct {
 	entry
 	kind  changeKind
 	key   string
-	value any // of one that was written
+	value any // decoded, of a written change
 }
 
 const (
-	// auditEvery is how often a watch that hears nothing wrong makes sure of it,
-	// give or take a quarter. Watches have stalled and skipped after reconnects in
-	// several versions of clients and servers; two numbers tell.
+	// auditEvery is the interval, give or take a quarter, at which a healthy watch verifies
+	// that it is complete. In several versions of clients and servers, watches stalled or
+	// skipped messages after a reconnect. Two numbers reveal that.
 	auditEvery = 30 * time.Second
 
-	// tailHeartbeat is how often the broker says that there is nothing to say.
+	// tailHeartbeat is the interval of the broker's idle heartbeats.
 	tailHeartbeat = 5 * time.Second
 
-	// tailThreshold is when the broker forgets a consumer that nobody asks.
+	// tailThreshold is how long the broker keeps a consumer without requests.
 	tailThreshold = time.Minute
 )
 
-// ErrGone says that something of the namespace is not there any more, or is another one:
-// it was removed, made anew, or restored from an older copy. See Store.SetUpAgain.
+// ErrGone reports that a stream or bucket of the namespace no longer exists, or is a
+// different one: it was removed, created again, or restored from an older copy. See
+// Store.SetUpAgain.
 var ErrGone = errors.New("gone, or made anew")
 
-// watch tells f every change of the bucket until ctx ends (nil) or the bucket
-// is gone (ErrGone), with whole also if it was made anew. A session lists the bucket and then follows it; anything that goes
-// wrong, or might have, ends the session, and the next one tells the differences.
-// decode makes of a value what f wants of it; of a listing it is called on all cores.
+// watch calls f for every change of the bucket until ctx ends (nil) or the bucket is gone
+// (ErrGone). With whole, a bucket that was created again counts as gone. A session lists the
+// bucket and then follows its stream. If anything goes wrong, or may have, the session ends,
+// and the next one reports the differences. decode turns an entry into the change's value.
+// During a listing it is called on all cores at once.
 func (s *Store) watch(ctx context.Context, b bucket, whole bool, decode func(entry) any, f func(change)) error {
 	w := watcher{bucket: b, store: s, decode: decode, tell: f, whole: whole, seen: map[string]sighting{}}
 	pause := newPause()
@@ -74,24 +76,24 @@ func (s *Store) watch(ctx context.Context, b bucket, whole bool, decode func(ent
 	}
 }
 
-// watcher is what a watch knows of its bucket.
+// watcher is the state of one watch.
 type watcher struct {
 	bucket
 	store  *Store
 	decode func(entry) any
 	tell   func(change)
-	whole  bool // a bucket that was made anew ends the watch
+	whole  bool // a bucket that was created again ends the watch
 
 	seen  map[string]sighting
-	ready bool // the first listing was told
+	ready bool // the first listing was reported
 
-	// last is the last revision that was seen, or that the leader says is gone
-	// without a trace. settled is the one of the last settled change.
+	// last is the last revision that was seen, or up to which the leader has nothing left.
+	// settled is the revision of the last settled change.
 	last, settled uint64
 }
 
-// sighting is what stands under a key, as far as the watch knows: a revision, and in
-// the first bit that it is a marker. There may be a million of them.
+// sighting is the last known state of a key: its revision, and in the top bit whether it is
+// a marker. It is small because a watch may hold a million of them.
 type sighting uint64
 
 func sightingOf(revision uint64, gone bool) sighting {
@@ -104,9 +106,9 @@ func sightingOf(revision uint64, gone bool) sighting {
 func (s sighting) revision() uint64 { return uint64(s) &^ (1 << 63) }
 func (s sighting) gone() bool       { return s>>63 == 1 }
 
-// session lists, then follows from there, until something might be amiss.
+// session lists the bucket, then follows it until it may have missed something.
 func (w *watcher) session(ctx context.Context, listed func()) error {
-	// Before the listing, so that a reconnect in the middle of it counts.
+	// Subscribe before the listing, so that a reconnect during the listing ends the session.
 	news := w.link().news()
 	if err := w.list(ctx); err != nil {
 		return err
@@ -147,15 +149,15 @@ func (w *watcher) session(ctx context.Context, listed func()) error {
 	}
 }
 
-// list tells what is stored and was not told yet, in the stream's order, then
-// what was told and is gone.
+// list reports what is stored and was not reported yet, in the stream's order. Then it
+// reports the keys that have disappeared.
 func (w *watcher) list(ctx context.Context) error {
 	state, err := w.state(ctx)
 	if err != nil {
 		return err
 	}
 	if state.LastSeq < w.last {
-		// The bucket is another one, restored or made anew: revisions start over.
+		// The bucket was restored or created again, so its revisions start over.
 		w.store.log.Warn("revisions went back: was the bucket restored?", "bucket", w.name, "from", w.last, "to", state.LastSeq)
 		if w.whole {
 			return ErrGone
@@ -193,8 +195,8 @@ func (w *watcher) list(ctx context.Context) error {
 		if !again || there[key] {
 			continue
 		}
-		// A replica that lags may have been asked: the leader decides. What it
-		// does have comes again when the stream is followed.
+		// The listing may have come from a replica that lags, so the leader decides. If the
+		// leader has the key, following the stream delivers it.
 		if _, err := w.wire.last(ctx, w.stream(), w.subject(key)); errors.Is(err, errNothing) {
 			w.forget(key)
 		} else if err != nil {
@@ -215,10 +217,10 @@ func (w *watcher) list(ctx context.Context) error {
 	return nil
 }
 
-// complete reports whether the listing showed all that the stream's leader has. The
-// last messages of a stream may be gone: of markers, a compaction leaves nothing but
-// the sequence, which the watermark may know. So the leader is asked what comes after
-// the last revision seen. If it has nothing, all revisions up to its own are known.
+// complete reports whether the listing showed everything that the stream's leader has. The
+// last messages of a stream may be gone: a compaction removes markers and leaves only the
+// stream's last sequence. So complete asks the leader for the first message after the last
+// revision seen. If there is none, the watch knows every revision up to the leader's last.
 func (w *watcher) complete(ctx context.Context) (bool, error) {
 	state, err := w.state(ctx)
 	if err != nil || state.LastSeq <= w.last {
@@ -232,9 +234,9 @@ func (w *watcher) complete(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// settle tells that nothing that was written up to the last revision is missing.
-// In the middle of a listing a revision says less: of a key that was written twice
-// only the later write is shown, in its place.
+// settle reports that nothing written up to the last revision is missing. During a listing
+// a revision does not prove that: if a key was written twice, the listing shows only the
+// later write, at its own place.
 func (w *watcher) settle() {
 	if w.ready && w.settled != w.last {
 		w.settled = w.last
@@ -242,16 +244,16 @@ func (w *watcher) settle() {
 	}
 }
 
-// told reports whether e, or what came after it, was told before.
+// told reports whether e, or a later entry of its key, was reported before.
 func (w *watcher) told(e entry) bool {
 	known, told := w.seen[w.key(e.subject)]
 	return told && e.revision <= known.revision()
 }
 
-// note tells e. Markers are told once the first listing is done, of unknown keys
-// too: they carry the bucket's last revision.
+// note reports e. After the first listing it also reports markers, even those of unknown
+// keys, because they carry the bucket's last revision.
 func (w *watcher) note(e entry, value any) {
-	// A copy: the subject is a piece of a whole answer, which it would keep.
+	// Clone the key: the subject is part of a whole answer, which it would keep in memory.
 	key := strings.Clone(w.key(e.subject))
 	w.seen[key], w.last = sightingOf(e.revision, e.gone()), max(w.last, e.revision)
 	switch {
@@ -262,7 +264,7 @@ func (w *watcher) note(e entry, value any) {
 	}
 }
 
-// forget tells that what stood under key was collected, by age or a purge.
+// forget reports that the value of key was collected, by age or by a purge.
 func (w *watcher) forget(key string) {
 	gone := w.seen[key].gone()
 	delete(w.seen, key)
@@ -271,7 +273,7 @@ func (w *watcher) forget(key string) {
 	}
 }
 
-// audit reports whether the watch has seen what the stream's leader has.
+// audit reports whether the watch has seen everything that the stream's leader has.
 func (w *watcher) audit(ctx context.Context) (complete bool, err error) {
 	state, err := w.state(ctx)
 	return state.LastSeq == w.last && state.Msgs == uint64(len(w.seen)), err
@@ -295,15 +297,15 @@ type tail struct {
 	close      func()
 }
 
-// delivery is one message of a tail. place counts the consumer's deliveries, pending
-// what was stored and not delivered when it was sent.
+// delivery is one message of a tail. place is its number among the consumer's deliveries.
+// pending counts the messages that were stored and not yet delivered when it was sent.
 type delivery struct {
 	entry
 	place, pending uint64
 }
 
-// follow asks for what comes after the last revision seen, with a consumer that
-// lives as long as the session: nothing of it has to be trusted over a reconnect.
+// follow delivers what comes after the last revision seen. Its consumer lasts as long as
+// the session, so the watch does not depend on a consumer's state across a reconnect.
 func (w *watcher) follow(ctx context.Context) (*tail, error) {
 	var c jetstream.Consumer
 	err := w.store.ask(ctx, "watch bucket "+w.name, w.api("CONSUMER.CREATE."+w.stream()), func(ctx context.Context) (err error) {
@@ -328,7 +330,7 @@ func (w *watcher) follow(ctx context.Context) (*tail, error) {
 		aside(func() {
 			messages.Stop()
 			<-done
-			// Best effort: the broker forgets it by itself.
+			// Best effort: the broker removes an idle consumer by itself.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 			defer cancel()
 			if w.link().connected.Load() {

@@ -12,14 +12,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// wire is the broker as this package speaks to it: the connection and the
-// prefix under which its JetStream listens (a domain, an imported account).
+// defaultPrefix is the prefix of JetStream API subjects without a domain or an imported
+// account.
 const defaultPrefix = jetstream.DefaultAPIPrefix
 
+// wire is the connection to the broker, and the prefix of its JetStream API subjects.
 type wire struct {
 	js        jetstream.JetStream
 	transport *transport
-	prefix    string // of API subjects, with the last dot
+	prefix    string // of API subjects, including the last dot
 	domain    string
 	stamp     func(time.Time) time.Time
 }
@@ -37,7 +38,7 @@ func newWire(js jetstream.JetStream) wire {
 	return w
 }
 
-// stamped is a timestamp of the broker's as the store's owner reads it.
+// stamped converts a timestamp of the broker with the store's stamp function.
 func (w wire) stamped(t time.Time) time.Time {
 	if w.stamp == nil {
 		return t
@@ -49,7 +50,7 @@ func (w wire) conn() *nats.Conn { return w.js.Conn() }
 
 func (w wire) link() *link { return w.transport.link }
 
-// room is how many bytes a value may have that the server takes; 0: not known yet.
+// room returns the largest size of a value that the server accepts, or 0 while it is unknown.
 func (w wire) room() int { return w.link().room() }
 
 // entry is a stored message: the last one of its key, or one of a pass.
@@ -67,14 +68,14 @@ const (
 	headerNonce     = "Cronce-Nonce"
 )
 
-// gone reports whether the entry is a marker that stands where a value was.
+// gone reports whether the entry is a marker in place of a removed value.
 func (e entry) gone() bool {
 	op := e.header.Get(headerOperation)
 	return op == "DEL" || op == "PURGE" || e.header.Get(headerMarker) != ""
 }
 
-// same reports whether the entry holds exactly this message. Every message carries a
-// nonce, in its value or (a marker has none) in a header.
+// same reports whether the entry holds exactly this message. Every message has a nonce: a
+// value contains it, a marker has it in a header.
 func (e entry) same(header nats.Header, data []byte) bool {
 	return string(e.data) == string(data) && e.header.Get(headerNonce) == header.Get(headerNonce) &&
 		e.header.Get(headerOperation) == header.Get(headerOperation)
@@ -82,10 +83,10 @@ func (e entry) same(header nats.Header, data []byte) bool {
 
 var errNothing = errors.New("nothing is stored there")
 
-// api is the subject of an operation of the JetStream API.
+// api returns the subject of an operation of the JetStream API.
 func (w wire) api(operation string) string { return w.prefix + operation }
 
-// stored reads what was answered to a message: the revision at which it is stored.
+// stored decodes the answer to a write: the revision at which the message is stored.
 func (w wire) stored(subject string, answer *nats.Msg) (uint64, error) {
 	a, err := pubAck(answer)
 	if err != nil {
@@ -94,9 +95,9 @@ func (w wire) stored(subject string, answer *nats.Msg) (uint64, error) {
 	return a.seq, w.misplaced(func() string { return subject }, a.domain)
 }
 
-// misplaced is an error when a message was stored in another JetStream domain than the one
-// that is meant: a subject that is not prefixed crosses a leaf node. A server without a
-// domain names none: there the domain is the prefix of what an account imports.
+// misplaced returns an error if a message was stored in a different JetStream domain than
+// the client's. A subject without a prefix crosses a leaf node. A server without a domain
+// reports none. In that case, the client's domain is the prefix of an account's import.
 func (w wire) misplaced(subject func() string, domain string) error {
 	if want := w.domain; want != "" && domain != "" && domain != want {
 		return fmt.Errorf("%w: stored in domain %q, not %q: two streams listen on %s", jetstream.ErrInvalidOption, domain, want, subject())
@@ -104,10 +105,9 @@ func (w wire) misplaced(subject func() string, domain string) error {
 	return nil
 }
 
-// batch asks any replica for the next messages that match filter (empty: all,
-// which spares the broker to count matches for every batch), from the sequence
-// from on (or, with since, from that time on). more says whether there
-// are further ones.
+// batch requests from any replica the next messages that match filter, from the sequence
+// from on, or from the time since on if it is set. An empty filter matches all, and spares
+// the broker counting matches for each batch. more reports whether there are further ones.
 func (w wire) batch(ctx context.Context, stream, filter string, from uint64, since time.Time) (_ []entry, more bool, err error) {
 	question := map[string]any{}
 	if filter != "" {
@@ -121,9 +121,9 @@ func (w wire) batch(ctx context.Context, stream, filter string, from uint64, sin
 	return w.get(ctx, stream, question)
 }
 
-// few asks any replica for the last message of each subject that matches filter,
-// oldest first. The broker finds them by its index, where batch has it look through
-// the stream. complete is false if there are too many for that, or for one answer.
+// few requests from any replica the last message of each subject that matches filter,
+// oldest first. The broker finds them by its index, whereas batch makes it scan the stream.
+// If there are too many for the index, or for one answer, complete is false.
 func (w wire) few(ctx context.Context, stream, filter string) (found []entry, complete bool, err error) {
 	found, more, err := w.get(ctx, stream, map[string]any{"multi_last": []string{filter}})
 	if errors.Is(err, errTooMany) {
@@ -132,10 +132,10 @@ func (w wire) few(ctx context.Context, stream, filter string) (found []entry, co
 	return found, !more, err
 }
 
-// errTooMany is the broker's answer to few when more than 1,024 subjects match.
+// errTooMany is the broker's answer to few if more than 1,024 subjects match.
 var errTooMany = errors.New("too many results")
 
-// direct reads the answer to a direct get.
+// direct decodes the answer to a direct get.
 func (w wire) direct(m *nats.Msg) (entry, error) {
 	revision, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {

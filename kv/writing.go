@@ -14,33 +14,32 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// writing is a won write under way: one question that is open until it is certain what
-// became of it, or its context ends. doc.go argues why that is sound. Most are settled by
-// the answer to their first copy; then nothing looks at the message any more, and its
-// header and body are used again: to make them anew was a third of what a slot had to
-// allocate.
+// writing is one revision-checked write in flight. Its question stays open until the result
+// is certain or the context ends; doc.go argues why that is sound. Most writes are settled
+// by the answer to their first copy. Nothing uses the message after that, so its header and
+// body are reused. Allocating them for each write was a third of a slot's allocations.
 type writing struct {
 	question
 	bucket
 	key      string
-	title    string // in errors; empty: that of the bucket's key
-	at, to   string // the subject that the value has in its stream, and where it is sent
+	title    string // for errors; if empty, the bucket's key
+	at, to   string // the value's subject in its stream, and the subject it is sent to
 	header   nats.Header
-	values   [5]string // of the header, a slice of one each
+	values   [5]string // of the header; each is the backing array of one slice
 	data     []byte
 	revision uint64
 	began    time.Time
 	told     func(uint64, error)
 
-	answers int                         // that came
-	met     error                       // why, as the last of them had it
+	answers int                         // number of answers received
+	met     error                       // error of the last answer
 	doubt   bool                        // an answer left open whether its copy is stored, or may yet be
 	pause   *backoff.ExponentialBackOff // before a copy that follows an answer
-	absent  func(told func(error))      // asks whether the stream is there; nil: it is
+	absent  func(told func(error))      // checks whether the stream exists; nil: it does
 }
 
-// writing is an empty message to a key, to be sent at revision. told is given what is
-// certain, once.
+// writing returns an empty message for a key, to be sent at revision. It calls told once,
+// with the certain result.
 func (b bucket) writing(ctx context.Context, key string, revision uint64, told func(uint64, error)) *writing {
 	w, ok := b.transport.writings.Get().(*writing)
 	if !ok {
@@ -52,7 +51,7 @@ func (b bucket) writing(ctx context.Context, key string, revision uint64, told f
 	return w
 }
 
-// set adds one of the headers.
+// set adds a header.
 func (w *writing) set(name, value string) {
 	n := len(w.header)
 	if n >= len(w.values) {
@@ -63,16 +62,16 @@ func (w *writing) set(name, value string) {
 	w.header[name] = w.values[n : n+1 : n+1]
 }
 
-// sendValue sends a value that carries the nonce, unless it has none, or could not be
-// encoded.
+// sendValue sends a value that contains the nonce. If nonce is empty, or failed reports that
+// the value could not be encoded, it reports an error instead.
 func (w *writing) sendValue(data []byte, nonce string, failed error) {
 	if w.prepareValue(data, nonce, failed) {
 		w.transport.ask(&w.question)
 	}
 }
 
-// prepareValue makes the message of a value. It returns false, and reports the error, if
-// the value cannot be sent.
+// prepareValue builds the message of a value. If the value cannot be sent, it reports the
+// error and returns false.
 func (w *writing) prepareValue(data []byte, nonce string, failed error) bool {
 	w.data = data
 	switch {
@@ -93,8 +92,8 @@ func (w *writing) send() {
 	}
 }
 
-// prepare completes the message. It returns false, and reports the error, if the message
-// has no subject.
+// prepare completes the message. If the message has no valid subject, it reports the error
+// and returns false.
 func (w *writing) prepare() bool {
 	if err := w.address(); err != nil {
 		w.told(0, err)
@@ -105,13 +104,13 @@ func (w *writing) prepare() bool {
 	return true
 }
 
-// address finds the subject, unless there is one.
+// address sets the subject unless it is set.
 func (w *writing) address() error {
 	if w.to != "" {
 		return nil
 	}
-	// A raw publish is not prefixed by the client; over a leaf node, or from
-	// another account, the bare subject leads nowhere.
+	// The client does not prefix a raw publication. Over a leaf node, or from another
+	// account, the subject without the prefix does not reach the stream.
 	w.at = w.bucket.subject(w.key)
 	if w.to = w.at; w.prefix != defaultPrefix {
 		w.to = w.prefix + w.at
@@ -123,7 +122,7 @@ func (w *writing) subject() string { return w.to }
 
 func (w *writing) compose(m *nats.Msg) { m.Subject, m.Header, m.Data = w.to, w.header, w.data }
 
-// answer takes what was answered to one of the copies.
+// answer handles the answer to one of the copies.
 func (w *writing) answer(m *nats.Msg, err error) {
 	if m == nil {
 		w.unanswered(err)
@@ -155,8 +154,8 @@ func (w *writing) answer(m *nats.Msg, err error) {
 	}
 }
 
-// won tells the revision. A message of which the broker has seen one copy, and answered
-// it, is nobody's any more.
+// won reports the revision. If the broker has answered the only copy, nothing uses the
+// message any more, and won recycles it.
 func (w *writing) won(revision uint64) {
 	told, pool := w.told, &w.transport.writings
 	if w.free() && w.pause == nil {
@@ -169,7 +168,7 @@ func (w *writing) won(revision uint64) {
 	told(revision, nil)
 }
 
-// unanswered ends a write for which no answer will come.
+// unanswered ends a write that will get no answer.
 func (w *writing) unanswered(err error) {
 	switch {
 	case errors.Is(err, job.ErrDenied):
@@ -184,7 +183,7 @@ func (w *writing) unanswered(err error) {
 	}
 }
 
-// refused ends a write of which a copy was not carried out. Another copy may have been.
+// refused ends a write after a copy was refused. Another copy may be stored.
 func (w *writing) refused(err error) {
 	if w.doubt || w.copies > w.answers {
 		w.told(0, w.failed(job.ErrUnknown, err))
@@ -213,8 +212,8 @@ func (w *writing) further() {
 	w.transport.again(&w.question, w.pause.NextBackOff())
 }
 
-// judge finds out whose write stands where a copy of ours met a conflict. The answer to
-// another copy may settle the write meanwhile.
+// judge finds out which write caused the conflict that a copy met. Meanwhile, the answer to
+// another copy may settle the write.
 func (w *writing) judge(met error) {
 	if w.pause == nil {
 		w.pause = newPause()
@@ -234,14 +233,14 @@ func (w *writing) judge(met error) {
 	})
 }
 
-// verdict says what follows from what stands there. Settled with a revision: our own
-// write, an earlier copy of it. Settled without one: another writer's. Not settled: what
-// could be read explains no conflict, so that the reading was stale, or the write that we
-// collided with came to nothing.
+// verdict decides from the stored entry. Settled with a revision: an earlier copy of this
+// write is stored. Settled without one: another writer's value is stored. Not settled: the
+// entry does not explain the conflict, so the read was stale, or the write that conflicted
+// was not stored in the end.
 func (w *writing) verdict(stands entry, err, met error) (won uint64, settled bool) {
 	switch {
 	case errors.Is(err, errNothing):
-		// Gone, if the conflict was not with a write that is still under way.
+		// The value is gone, unless the conflict was with a write still in flight.
 		return 0, w.revision > 0 && hasCode(met, jetstream.JSErrCodeStreamWrongLastSequence)
 	case err != nil, stands.revision <= w.revision:
 		return 0, false
