@@ -18,9 +18,9 @@ const setupPause = 2 * time.Second
 // SetUpAgain creates the missing parts of a namespace that was open before, for example
 // after the broker lost its store or an operator removed a stream. It uses the stored
 // settings. If none are stored, it stores the settings of this Store and uses them. It
-// returns what it created, and the time at which the registry was created. If this login
-// may not create a missing part, the error wraps ErrGone and job.ErrDenied and names the
-// part.
+// returns what it created, and the time at which the registry was created. If it cannot
+// create a missing part, the error wraps ErrGone and names the part. It also wraps
+// job.ErrDenied if this login may not create that part.
 func (s *Store) SetUpAgain(ctx context.Context) (changes []string, registry time.Time, err error) {
 	for {
 		inv, err := s.inspect(ctx)

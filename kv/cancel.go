@@ -18,7 +18,7 @@ func (s *Store) cancelSubject(node string) string { return s.namespace + ".node.
 
 // AskCancel asks a node, once, to cancel a slot that it runs; see core.CancelRequest. If
 // no answer comes within a second, the error wraps job.ErrUnknown: the node may have
-// received the request.
+// received the request. If the node refuses the request, the error says why.
 func (s *Store) AskCancel(ctx context.Context, node string, req core.CancelRequest) (core.CancelAnswer, error) {
 	if err := codec.ValidateName("node", node); err != nil {
 		return core.CancelAnswer{}, err
