@@ -6,8 +6,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain also checks that nothing of a watch or a list is left running. What
-// nats-server leaves behind for a moment after its shutdown is its own.
+// TestMain also checks that no goroutine of a watch or a list is left. nats-server may
+// leave goroutines for a moment after its shutdown, so those are ignored.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine.func1"),

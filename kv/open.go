@@ -291,8 +291,8 @@ func (s *Store) ask(ctx context.Context, what, subject string, request func(cont
 }
 
 // within calls request with a context that ends after limit. If ctx ends while the
-// request waits for the connection's lock, within returns at once. The request then ends
-// by itself and its result is dropped. Otherwise, only one request runs at a time.
+// request waits for the connection's lock, within returns soon. The request then ends by
+// itself and its result is dropped. Until ctx ends, only one request runs at a time.
 func within(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() {

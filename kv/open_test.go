@@ -23,7 +23,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// wantError checks that err is want and says all of the words, in one line.
+// wantError checks that err is want, and that its one line contains all of the words.
 func wantError(t *testing.T, err, want error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -50,8 +50,8 @@ func streams(t *testing.T, js jetstream.JetStream) []string {
 	return names
 }
 
-// counting is a client that counts its requests to the JetStream API by their
-// first words, like "STREAM.UPDATE".
+// counting returns a client, and a function that counts the client's requests to the
+// JetStream API by their prefix, like "STREAM.UPDATE".
 func counting(t *testing.T, nc *nats.Conn) (js jetstream.JetStream, count func(prefix string) int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -148,8 +148,8 @@ func TestOfRacingCreatorsOneIsFollowed(t *testing.T) {
 	}
 }
 
-// TestRefusalLeavesNothingBehind: something of the name is there already, and
-// differs in a way that matters.
+// A stream with the name of one of the namespace exists, and differs in a way that
+// matters. Open refuses it and leaves nothing behind.
 func TestRefusalLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -219,8 +219,8 @@ func TestWhatDoesNotMatterIsLeftAlone(t *testing.T) {
 	}
 }
 
-// madeAlerts says that a change is what Setup has to make on its own: no node has
-// opened the alerts yet.
+// madeAlerts reports whether the change is the creation of the alerts, which Setup must
+// make itself if no node has opened the alerts yet.
 func madeAlerts(change string) bool {
 	return change == "created consumer alerts of stream cronce_events"
 }
@@ -249,7 +249,7 @@ func TestSettingsThatBreakTheRulesAreRefused(t *testing.T) {
 	wantError(t, err, job.ErrInvalid, `"a.b"`)
 }
 
-// TestStoredSettingsAreChecked: what another program stored is not trusted.
+// Open validates stored settings, since another program may have stored them.
 func TestStoredSettingsAreChecked(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -302,8 +302,8 @@ func TestWithoutJetStream(t *testing.T) {
 	wantError(t, err, nats.ErrNoResponders, "JetStream is not enabled", "nats-server with -js", "127.0.0.1")
 }
 
-// TestOverALeafNode: the broker is in another domain, where bare $KV subjects do
-// not lead, so that writes have to carry its prefix.
+// The broker is in another domain. Subjects that begin with $KV do not reach it, so writes
+// need its prefix.
 func TestOverALeafNode(t *testing.T) {
 	t.Parallel()
 	hub := natstest.Run(t, func(o *server.Options) {
@@ -340,8 +340,8 @@ func TestOverALeafNode(t *testing.T) {
 		t.Errorf("%d streams on the hub, want all", n)
 	}
 
-	// The same namespace on the leaf too: it takes the slots as well, and, should
-	// its answer come first, the hub's producers must hear of that.
+	// Create the same namespace on the leaf. The leaf then stores the slots too. If its
+	// answer arrives first, the hub's producers must get an error.
 	open(t, leaf.JetStream(), kv.Options{})
 	if err := hub.JetStream().DeleteStream(t.Context(), "cronce_slots"); err != nil {
 		t.Fatal(err)
@@ -386,7 +386,7 @@ func TestSetupChangesTheLeaseEverywhereAndNothingTwice(t *testing.T) {
 	if all := strings.Join(changes, "\n"); err != nil || len(changes) != 3 || !strings.Contains(all, "queue default of stream cronce_timers: ack wait 5s") || !strings.Contains(all, "lease 5s instead of lease 20s") || !strings.Contains(all, "queue default: ack wait 5s") {
 		t.Fatalf("setup: %q, %v", changes, err)
 	}
-	if _, err := s.Slots().Queue(t.Context(), "default"); err != nil { // of a node that runs on with the old lease
+	if _, err := s.Slots().Queue(t.Context(), "default"); err != nil { // this node still uses the old lease
 		t.Errorf("queue, by the settings of before: %v", err)
 	}
 	c, err := open(t, js, kv.Options{}).Slots().Queue(t.Context(), "default")
@@ -452,8 +452,8 @@ func TestSetupRefusesWhatItCannotChange(t *testing.T) {
 	}
 }
 
-// TestWithoutPermission: such a request is not answered, so the error has to
-// say why.
+// The server does not answer a request that it does not permit, so the error must give the
+// reason.
 func TestWithoutPermission(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t, func(o *server.Options) {
@@ -464,8 +464,8 @@ func TestWithoutPermission(t *testing.T) {
 	wantError(t, err, nats.ErrPermissionViolation, "create bucket cronce_state", "STREAM.CREATE.KV_cronce_state")
 }
 
-// TestOpenEndsWithItsContext: a broker that does not answer is named, and ends
-// no wait by itself.
+// If the broker does not answer, Open waits until its context ends. The error names the
+// broker.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
@@ -477,8 +477,8 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	wantError(t, err, job.ErrUnknown, "bucket cronce_state")
 }
 
-// The settings are lost, and who starts may not store them: when another login has, it
-// goes on.
+// The settings are lost, and this login may not store them. Open continues when another
+// login has stored them.
 func TestOpenWaitsForSettingsThatItMayNotStore(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, func(o *server.Options) {
@@ -522,7 +522,7 @@ func TestOpenWaitsForSettingsThatItMayNotStore(t *testing.T) {
 	}
 }
 
-// writer is what is done with each line of a log.
+// writer is a function that receives each line of a log.
 type writer func([]byte)
 
 func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }

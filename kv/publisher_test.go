@@ -11,8 +11,9 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A publication whose answer is lost, with the connection or without, is unknown
-// within seconds; the same message again shows that it was stored.
+// If the answer to a publication is lost, with or without the connection, the result is
+// unknown within seconds. When the same message is published again, the broker folds it,
+// which shows that the first was stored.
 func TestAnUnansweredPublicationIsUnknownAndFoldsWhenRepeated(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]bool{"the wire is silent": false, "the connection is lost": true} {
@@ -20,7 +21,7 @@ func TestAnUnansweredPublicationIsUnknownAndFoldsWhenRepeated(t *testing.T) {
 			t.Parallel()
 			through, _, p, _ := behindProxy(t)
 			m := core.Message{Slot: job.NewSlot("report", at), Node: "n"}
-			publish(t, through, "default", core.Message{Slot: job.NewSlot("first", at), Node: "n"}) // it has its inbox
+			publish(t, through, "default", core.Message{Slot: job.NewSlot("first", at), Node: "n"}) // makes the transport subscribe its inbox
 			p.Deafen()
 			wait, err := through.Slots().Publish("default", m, nil)
 			if err != nil {

@@ -24,7 +24,8 @@ const maxAckPending = 1_000_000
 const WorkerGroup = "workers"
 
 // prioritizes reports whether the server supports priorities (2.12 or newer). While the
-// server is away its version is unknown, and the result is true: later requests tell.
+// server is away its version is unknown, and the result is true: a later request
+// reveals an older server.
 func (s *Store) prioritizes() bool { return atLeast(s.link().connectedServer().version, 2, 12) }
 
 // CheckPriority refuses a priority outside 0 to 9, or one that the server does not

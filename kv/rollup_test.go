@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// oldBucket makes a bucket as nats.go does, and as older versions did.
+// oldBucket creates a bucket as nats.go does, and as older versions did.
 func oldBucket(t *testing.T, js jetstream.JetStream, name string, age time.Duration) {
 	t.Helper()
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, History: 1, TTL: age}); err != nil {
@@ -22,15 +22,16 @@ func oldBucket(t *testing.T, js jetstream.JetStream, name string, age time.Durat
 	}
 }
 
-// rollup publishes to a subject a message that is to remove all others of its stream.
+// rollup publishes a message that asks the server to remove all others of its stream.
 func rollup(t *testing.T, js jetstream.JetStream, subject, what string) error {
 	t.Helper()
 	_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: nats.Header{"Nats-Rollup": {what}}, Data: []byte("{}")})
 	return err
 }
 
-// A login that may write one key could remove all others, settings and watermark
-// included. A KV client reads, writes, deletes and watches such a bucket.
+// With roll-ups, a login that may write one key could remove all others, including the
+// settings and the watermark. Without them, a KV client can still read, write, delete and
+// watch.
 func TestBucketsRefuseRollupAndPurge(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -46,7 +47,7 @@ func TestBucketsRefuseRollupAndPurge(t *testing.T) {
 		before := stream.CachedInfo().State.Msgs
 		subject := strings.Replace(stream.CachedInfo().Config.Subjects[0], ">", "x", 1)
 		for _, what := range []string{"all", "sub"} {
-			if err := rollup(t, js, subject, what); err == nil && name != "cronce_timers" { // which needs it: see docs/threat-model.md
+			if err := rollup(t, js, subject, what); err == nil && name != "cronce_timers" { // the timers need roll-ups: see docs/threat-model.md
 				t.Errorf("%s takes a message that rolls up %s", name, what)
 			}
 		}
@@ -72,7 +73,7 @@ func TestBucketsRefuseRollupAndPurge(t *testing.T) {
 			err = b.Delete(t.Context(), "probe", jetstream.LastRevision(revision))
 		}
 		if err == nil {
-			_, err = b.Create(t.Context(), "probe", []byte("3")) // over the marker
+			_, err = b.Create(t.Context(), "probe", []byte("3")) // replaces the marker
 		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -86,8 +87,8 @@ func TestBucketsRefuseRollupAndPurge(t *testing.T) {
 	}
 }
 
-// Nodes start on what an older version made; Examine names it, Setup changes it and
-// keeps what is stored.
+// Nodes start with buckets that an older version created. Examine reports them. Setup
+// changes them and keeps their data.
 func TestSetupDeniesRollupInOldBuckets(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

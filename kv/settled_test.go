@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// watched is what a watch of the registry has told.
+// watched records the events of a watch of the registry.
 type watched struct {
 	mu      sync.Mutex
 	ready   uint64
@@ -49,7 +49,7 @@ func (w *watched) take(ev core.RegistryEvent) {
 	}
 }
 
-// last is the last revision at which nothing was missing.
+// last returns the revision of the last settled event, or 0.
 func (w *watched) last() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,8 +69,8 @@ func writeJob(t *testing.T, store *kv.Store, name string, revision uint64) uint6
 	return won
 }
 
-// olderBucket makes the bucket's stream anew, as versions made it that did not deny
-// purges.
+// olderBucket recreates the bucket's stream with the config of older versions, which
+// allowed purges.
 func olderBucket(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
 	stream, err := js.Stream(t.Context(), name)
@@ -87,8 +87,8 @@ func olderBucket(t *testing.T, js jetstream.JetStream, name string) {
 	}
 }
 
-// "nats kv compact" takes away the markers of what was removed. Of a removal that was
-// the last write nothing is left then but the sequence, which the watermark knows.
+// "nats kv compact" removes the markers of deleted keys. If the last write was a deletion,
+// only the stream's last sequence is left, and the watermark refers to it.
 func TestAWatchKnowsTheRevisionOfARegistryThatWasCompacted(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -123,7 +123,7 @@ func TestAWatchKnowsTheRevisionOfARegistryThatWasCompacted(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "the next write", func() bool { return w.last() == next && running.last() == next })
 }
 
-// A registry that is edited without a pause is known all the same.
+// A watch also settles while the registry is edited without a pause.
 func TestAWatchSettlesWhileTheRegistryIsEditedWithoutAPause(t *testing.T) {
 	t.Parallel()
 	store, err := kv.Open(t.Context(), natstest.Run(t).JetStream(), kv.Options{})

@@ -74,7 +74,7 @@ func TestCopiesOfASlotAreFoldedAndDelivered(t *testing.T) {
 	}
 }
 
-// TestWaitingPassesOverWhatItCannotRead: anybody may publish on the subjects.
+// Waiting skips messages that it cannot read. Every client may publish on the subjects.
 func TestWaitingPassesOverWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -166,7 +166,7 @@ func TestLedgerListFiltersAtTheBroker(t *testing.T) {
 	js := natstest.Run(t).JetStream()
 	s := open(t, js, kv.Options{})
 	ctx := within(t, 20*time.Second)
-	const reports, others = 10_500, 20 // more than one batch
+	const reports, others = 10_500, 20 // reports need more than one batch
 	fill := func(name string, n int) {
 		for i := range n {
 			r := kvtest.Record(i, "n")
@@ -214,8 +214,7 @@ func TestLedgerListFiltersAtTheBroker(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecordsAreNamed: a record of a newer program is refused, and
-// does not hide the others.
+// A record of a newer version is reported by its key, and does not hide the other records.
 func TestUnreadableRecordsAreNamed(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

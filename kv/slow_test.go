@@ -20,8 +20,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Everything that is asked of a real server whose answers come 1.2 s late is answered:
-// writes, reads, publications and passes.
+// A server answers 1.2 s late. Every write, read, publication and pass still succeeds.
 func TestSlownessIsNotDeathOnARealServer(t *testing.T) {
 	t.Parallel()
 	through, _, p, _ := behindProxy(t)
@@ -56,8 +55,8 @@ func TestSlownessIsNotDeathOnARealServer(t *testing.T) {
 	}
 }
 
-// stalled is a namespace whose connection's socket takes nothing any more, and whose
-// client holds its lock for it.
+// stalled returns a namespace whose connection has a socket that accepts no data. Its
+// client holds the connection's lock while it writes to that socket.
 func stalled(t *testing.T) (through, beside *kv.Store, heal func()) {
 	t.Helper()
 	through, beside, p, _ := behindProxy(t)
@@ -68,8 +67,8 @@ func stalled(t *testing.T) (through, beside *kv.Store, heal func()) {
 	return through, beside, p.Heal
 }
 
-// fill publishes on the store's connection until its socket is full and the writer waits
-// for the connection: then a message that is sent is not handed over any more.
+// fill publishes on the store's connection until the socket is full and the writer blocks.
+// After that, the connection takes no further message.
 func fill(t *testing.T, s *kv.Store) {
 	t.Helper()
 	for {
@@ -85,8 +84,8 @@ func fill(t *testing.T, s *kv.Store) {
 	}
 }
 
-// Nothing that has a deadline waits for a socket that does not drain; and what was
-// abandoned meanwhile is not sent when it drains.
+// No request with a deadline waits for a blocked socket. When the socket drains, a request
+// whose context has ended is not sent.
 func TestAnAbandonedWriteIsNotSentLater(t *testing.T) {
 	t.Parallel()
 	through, beside, heal := stalled(t)
@@ -103,7 +102,7 @@ func TestAnAbandonedWriteIsNotSentLater(t *testing.T) {
 			ended <- err
 		}
 	}()
-	within := time.After(20 * time.Second) // the socket takes nothing for a minute and more
+	within := time.After(20 * time.Second) // the socket accepts no data for over a minute
 	for range cap(ended) {
 		select {
 		case err := <-ended:
@@ -120,7 +119,7 @@ func TestAnAbandonedWriteIsNotSentLater(t *testing.T) {
 	if err := through.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := through.Ledger().Write(t.Context(), kvtest.Record(2, "later"), 0); err != nil { // behind all that was sent
+	if _, err := through.Ledger().Write(t.Context(), kvtest.Record(2, "later"), 0); err != nil { // the writer sends this after everything before it
 		t.Fatal(err)
 	}
 	if _, _, err := beside.Ledger().Read(t.Context(), abandoned.Slot); !errors.Is(err, job.ErrNotFound) {
@@ -128,8 +127,8 @@ func TestAnAbandonedWriteIsNotSentLater(t *testing.T) {
 	}
 }
 
-// While the client holds its connection's lock, since its socket takes nothing, each call
-// ends with its context: one that opens, asks, listens or leaves as well as one that writes.
+// While the socket accepts no data, the client holds its connection's lock. Each call still
+// ends with its context: Open, requests, Listen and Leave as well as writes.
 func TestNoCallWithADeadlineWaitsForTheLockOfTheConnection(t *testing.T) {
 	t.Parallel()
 	through, _, p, _ := behindProxy(t)
@@ -143,7 +142,7 @@ func TestNoCallWithADeadlineWaitsForTheLockOfTheConnection(t *testing.T) {
 	}
 	js := kv.JetStreamOf(through)
 	p.Stall()
-	defer p.Heal() // or closing the connection waits
+	defer p.Heal() // otherwise closing the connection blocks
 	fill(t, through)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -175,7 +174,7 @@ func TestNoCallWithADeadlineWaitsForTheLockOfTheConnection(t *testing.T) {
 	for name, f := range calls {
 		go func() { ended <- call{name, f()} }()
 	}
-	// The lock is held for a minute. A call that takes it ends after this one does.
+	// The lock is held for a minute. A call that takes the lock ends after this one.
 	free := make(chan struct{})
 	go func() { js.Conn().IsConnected(); close(free) }()
 	for range len(calls) {

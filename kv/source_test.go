@@ -19,7 +19,7 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// listener collects what a source tells.
+// listener records what a source delivers.
 type listener struct {
 	t *testing.T
 	*kv.Source
@@ -65,7 +65,7 @@ func (l *listener) ask(lane, n int, d time.Duration) {
 	}
 }
 
-// awaits waits until so many messages have come and requests have ended.
+// awaits waits for at least msgs messages and ends ended requests.
 func (l *listener) awaits(msgs, ends int) {
 	l.t.Helper()
 	defer func() {
@@ -80,7 +80,7 @@ func (l *listener) awaits(msgs, ends int) {
 	})
 }
 
-// offers makes the messages of a test binary different ones.
+// offers makes each message of the test binary unique.
 var offers atomic.Int64
 
 func offer(t *testing.T, s *kv.Store, n int) {
@@ -113,9 +113,8 @@ func TestARequestEndsServedOrWithItsTime(t *testing.T) {
 	}
 }
 
-// What a deposed leader still delivers comes on a request that is over: it is
-// handed on all the same, and the end of the old request is not taken for the new
-// one's.
+// A deposed leader may deliver a message for a request that has ended. The source passes it
+// on. The end of the old request does not end the new one.
 func TestWhatComesAfterItsRequestIsOverIsHandedOn(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -173,7 +172,7 @@ func TestAQueueThatIsGoneEndsItsRequests(t *testing.T) {
 	l := listen(t, s, 0, 2)
 	l.ask(0, 1, time.Minute)
 	l.ask(1, 1, 20*time.Millisecond)
-	l.awaits(0, 1) // the broker has taken in the first one too
+	l.awaits(0, 1) // by now, the broker has the first request too
 	if err := js.DeleteConsumer(t.Context(), "cronce_slots", "default"); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +189,7 @@ func TestWhoHasTheLowerPriorityIsServedFirst(t *testing.T) {
 	js := natstest.Run(t).JetStream()
 	s := open(t, js, kv.Options{})
 	standby, main := listen(t, s, 5, 1), listen(t, s, 0, 1)
-	standing := func(n int) { // a message that overtakes a request goes to another
+	standing := func(n int) { // a message that arrives before a request goes to the other listener
 		t.Helper()
 		queue, err := js.Consumer(t.Context(), "cronce_slots", "default")
 		if err != nil {
@@ -218,7 +217,7 @@ func TestWhoHasTheLowerPriorityIsServedFirst(t *testing.T) {
 	standby.awaits(10, 0)
 }
 
-// A server that does not know priorities has queues without them.
+// If a server does not support priorities, its queues have none.
 func TestPrioritiesNeedAServerThatKnowsThem(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t)
@@ -232,7 +231,7 @@ func TestPrioritiesNeedAServerThatKnowsThem(t *testing.T) {
 	offer(t, old, 1)
 	l.awaits(1, 0)
 
-	// After the upgrade they are wanted, and setup adds them.
+	// After the server's upgrade the queues should have priorities, and Setup adds them.
 	js := srv.JetStream()
 	if _, err := open(t, js, kv.Options{}).Slots().Source(t.Context(), "default", 0); !errors.Is(err, job.ErrMismatch) {
 		t.Errorf("a queue without priorities: %v", err)
@@ -251,8 +250,8 @@ func TestPrioritiesNeedAServerThatKnowsThem(t *testing.T) {
 	}
 }
 
-// A leader that steps down answers the requests that stood; the source asks on,
-// and every message comes once or again, but none is lost.
+// A leader that steps down ends the open requests. The source requests again. Each message
+// arrives at least once.
 func TestASourceOutlivesTheLeaderOfItsQueue(t *testing.T) {
 	t.Parallel()
 	c := natstest.RunCluster(t)
@@ -261,7 +260,7 @@ func TestASourceOutlivesTheLeaderOfItsQueue(t *testing.T) {
 	l := listen(t, s, 0, 1)
 	l.ask(0, 100, time.Minute)
 	offer(t, s, 3)
-	ended := 0 // before the queue was there on all servers
+	ended := 0 // the first requests may end before all servers have the queue
 	natstest.Eventually(t, 10*time.Second, "3 messages", func() bool {
 		m, ends := l.got()
 		if len(ends) > ended {

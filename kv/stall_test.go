@@ -11,9 +11,8 @@ import (
 	"github.com/cronce-io/cronce/internal/lab/natstest"
 )
 
-// A watch whose consumer has gone silent, while its heartbeats go on, hears of
-// nothing: the audit finds that out, within its period, and what was missed is
-// told.
+// A watch's consumer stops delivering while its heartbeats go on. The audit detects that
+// within its interval, and the watch then reports what it missed.
 func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
@@ -45,7 +44,7 @@ func TestAStalledWatchIsFoundByItsAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An audit may replace a consumer while it is being paused: until all are.
+	// An audit may replace a consumer during the pause, so repeat until both are paused.
 	natstest.Eventually(t, 30*time.Second, "both watches to stall", func() bool {
 		stalled := 0
 		for c := range stream.ListConsumers(t.Context()).Info() {

@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Whatever comes with a timestamp comes with one of the clock that the store goes by,
-// and what is asked for since a time is asked for by that clock.
+// Stamp converts every timestamp that the store returns. A query for what was stored since
+// a time takes that time on the converted clock.
 func TestTimestampsAreReadByAnotherClock(t *testing.T) {
 	t.Parallel()
 	const back = 1000 * time.Hour

@@ -97,7 +97,8 @@ func newStore(ctx context.Context, js jetstream.JetStream, o Options) (*Store, e
 }
 
 // atLeast reports whether the server's version is major.minor or newer. While the server
-// is away its version is unknown, and the result is true: later requests tell.
+// is away its version is unknown, and the result is true: a later request
+// reveals an older server.
 func atLeast(version string, major, minor int) bool {
 	var x, y int
 	if _, err := fmt.Sscanf(version, "%d.%d", &x, &y); err != nil {

@@ -62,8 +62,8 @@ func fired(t *testing.T, s *kv.Store, queue string) jetstream.Msg {
 	return m
 }
 
-// TestATimerFiresOnceWhenItIsDue also across a restart of the server, and not
-// before its time: a fraction of a second is a part of it.
+// A timer fires once, not before its time, and also after a restart of the server. A
+// fraction of a second counts.
 func TestATimerFiresOnceWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
@@ -134,7 +134,7 @@ func TestOfRacingTimersOfOneKeyOneIsSet(t *testing.T) {
 	}
 }
 
-// TestATimerIsReplacedAtItsRevisionOnly, and the one that it replaces never fires.
+// A timer is replaced only at its revision, and the replaced timer never fires.
 func TestATimerIsReplacedAtItsRevisionOnly(t *testing.T) {
 	t.Parallel()
 	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
@@ -163,7 +163,7 @@ func TestACancelledTimerIsGoneAndItsKeyFree(t *testing.T) {
 	due := time.Now().Add(time.Hour)
 	set(t, s, timer("k", due), 0)
 	set(t, s, timer("k.2", due), 0)
-	for range 2 { // once more is no error
+	for range 2 { // a second Cancel returns no error
 		if err := s.Timers().Cancel(t.Context(), timer("k", due).Slot); err != nil {
 			t.Fatal(err)
 		}
@@ -177,8 +177,8 @@ func TestACancelledTimerIsGoneAndItsKeyFree(t *testing.T) {
 	}
 }
 
-// TestTokensAndPayloadsTravelUnchanged through subject, headers and schedule,
-// whatever characters they have.
+// Tokens and payloads with any characters pass unchanged through the subject, the headers
+// and the schedule.
 func TestTokensAndPayloadsTravelUnchanged(t *testing.T) {
 	t.Parallel()
 	s := open(t, natstest.Run(t).JetStream(), kv.Options{})
@@ -228,7 +228,7 @@ func TestNoTimersWithoutMessageSchedules(t *testing.T) {
 		t.Errorf("waiting: %+v", all)
 	}
 
-	// The server is upgraded. What is there goes on without, until setup.
+	// The server is upgraded. The namespace works without timers until Setup adds them.
 	js := server.JetStream()
 	for _, readOnly := range []bool{true, false} {
 		s = open(t, js, kv.Options{ReadOnly: readOnly})
@@ -244,8 +244,8 @@ func TestNoTimersWithoutMessageSchedules(t *testing.T) {
 	set(t, s, one, 0)
 }
 
-// TestTimersAreNotDroppedForSpace: their stream discards old messages, because
-// schedules want that, and so must have no limit.
+// The stream of timers discards old messages, because schedules require that. So it must
+// have no limit.
 func TestTimersAreNotDroppedForSpace(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -285,7 +285,7 @@ func TestTimersRefuseWhatIsNone(t *testing.T) {
 	}
 }
 
-// TestATimerWithoutAnAnswerIsUnknownThenSettled.
+// A timer that gets no answer is unknown. Setting it again settles it.
 func TestATimerWithoutAnAnswerIsUnknownThenSettled(t *testing.T) {
 	t.Parallel()
 	server := natstest.Run(t)
@@ -298,7 +298,7 @@ func TestATimerWithoutAnAnswerIsUnknownThenSettled(t *testing.T) {
 		t.Fatalf("got %v, want unknown", err)
 	}
 	proxy.Heal()
-	// Whether the lost one was stored: set again, there is one.
+	// Set the timer again: exactly one exists, whether or not the first was stored.
 	if _, err := s.Timers().Set(within(t, 10*time.Second), one, 0); err != nil && !errors.Is(err, job.ErrConflict) {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestATimerWithoutAnAnswerIsUnknownThenSettled(t *testing.T) {
 	}
 }
 
-// TestWaitingPassesOverWhatIsNoTimer: anybody may publish on the subjects.
+// Waiting skips messages that are no timers. Every client may publish on the subjects.
 func TestWaitingPassesOverWhatIsNoTimer(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()
@@ -340,8 +340,8 @@ func TestWaitingPassesOverWhatIsNoTimer(t *testing.T) {
 	}
 }
 
-// TestTimersOutliveTheirStreamsLeader on three servers, set by two at once: each is
-// set once, and fires although the leader goes when they fall due.
+// Two clients set the same timers on three servers. Each timer is set once, and fires
+// although the stream's leader stops when they are due.
 func TestTimersOutliveTheirStreamsLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.RunCluster(t)
@@ -363,8 +363,8 @@ func TestTimersOutliveTheirStreamsLeader(t *testing.T) {
 		})
 	}
 	setting.Wait()
-	// On a machine so slow that some have fired before the other one set them, those
-	// were set again, and rightly so.
+	// On a very slow machine some timers fire before the second client sets them. Those
+	// are set again, which is correct.
 	if got := won.Load(); got < n || got > n && time.Now().Before(due) {
 		t.Errorf("%d of %d timers were set", got, n)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// Whatever is published is traced, for whatever reason it is: the store is where all
-// of it passes. Each message goes on with what its own publication has entered.
+// Every publication is traced, whatever its reason, because all of them pass the store. Each
+// message carries the Traceparent that its own trace has set.
 func TestEveryPublicationIsTraced(t *testing.T) {
 	t.Parallel()
 	var told []string
@@ -57,7 +57,7 @@ func TestEveryPublicationIsTraced(t *testing.T) {
 	for slot, got := range carried {
 		want := "span of " + slot
 		if slot == job.NewSlot("report", at.Add(time.Hour)).ID() {
-			want = "" // only recorded as missed
+			want = "" // published only to be recorded as missed
 		}
 		if got != want {
 			t.Errorf("%s goes on with %q, want %q", slot, got, want)

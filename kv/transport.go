@@ -289,7 +289,7 @@ func (t *transport) hand(o *outgoing) {
 
 // handCopy sends a copy of a question if the question is still open.
 func (t *transport) handCopy(q *question, id uint64) {
-	// Both calls wait for the connection's lock. No copy has been started yet.
+	// Both calls may wait for the connection's lock, so they precede the check in begin.
 	connected := t.conn.IsConnected()
 	closed := !connected && t.conn.IsClosed()
 	open, lost := t.begin(q, id, connected, closed)

@@ -16,7 +16,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// keys is a broker's memory of any number of keys.
+// keys is a fake broker that stores the revisions of any number of keys.
 type keys struct{ all map[string]uint64 }
 
 func (k *keys) put(m *nats.Msg, revision uint64) (uint64, error) {
@@ -29,9 +29,9 @@ func (k *keys) put(m *nats.Msg, revision uint64) (uint64, error) {
 
 func (k *keys) get() (entry, error) { return entry{}, errNothing }
 
-// Invariant 9: slowness is not death. Each write is settled by the answer to its first
-// copy, whether or not others went out meanwhile, and once answers are known to be slow
-// no other goes out.
+// Invariant 9: slowness is not death. The answer to a write's first copy settles it, even
+// if further copies were sent meanwhile. Once the transport has measured slow answers, it
+// sends no further copies.
 func TestSlownessIsNotDeathForWrites(t *testing.T) {
 	t.Parallel()
 	for _, late := range []time.Duration{1200 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second, 20 * time.Second / 3} {
@@ -58,31 +58,31 @@ func TestSlownessIsNotDeathForWrites(t *testing.T) {
 					}
 					most := writes
 					if round == 0 {
-						most = 3 * writes // after 1 s and 3 s: the transport does not know better yet
+						most = 3 * writes // after 1 s and 3 s: no answer was measured yet
 					}
 					if sent := b.count("$KV") - before; sent > most {
 						t.Errorf("round %d: %d copies of %d writes were sent, want at most %d", round, sent, writes, most)
 					}
 					synctest.Wait()
 				}
-				time.Sleep(2 * late) // the answers to other copies are nobody's
+				time.Sleep(2 * late) // let the answers to the other copies arrive; they are ignored
 			})
 		})
 	}
 }
 
-// Invariant 9: more load never makes the system send more. A burst that the broker works
-// off in less than half a minute is sent once, since its answers show that it does.
+// Invariant 9: more load never makes the system send more. If the broker answers a burst in
+// less than half a minute, each question is sent once, because the answers show progress.
 func TestABurstThatTakesLongIsSentOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newFakeBroker(&keys{map[string]uint64{}})
 		var last time.Time
-		b.late = func() time.Duration { // one after the other
+		b.late = func() time.Duration { // sequentially
 			if now := time.Now(); last.Before(now) {
 				last = now
 			}
-			last = last.Add(9 * time.Millisecond) // all of them take 27 s, less than 2*mostSlow
+			last = last.Add(9 * time.Millisecond) // 27 s for all, less than 2*mostSlow
 			return time.Until(last)
 		}
 		const writes = 2000
@@ -108,8 +108,8 @@ func TestABurstThatTakesLongIsSentOnce(t *testing.T) {
 	})
 }
 
-// Copies of a write that is not answered go out after 1, 2, 4 seconds and so on, all with
-// one reply subject, until its context ends; and none after that.
+// Copies of an unanswered write are sent after 1, 2, 4 seconds and so on, until its context
+// ends. All of them have the same reply subject.
 func TestCopiesOfAnUnansweredWriteGoOutEverMoreSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestCopiesOfAnUnansweredWriteGoOutEverMoreSeldom(t *testing.T) {
 	})
 }
 
-// What is asked while the broker is away is sent when it is back, if it is still wanted.
+// A question asked while the broker is away is sent after the reconnect, if still wanted.
 func TestWhatIsAskedWhileTheBrokerIsAwayIsSentWhenItIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestWhatIsAskedWhileTheBrokerIsAwayIsSentWhenItIsBack(t *testing.T) {
 	})
 }
 
-// Many who ask at once are all answered, and nothing is left open.
+// All of many concurrent questions are answered, and none is left open.
 func TestEveryQuestionEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestEveryQuestionEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		n := 0
-		b.late = func() time.Duration { // and answers overtake each other
+		b.late = func() time.Duration { // answers arrive out of order
 			n++
 			return time.Duration(n*7919%5000) * time.Millisecond
 		}
@@ -187,7 +187,7 @@ func TestEveryQuestionEnds(t *testing.T) {
 			})
 		}
 		asking.Wait()
-		time.Sleep(10 * time.Second) // some had asked what stands there when their answer came
+		time.Sleep(10 * time.Second) // some writes were reading the key when their answer arrived
 		b.transport.mu.Lock()
 		defer b.transport.mu.Unlock()
 		if n := len(b.transport.open); n > 0 {
@@ -196,7 +196,7 @@ func TestEveryQuestionEnds(t *testing.T) {
 	})
 }
 
-// sentSlot publishes a slot and returns what was answered.
+// sentSlot publishes a slot and returns a channel with the result.
 func sentSlot(b *fakeBroker, s job.Slot) <-chan error {
 	slots := &Slots{&Store{wire: b.bucket().wire, namespace: "n", headers: newHeaders("n_slots")}}
 	told := make(chan error, 1)
@@ -204,15 +204,15 @@ func sentSlot(b *fakeBroker, s job.Slot) <-chan error {
 	return told
 }
 
-// A process that slept between leaving a slot here and handing it to the connection does
-// not send it any more: others may have published it, and their copies be forgotten.
+// If the process is suspended between Send and the connection, it does not send the slot.
+// Other producers may have published the slot, and the duplicate window may have passed.
 func TestWhatWaitedWhileTheProcessSleptIsNotSent(t *testing.T) {
 	t.Parallel()
 	for slept, want := range map[time.Duration]bool{0: true, publishTimeout / 2: true, publishTimeout + time.Second: false} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newFakeBroker(&keys{map[string]uint64{}})
 			b.transport.mu.Lock()
-			b.transport.writing = true // so that nothing is handed over before it was put to sleep
+			b.transport.writing = true // prevents the writer from starting before the clock is changed
 			b.transport.mu.Unlock()
 			told := sentSlot(b, job.NewSlot("report", time.Unix(1_800_000_000, 0)))
 			b.transport.mu.Lock()
@@ -231,8 +231,8 @@ func TestWhatWaitedWhileTheProcessSleptIsNotSent(t *testing.T) {
 	}
 }
 
-// Publications are given up at a quick broker that loses them, and waited for at a slow
-// one: a copy for each that is late would make it slower.
+// A publication times out soon if the broker was quick. If the broker is slow, it waits
+// longer, because repeated publications would slow the broker further.
 func TestPublicationsAtASlowBrokerAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

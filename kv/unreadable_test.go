@@ -10,8 +10,8 @@ import (
 	"github.com/cronce-io/cronce/kv"
 )
 
-// A value that has changed since it was read is not removed, and a writer who has slept
-// does not write over what stands in its place.
+// A value that has changed since it was read is not removed. A writer that was suspended
+// cannot overwrite the marker that replaced a removed value.
 func TestAValueThatCannotBeReadIsRemovedAtItsRevision(t *testing.T) {
 	t.Parallel()
 	js := natstest.Run(t).JetStream()

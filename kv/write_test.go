@@ -18,16 +18,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// answer is what a scripted broker does with one question.
+// answer is how a scripted broker handles one question.
 type answer struct {
-	store    bool  // the write is stored, if its revision is the last
-	err      error // what the caller gets in place of the truth; nil: the truth
+	store    bool  // the write is stored if its revision is the last
+	err      error // the error that the caller gets instead of the real answer; nil: the real answer
 	entry    *entry
-	meantime func(*script) // what others do before it
+	meantime func(*script) // other writes that happen first
 }
 
-// script is a broker that holds one key and answers as it is told, and with the
-// truth once its lines are spent.
+// script is a broker that holds one key. It answers with the next scripted answer, and
+// with the real one after the last.
 type script struct {
 	now        entry
 	last       uint64
@@ -88,13 +88,13 @@ var (
 	errDisk     = &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "write block 1: no space left on device"}
 )
 
-// TestWrite plays what can happen between a writer and the broker.
+// TestWrite covers what can happen between a writer and the broker.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	other := func(s *script) { s.set("other") }
 	stale := &entry{revision: 3, data: []byte("before")}
 	for name, test := range map[string]struct {
-		revision uint64 // the writer's; the key stands at 3
+		revision uint64 // expected by the writer; the key's is 3
 		script   script
 		want     uint64
 		err      error
@@ -137,8 +137,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestWriteNamesWhatItWaitedFor: a caller reads in the error which operation
-// went unanswered, and for how long.
+// The error names the operation that was not answered, and how long the write waited.
 func TestWriteNamesWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +151,7 @@ func TestWriteNamesWhatItWaitedFor(t *testing.T) {
 	})
 }
 
-// silent never answers.
+// silent is a broker that never answers.
 type silent struct{}
 
 func (silent) put(*nats.Msg, uint64) (uint64, error) { return 0, errTimeout }
@@ -169,9 +168,9 @@ func TestServersTooOldAreKnown(t *testing.T) {
 	}
 }
 
-// chaos is a broker behind a network that loses requests and answers, delivers
-// copies late, shows collisions that come to nothing, and lets readings be
-// stale. It stores only what names the last revision.
+// chaos is a broker behind a network that loses requests and answers, delivers copies
+// late, reports conflicts with writes that are never stored, and returns stale reads. It
+// stores only writes that expect the last revision.
 type chaos struct {
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -230,7 +229,7 @@ func (c *chaos) get() (entry, error) {
 	return c.history[len(c.history)-back], nil
 }
 
-// land delivers delayed copies: one in odds times one, and so on.
+// land delivers a random number of delayed copies, each with a chance of one in odds.
 func (c *chaos) land(odds int) {
 	for len(c.delayed) > 0 && c.random.IntN(odds) == 0 {
 		first := c.delayed[0]
@@ -239,14 +238,14 @@ func (c *chaos) land(odds int) {
 	}
 }
 
-// find returns the values' places in the history, from 0, and -1 for none.
+// find returns the index of the value in the history, or -1.
 func (c *chaos) find(value string) int {
 	return slices.IndexFunc(c.history, func(e entry) bool { return string(e.data) == value })
 }
 
-// TestWriteIsCertain races writers through chaos: a success stands in the
-// history at the returned revision, nothing stands there twice, and a conflict
-// is a no for ever, unless the write was stored and has been overwritten.
+// Concurrent writers race through chaos. A successful write is in the history at its
+// returned revision. No value is in the history twice. A write that reports a conflict is
+// never stored later. If it was stored before, it has been overwritten.
 func TestWriteIsCertain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -286,7 +285,7 @@ func TestWriteIsCertain(t *testing.T) {
 	})
 }
 
-// attempt writes value over what stands there, and checks what it is told.
+// attempt writes value over the last revision, and checks the result.
 func (c *chaos) attempt(broker *fakeBroker, value string, refused chan<- string) error {
 	c.mu.Lock()
 	expected := c.now().revision

@@ -40,9 +40,9 @@ func (t Target) Connect(ctx context.Context) (*Conn, error) {
 }
 
 // Await connects like Connect, but waits for a server that is not running yet. It logs what
-// it waits for at once and then every minute. An error that waiting cannot resolve (a
-// refused login, no JetStream, a TLS failure) is returned at once. If ctx ends, Await
-// returns its cause.
+// it waits for at once and then every minute. If waiting cannot fix the error (a refused
+// login, no JetStream, a TLS failure), Await returns it at once. If ctx ends, Await returns
+// its cause.
 func (t Target) Await(ctx context.Context) (*Conn, error) {
 	began, said := time.Now(), time.Time{}
 	for n := 0; ; n++ {
@@ -88,10 +88,10 @@ func mayPass(err error) bool {
 // Conn is a connection together with the JetStream domain or API prefix to use on it.
 type Conn struct {
 	*nats.Conn
-	domain, prefix string // of the API; one at most
+	domain, prefix string // of the API; at most one is set
 }
 
-// closeWait limits how long Close waits for a socket that does not drain.
+// closeWait limits how long Close waits for a blocked socket.
 const closeWait = 2 * time.Second
 
 // Close closes the connection. If the socket accepts no data, the client blocks up to its
@@ -110,8 +110,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// JetStream returns a client of the target's JetStream: the account's own, that of a
-// domain, or one that is imported under a prefix.
+// JetStream returns a client of the target's JetStream: the account's own, the one of a
+// domain, or one imported under a prefix.
 func (c *Conn) JetStream() (jetstream.JetStream, error) {
 	switch {
 	case c.domain != "":
@@ -166,8 +166,8 @@ func (t Target) dial() (*Conn, error) {
 }
 
 func (t Target) dialContext(options []nats.Option) (*Conn, error) {
-	// Our option is applied last. An error before it is in the NATS context, a later one
-	// comes from the server.
+	// Our option is applied last. If it was not reached, the error is in the NATS context.
+	// Otherwise it comes from the server.
 	var servers []string
 	nc, settings, err := natscontext.Connect(t.context, append(options, func(o *nats.Options) error {
 		if len(o.Servers) == 0 || o.Servers[0] == "" {
@@ -233,8 +233,9 @@ func refusesLogin(err error) bool {
 	return false
 }
 
-// requireJetStream returns an error if the server or the account has no JetStream. A login
-// that may not ask passes; its next request fails with the reason.
+// requireJetStream returns an error if the server or the account has no JetStream. If the
+// login may not read the account's info, there is no error; the next request fails with the
+// reason.
 func (c *Conn) requireJetStream(ctx context.Context, where string) error {
 	if c.domain != "" {
 		where = fmt.Sprintf("domain %q on %s", c.domain, where)

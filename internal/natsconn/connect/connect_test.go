@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nobody is an address without a server.
+// nobody is the address of no server.
 const nobody = "127.0.0.1:1"
 
 // target resolves cfg in an empty environment.
@@ -128,8 +128,8 @@ func TestConnectionsThatWork(t *testing.T) {
 	}
 }
 
-// A node may start before its server. It logs what it waits for, and goes on when the server
-// is there, or ends with its context. An error that waiting cannot fix is returned at once.
+// If a node starts before its server, it logs what it waits for. It continues when the server
+// starts, or ends with its context. An error that waiting cannot fix is returned at once.
 func TestAServerThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	log := make(chan string, 100)
@@ -171,13 +171,13 @@ func TestAServerThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 }
 
-// lines is a log that can be waited for.
+// lines is a log whose lines a test can wait for.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
 
-// A write must not land later than its author believes: what is published while
-// the server is away fails at once, and never arrives.
+// A write must not arrive after its caller has given up. A message published while the
+// server is away fails at once, and never arrives.
 func TestNothingIsBufferedWhileTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	s := natstest.Run(t)
@@ -195,7 +195,7 @@ func TestNothingIsBufferedWhileTheServerIsAway(t *testing.T) {
 	natstest.Eventually(t, 10*time.Second, "the connection is back", nc.IsConnected)
 }
 
-// Credentials are rotated, and servers come up before their accounts.
+// Credentials are rotated, and servers start before their accounts exist.
 func TestRefusedLoginsDoNotEndAnEstablishedConnection(t *testing.T) {
 	t.Parallel()
 	addr := freeAddress(t)
@@ -224,7 +224,7 @@ func TestRefusedLoginsDoNotEndAnEstablishedConnection(t *testing.T) {
 	})
 	s.Stop()
 	s = start("other")
-	for range 3 { // nats.go by itself gives up at the second
+	for range 3 { // nats.go alone closes the connection after the second
 		select {
 		case <-refusals:
 		case <-time.After(20 * time.Second):
@@ -264,7 +264,7 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// A connection attempt ends with its context, although the server is silent.
+// A connection attempt ends with its context even if the server does not answer.
 func TestConnectEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -293,7 +293,7 @@ func TestConnectEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// silent accepts connections and says nothing.
+// silent returns the address of a listener that accepts connections and never answers.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,25 +1,24 @@
-// Package connect finds the NATS server that a command should use and connects to
-// it.
+// Package connect finds the NATS server that a command should use, and connects to it.
 //
-// The first of these that is set is used: an explicit URL, an explicit NATS
-// context, NATS_URL (with NATS_CREDS and the like), the context that the nats CLI has selected,
-// and else the loopback default, where a server may be embedded.
+// It uses the first of these that is set: an explicit URL, an explicit NATS context,
+// NATS_URL (with NATS_CREDS and the other NATS_ variables), the context that the nats CLI has
+// selected. If none is set, it uses the loopback default, where a process may embed a server.
 //
 // # Decisions
 //
-//   - The first connection fails at once and says why; only an established one
-//     reconnects for ever. A wrong URL should not look like a slow start.
-//   - The client buffers nothing while it is disconnected. A write that lands late is
-//     worse than a failed one: by then its author has repeated it or given up.
-//   - Pings every 5 s, two may be missed: a frozen server, whose sockets stay
-//     open, is noticed within 15 s.
-//   - A refused login does not end an established connection. Credentials are
-//     rotated and servers come up before their accounts; nats.go would close the
-//     connection for good at the second refusal, and with it the fleet.
-//   - All parts of a login come from one source: flags, CRONCE_ variables, a context or
-//     (with NATS_URL) NATS_ variables. A user from one source with a password from
-//     another would be a mistake. Passwords and tokens have no flag, because every user
-//     of the machine can read flags.
+//   - The first connection attempt fails at once with the reason. Only an established
+//     connection reconnects for ever. So a wrong URL does not look like a slow start.
+//   - The client buffers nothing while it is disconnected. A late write is worse than a
+//     failed one, because its caller has repeated it or given up by then.
+//   - The client pings every 5 s and tolerates two missing answers. So it detects a frozen
+//     server, whose sockets stay open, within 15 s.
+//   - A refused login does not end an established connection. Credentials are rotated, and
+//     servers start before their accounts exist. nats.go alone would close the connection
+//     for good at the second refusal.
+//   - All parts of a login come from one source: flags, CRONCE_ variables, a context, or
+//     (with NATS_URL) NATS_ variables. A user from one source with a password from another
+//     would be a mistake. Passwords and tokens have no flag, because every user of the
+//     machine can read flags.
 //   - A JetStream domain or API prefix, from a flag or a context, belongs to the
 //     connection (Conn.JetStream), so no caller can forget it.
 //   - Passwords and tokens in URLs are never printed.

@@ -15,13 +15,13 @@ import (
 // each other; any of them replaces the credentials of a NATS context, and each TLS file
 // replaces that of the context.
 type Login struct {
-	// Creds is a credentials file, NKey the file of a seed.
+	// Creds is a credentials file, NKey a file that contains a seed.
 	Creds, NKey string
 
 	User, Password, Token string
 
-	// Cert and Key are a client certificate and its key, CA the certificates that
-	// the server's is checked by: PEM files.
+	// Cert and Key are a client certificate and its key. CA contains the certificates
+	// that verify the server's. All are PEM files.
 	Cert, Key, CA string
 }
 
@@ -49,8 +49,8 @@ func (l Login) or(getenv func(string) string, prefix string, names Login) Login 
 	return l
 }
 
-// The variables of a login, behind "CRONCE_" and, as the nats CLI has them, behind
-// "NATS_".
+// cronceVariables and natsVariables are the names of the environment variables of a login,
+// without their prefixes "CRONCE_" and "NATS_". The nats CLI uses the latter.
 var (
 	cronceVariables = Login{
 		Creds: "CREDS", NKey: "NKEY", User: "USER", Password: "PASSWORD", Token: "TOKEN", Cert: "TLSCERT", Key: "TLSKEY", CA: "TLSCA",
@@ -94,7 +94,7 @@ func (l Login) check() error {
 	return nil
 }
 
-// apply replaces in o what l sets.
+// apply overrides in o what l sets.
 func (l Login) apply(o *nats.Options) error {
 	if len(l.methods()) > 0 {
 		o.User, o.Password, o.Token, o.Nkey = "", "", "", ""

@@ -45,14 +45,14 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// seedFile makes an nkey of a user: the file of its seed, and its public key.
+// seedFile creates a user's nkey. It returns the file of the seed and the public key.
 func seedFile(t *testing.T) (path, public string) {
 	t.Helper()
 	kp := must[nkeys.KeyPair](t)(nkeys.CreateUser())
 	return file(t, "user.nk", must[[]byte](t)(kp.Seed())), must[string](t)(kp.PublicKey())
 }
 
-// operated is a server in operator mode, with the credentials file of a user.
+// operated returns a server in operator mode, and the credentials file of a user.
 func operated(t *testing.T) (s *natstest.Server, creds string) {
 	t.Helper()
 	operator, account, user := must[nkeys.KeyPair](t)(nkeys.CreateOperator()), must[nkeys.KeyPair](t)(nkeys.CreateAccount()), must[nkeys.KeyPair](t)(nkeys.CreateUser())
@@ -77,7 +77,7 @@ func operated(t *testing.T) (s *natstest.Server, creds string) {
 	return s, file(t, "user.creds", must[[]byte](t)(jwt.FormatUserConfig(token, must[[]byte](t)(user.Seed()))))
 }
 
-// authority signs certificates for 127.0.0.1, which are PEM files.
+// authority signs certificates for 127.0.0.1. Its fields are PEM files.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -110,7 +110,7 @@ func (a *authority) issue() (cert, key string) {
 		file(a.t, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}))
 }
 
-// mutual is a server that wants a client certificate.
+// mutual returns a server that requires a client certificate.
 func (a *authority) mutual() *natstest.Server {
 	a.t.Helper()
 	cert, key := a.issue()
@@ -123,7 +123,7 @@ func (a *authority) mutual() *natstest.Server {
 	})
 }
 
-// environment is what getenv finds, and nothing else.
+// environment returns a getenv that finds only the given pairs.
 func environment(t *testing.T, pairs ...string) func(string) string {
 	t.Helper()
 	vars := map[string]string{"XDG_CONFIG_HOME": t.TempDir()}
@@ -133,8 +133,8 @@ func environment(t *testing.T, pairs ...string) func(string) string {
 	return func(name string) string { return vars[name] }
 }
 
-// Each kind of login, by flag, environment and context, against a server that accepts no
-// other.
+// Each kind of login works by flag, environment and context. Each server accepts only one
+// kind.
 func TestEachWayToLogIn(t *testing.T) {
 	t.Parallel()
 	seed, public := seedFile(t)

@@ -23,8 +23,8 @@ func (t Target) options() []nats.Option {
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(2),
-		// Close a socket that accepts no data for this long, like a server that does not answer
-		// pings. The client's default of a minute is longer than most leases.
+		// Close a socket that accepts no data for as long as a server may leave pings
+		// unanswered. The client's default of a minute is longer than most leases.
 		nats.FlusherTimeout(2 * pingInterval),
 		nats.ReconnectOnFlusherError(),
 		nats.IgnoreAuthErrorAbort(),
@@ -48,7 +48,7 @@ func (t Target) inbox(o *nats.Options) error {
 	return nats.CustomInboxPrefix(t.cfg.Inbox)(o)
 }
 
-// delay is the pause before the nth round of reconnecting. On loopback another process
+// delay returns the pause before the nth round of reconnecting. On loopback another process
 // takes over the server at once. Elsewhere the delay spreads the reconnects of a fleet.
 func (t Target) delay(n int) time.Duration {
 	if t.local {

@@ -17,18 +17,18 @@ import (
 
 // Config holds the user's choices. Every field but Local is optional.
 type Config struct {
-	// Server is a URL, or several with commas between them; Context names a
-	// NATS context. Server wins.
+	// Server is one URL, or several separated by commas. Context names a NATS context. If
+	// both are set, Server is used.
 	Server, Context string
 
 	// Login holds the credentials.
 	Login Login
 
-	// Domain is the JetStream domain. It wins over that of a context.
+	// Domain is the JetStream domain. It overrides that of a context.
 	Domain string
 
-	// Inbox is the prefix of the subjects for answers; one of a context wins over
-	// it. Empty: _INBOX.
+	// Inbox is the prefix of reply subjects. A context's prefix overrides it. If both are
+	// empty, it is _INBOX.
 	Inbox string
 
 	// Local is host:port of the loopback default. Required.
@@ -37,20 +37,20 @@ type Config struct {
 	// Name is part of the connection's name on the server: "cronce <Name>".
 	Name string
 
-	// Dialer makes the connections. Nil: nats.go's own.
+	// Dialer opens the connections. If it is nil, nats.go opens them.
 	Dialer nats.CustomDialer
 
-	// Getenv reads the environment. Nil: os.Getenv.
+	// Getenv reads the environment. If it is nil, it is os.Getenv.
 	Getenv func(string) string
 
-	// Logger logs changes of the connection. Nil: none are logged.
+	// Logger logs changes of the connection. If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
 
 // Target is a resolved server.
 type Target struct {
 	cfg     Config
-	servers []string // set unless context is
+	servers []string // empty if context is set
 	context string
 	local   bool
 }
@@ -152,8 +152,8 @@ func redactText(s string) string {
 	return scheme + "://" + rest
 }
 
-// selectedContext is the context that "nats context select" chose, or empty. The library
-// that reads contexts cannot distinguish no context from a broken one.
+// selectedContext returns the context that "nats context select" chose, or "". The library
+// that reads contexts cannot distinguish a missing context from a broken one.
 func selectedContext(getenv func(string) string) string {
 	dir := getenv("XDG_CONFIG_HOME")
 	if dir == "" {

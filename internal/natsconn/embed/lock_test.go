@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Another user who can write to the store's directory first must not make the owner read or
-// overwrite one of the owner's files.
+// If another user can write to the store's directory before the owner, the owner must still
+// not read or overwrite one of the owner's own files.
 func TestLockFollowsNoFileThatWasPlanted(t *testing.T) {
 	t.Parallel()
 	const text = "the victim's\n"
