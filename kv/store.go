@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// DefaultNamespace is the namespace of Options that name none.
+// DefaultNamespace is the namespace if Options.Namespace is empty.
 const DefaultNamespace = job.DefaultNamespace
 
 // Options select the namespace to open and how to open it.

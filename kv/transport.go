@@ -49,7 +49,7 @@ const (
 type transport struct {
 	conn  port
 	link  *link
-	inbox string // with the last dot
+	inbox string // including the last dot
 	began time.Time
 
 	writings, publications sync.Pool // settled ones, for reuse

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nobody is the address of no server.
+// nobody is an address on which no server listens.
 const nobody = "127.0.0.1:1"
 
 // target resolves cfg in an empty environment.
