@@ -154,12 +154,12 @@ func first(d Delivery, v View) Step {
 		return end(d, v, job.Failed, d.Refused)
 	case tooOld(d, v):
 		return aged(d, v, job.Expired, fmt.Sprintf("older than the horizon of %v", v.Horizon))
-	case len(d.Payload) > job.MaxPayload: // no program of ours sends that, and no record could hold it
+	case len(d.Payload) > job.MaxPayload: // Cronce does not publish it, and a record cannot hold it
 		return end(d, v, job.Cancelled, fmt.Sprintf("payload of %d bytes: at most %d", len(d.Payload), job.MaxPayload))
 	case v.Entry == nil:
 		return end(d, v, job.Cancelled, "job deleted")
 	case splitOtherwise(d, v.Entry):
-		return Step{Action: Ack} // the slot goes on, in the parts that its plan says
+		return Step{Action: Ack} // the parts in the current plan have their own messages
 	case !belongs(d, v.Entry):
 		return end(d, v, job.Cancelled, "definition changed")
 	case unsplit(d, v.Entry):
@@ -319,18 +319,19 @@ func began(s job.Slot, event bool, due, published time.Time) time.Time {
 	return published
 }
 
-// longestWait is for how long a slot is given back at once whose time has not come:
-// the clock may be set back meanwhile. doubtWait is for how long one is given back that
-// would end by its age, by a clock that is not believed.
+// longestWait is the longest delay of a nak for a slot whose time has not come. It is bounded
+// because the clock may be changed meanwhile. doubtWait is the delay for a slot that would end by
+// its age while the clock is doubted.
 const (
 	longestWait = time.Hour
 	doubtWait   = 30 * time.Second
 )
 
-// early is how long a slot must still wait that the broker stored before its due
-// time: it came from a fast clock. A range is due with its last slot. A chained slot's
-// due time is that of an outcome, by whoever wrote it, and no reason to wait; its
-// instant, at which the slots that it follows from were due, is.
+// early returns how long the slot must still wait. It waits only if the broker stored the message
+// before the due time, because its producer's clock was fast. A range is due with its last slot.
+// The due time of a chained slot comes from the clock of the worker that wrote an outcome, so it
+// does not delay the slot. A chained slot waits for its instant instead, which is that of the
+// slots that it follows.
 func early(d Delivery, v View) time.Duration {
 	due := d.Due
 	switch {
@@ -345,10 +346,9 @@ func early(d Delivery, v View) time.Duration {
 	return 0
 }
 
-// belongs reports whether the slot is of the plan that was in force at its
-// instant. A message computed from this very definition, or from one that is
-// newer than what is known, is believed. A chained slot has its instant from
-// another job: it belongs to this one while that comes after any.
+// belongs reports whether the slot is in the plan that was in force at its instant. If the message
+// was computed from this definition or a newer one, it belongs. A chained slot has the instant of
+// another job, so it belongs as long as this job comes after any job.
 func belongs(d Delivery, e *Entry) bool {
 	switch {
 	case d.JobRevision >= e.Revision:
@@ -368,8 +368,8 @@ func belongs(d Delivery, e *Entry) bool {
 	return err == nil && s.Includes(d.Slot.At)
 }
 
-// splitOtherwise reports whether the slot is of its job's plan, but not in these
-// parts: the message comes from a producer that lags behind an edit of that.
+// splitOtherwise reports whether the slot is in its job's plan, but the plan splits it into other
+// parts. The producer of such a message lags behind an edit of the plan.
 func splitOtherwise(d Delivery, e *Entry) bool {
 	if d.Slot.Token != "" || d.Chained || d.JobRevision >= e.Revision || !belongs(d, e) {
 		return false
@@ -378,12 +378,13 @@ func splitOtherwise(d Delivery, e *Entry) bool {
 	return p.Plan.Shards != d.Slot.Shards
 }
 
-// unsplit reports whether the message is for the whole of a slot that its job splits:
-// it was published by who does not know of parts. To run it would take the place of
-// the parts for good; to ack it could lose the slot, if nobody else publishes those.
-// A run that was triggered, or follows from others, by an older definition is as that
-// one said; a message that names no definition is judged by the one there is. A run
-// that a stream's message started is as the plan of that message's time said.
+// unsplit reports whether the message is for a whole slot although its job splits slots. Its
+// publisher does not support parts. If a worker ran the message, the parts could never run. If it
+// acked the message and no other producer published the parts, the slot would be lost.
+//
+// The plan in force at a planned slot's instant applies, and for a run that a stream's message
+// started, the plan in force at that message's time. A triggered or chained run by an older
+// definition is valid as it is. If the message names no definition, the current one applies.
 func unsplit(d Delivery, e *Entry) bool {
 	planned := d.Slot.Token == "" && !d.Chained
 	if d.Event {
@@ -398,9 +399,9 @@ func unsplit(d Delivery, e *Entry) bool {
 	return e.Job.Shards > 0
 }
 
-// PlanAt is the plan that was in force at the instant.
+// PlanAt returns the plan that was in force at the instant.
 func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
-	for i := range e.Past { // without a copy of all: each slot asks, several times
+	for i := range e.Past { // does not copy e.Past: each slot calls this several times
 		if p := &e.Past[i]; at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
 			return *p, true
 		}
@@ -411,9 +412,8 @@ func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
 	return PastPlan{}, false
 }
 
-// paused reports whether the slot was published by a producer that had not heard
-// of the pause in which it fell due. What a producer that knows of the pause
-// publishes of it was judged by the catch-up policy when the pause had ended.
+// paused reports whether the slot fell due in a pause that its producer did not know of. If the
+// producer knew of the pause, it applied the catch-up policy after the end of the pause.
 func paused(d Delivery, e *Entry) bool {
 	if d.Slot.Token != "" && !d.Chained || d.JobRevision >= e.Revision {
 		return false
@@ -427,8 +427,7 @@ func pastDeadline(d Delivery, v View) bool {
 	return ok && v.certain().After(by)
 }
 
-// StartBy is the instant after which the slot may not start for the first time any
-// more; false when its job has no deadline.
+// StartBy returns the deadline for the slot's first start, and false if its job has none.
 func StartBy(d Delivery, e Entry) (time.Time, bool) {
 	from := d.Due
 	if d.CaughtUp || d.Backfill || d.Chained || from.IsZero() {
@@ -444,18 +443,20 @@ func startBy(d Delivery, v View) (time.Time, bool) {
 	return StartBy(d, *v.Entry)
 }
 
-// unhandled gives a slot back for a worker that has a handler: soon at first,
-// since a rolling upgrade may bring one, then once a minute.
+// unhandled naks a slot for a worker that has a handler. The first delays are short, since a
+// rolling upgrade may bring such a worker. The last ones are a minute.
 func unhandled(d Delivery) Step {
 	return Step{Action: Later, Delay: min(100*time.Millisecond<<min(d.Count, 10), time.Minute)}
 }
 
-// claim is the record that makes the worker the slot's owner, once written. A slot
-// of a job that guards against overlap needs a place for that: before its first
-// claim and, since it holds the place until its outcome, no new one later; it asks
-// again all the same, because locks can be lost and policies be edited.
+// claim returns the step that claims the slot. Once its record is written, the worker owns the
+// slot.
 //
-// A shard is claimed when its whole slot's record is there.
+// A slot of a guarded job must hold a place in the job's lock before its first claim. It keeps
+// the place until its outcome. The worker still asks the lock before every claim, because a lock
+// can be lost and a policy can be edited.
+//
+// A shard is claimed only after the record of its whole slot exists.
 func claim(d Delivery, v View, attempt int) Step {
 	if s, decided := divided(d, v); decided {
 		return s
@@ -480,13 +481,13 @@ func claim(d Delivery, v View, attempt int) Step {
 		r.Attempts = r.Attempts[:len(r.Attempts)-1]
 	}
 	r.State, r.Node, r.Attempt = job.Running, v.Self, attempt
-	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the history has them
+	r.RetryAt, r.Error, r.Output = time.Time{}, "", "" // the last attempt's; r.Attempts keeps the error
 	r.Attempts = history(append(r.Attempts, job.Attempt{Number: attempt, Node: v.Self, Started: started(d, v).UTC()}))
 	return Step{Action: Start, Record: r}
 }
 
-// started is when an attempt begins that is claimed now. The message in hand was stored
-// before, by the broker's own clock.
+// started returns the start of an attempt that is claimed now. It is not before the broker's
+// timestamp on the delivered message, within the error of the clock.
 func started(d Delivery, v View) time.Time {
 	if by := d.Published.Sub(v.Now); 0 < by && by <= v.Error {
 		return d.Published
@@ -494,7 +495,7 @@ func started(d Delivery, v View) time.Time {
 	return v.Now
 }
 
-// unplaced decides about a slot that would be claimed if it had a place.
+// unplaced decides about a slot that could be claimed if it had a place in the job's lock.
 func unplaced(d Delivery, v View) Step {
 	switch v.Place.Kind {
 	case PlaceWaits, PlaceCrowded:
@@ -510,12 +511,12 @@ func unplaced(d Delivery, v View) Step {
 	return Step{Action: Enter}
 }
 
-// ReplacedBy is the cause with which a slot ends for a newer one. It wraps
+// ReplacedBy returns the cause of the end of a slot that the newer slot s replaces. It wraps
 // ErrReplaced.
 func ReplacedBy(s job.Slot) error { return fmt.Errorf("%w by %s", job.ErrReplaced, s) }
 
-// end is the record of an outcome without a run. A shard's ends the whole slot if
-// no part of that has begun.
+// end returns the step that writes an outcome without a run. If the slot is a shard, and no part
+// of its whole slot has begun, the whole slot ends.
 func end(d Delivery, v View, outcome job.State, reason string) Step {
 	if s, decided := divided(d, v); decided {
 		return s
@@ -526,8 +527,8 @@ func end(d Delivery, v View, outcome job.State, reason string) Step {
 	return Step{Action: End, Record: ended(record(d, v), v, outcome, reason)}
 }
 
-// aged ends a slot for its age. While the clock is not believed the slot waits instead:
-// the outcome could not be taken back.
+// aged ends a slot because of its age. While the clock is doubted the slot waits instead, since an
+// outcome is final.
 func aged(d Delivery, v View, outcome job.State, reason string) Step {
 	if v.Doubted {
 		return Step{Action: Later, Delay: doubtWait, Reason: "it would end by its age, by a clock that is not believed: " + reason}
@@ -535,7 +536,7 @@ func aged(d Delivery, v View, outcome job.State, reason string) Step {
 	return end(d, v, outcome, reason)
 }
 
-// ended is the record r with an outcome.
+// ended returns the record r with an outcome.
 func ended(r job.Record, v View, outcome job.State, reason string) job.Record {
 	open := r.State == job.Running && len(r.Attempts) > 0 && r.Attempts[len(r.Attempts)-1].Finished.IsZero()
 	r.State, r.Node, r.Error, r.Finished, r.RetryAt = outcome, v.Self, clipError(reason), v.Now.UTC(), time.Time{}
@@ -545,7 +546,7 @@ func ended(r job.Record, v View, outcome job.State, reason string) job.Record {
 	return r
 }
 
-// record is the slot's record, a new one when there is none.
+// record returns a copy of the slot's record, or a new one if there is none.
 func record(d Delivery, v View) job.Record {
 	if v.Record != nil {
 		r := *v.Record
@@ -565,8 +566,8 @@ func record(d Delivery, v View) job.Record {
 	return r
 }
 
-// Release is the record that takes back a claim of r whose attempt was never
-// started, as if it had not been made.
+// Release returns the record that releases the claim in r, whose handler has not started. The
+// attempt is not counted.
 func Release(r job.Record, now time.Time) job.Record {
 	r.Attempts = slices.Clone(r.Attempts[:max(len(r.Attempts)-1, 0)])
 	r.State, r.Attempt, r.RetryAt = job.Retrying, r.Attempt-1, now.UTC()
@@ -576,13 +577,13 @@ func Release(r job.Record, now time.Time) job.Record {
 
 const releasedText = "given back before it was started"
 
-// Released reports whether r is what Release made of a record: no attempt failed.
+// Released reports whether Release returned r. Then r is retrying although no attempt failed.
 func Released(r job.Record) bool { return r.State == job.Retrying && r.Error == releasedText }
 
-// Outlasts reports whether the claim r, which was won, still counts although its key is
-// not at its revision any more: the ledger was purged, or an older copy of it was
-// restored. What stands there now, nil for nothing, is then this very claim or comes
-// from before it. Whoever took the slot over has counted an attempt more.
+// Outlasts reports whether the claim r is still valid although its key has another revision. It is
+// if the ledger was purged, or an older copy of it was restored. stands is the key's record now, or
+// nil if there is none. A valid claim finds itself there, or a record from before it. If another
+// worker has taken the slot over, its record counts more attempts.
 func Outlasts(r job.Record, stands *job.Record) bool {
 	switch {
 	case stands == nil:
@@ -595,32 +596,32 @@ func Outlasts(r job.Record, stands *job.Record) bool {
 	return stands.Attempt < r.Attempt
 }
 
-// Result is how one attempt ended.
+// Result is the result of an attempt.
 type Result struct {
-	// Err is the handler's; nil is success.
+	// Err is the handler's error, or nil if it succeeded.
 	Err error
 
-	// Stopped says that the worker ended the attempt because it stops: the next
-	// one need not wait.
+	// Stopped is true if the worker ended the attempt because it shuts down. Then the next
+	// attempt is not delayed.
 	Stopped bool
 
-	// Cancelled says that the attempt was ended for good from outside, as Err
-	// tells: see Ended. A handler that succeeded all the same has succeeded.
+	// Cancelled is true if the slot was cancelled or replaced during the attempt. Err is the
+	// cause: see Ended. If the handler returned nil all the same, the slot succeeded.
 	Cancelled bool
 
-	// Output is what the handler wrote, at most Job.Output bytes of it.
+	// Output is the handler's output, at most Job.Output bytes of it.
 	Output string
 
-	// Backoff is the delay before the next attempt, unless Err asks for its own.
+	// Backoff is the delay before the next attempt, unless Err sets another.
 	Backoff time.Duration
 }
 
-// Complete is the record that ends the attempt which claimed r at fence.
+// Complete returns the record that ends the attempt that claimed r at fence.
 func Complete(r job.Record, fence uint64, now time.Time, horizon time.Duration, res Result) job.Record {
 	r.Attempts = slices.Clone(r.Attempts)
 	r.Error, r.Output = "", strings.ToValidUTF8(res.Output, "\uFFFD")
 	if res.Err != nil {
-		r.Error = cmp.Or(clipError(res.Err.Error()), "failed, and did not say why") // an empty one would read as success
+		r.Error = cmp.Or(clipError(res.Err.Error()), "failed, and did not say why") // an empty error means success
 	}
 	closeAttempt(&r, fence, now)
 	if res.Err == nil {
@@ -666,13 +667,14 @@ func spent(r job.Record) string {
 }
 
 const (
-	// maxRecent is how many of the attempts in a record, the newest, keep their whole
-	// error.
+	// maxRecent is the number of attempts in a record that keep their whole error: the
+	// newest ones.
 	maxRecent     = 20
 	maxErrorBytes = 2 << 10
 )
 
-// history is what is kept of the attempts, which it may change.
+// history returns the attempts that a record keeps, with the errors of old ones cut. It may change
+// its argument.
 func history(attempts []job.Attempt) []job.Attempt {
 	attempts = codec.Last(attempts, codec.MaxHistory)
 	for i := range max(0, len(attempts)-maxRecent) {
@@ -681,8 +683,8 @@ func history(attempts []job.Attempt) []job.Attempt {
 	return attempts
 }
 
-// clipError is what is kept of an error: a control character would take six bytes
-// in a record.
+// clipError returns the part of an error that a record keeps. It replaces control characters,
+// each of which takes six bytes in JSON.
 func clipError(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' {

@@ -10,30 +10,30 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// MaxLockWaiting is how many slots of one job wait in its lock's value; more wait
-// beside it, in no order, and try again.
+// MaxLockWaiting bounds the slots that wait in the value of one job's lock. Further slots are not
+// in the lock: they retry, in no order.
 const MaxLockWaiting = 100
 
-// Lock is the value of lock.<job> in the state bucket: which slots hold the places
-// of a job whose slots may not all run beside each other, and which wait for one.
+// Lock is the value of lock.<job> in the state bucket. It limits how many slots of a job run at
+// once: it lists the slots that hold a place, and the slots that wait for one.
 //
 // Invariants:
-//   - A slot holds its place from before its first claim until its outcome is in
-//     the ledger: retries, takeovers and the time between them included. Only its
-//     record, read at the leader, says that it has ended; a dead owner says nothing.
-//   - It is written by Create and by Update at a revision only, never deleted: a
-//     writer who slept cannot take away what was given to another meanwhile.
-//   - There are never more holders than places, but for a job whose places were
-//     reduced by an edit.
+//   - A slot holds its place from before its first claim until its outcome is in the ledger,
+//     also during retries and takeovers and the time between them. Only the slot's record,
+//     read at the leader, shows that the slot has ended. The death of its owner does not.
+//   - A lock is written only by Create, and by Update at a revision. It is never deleted. So a
+//     writer that was suspended cannot overwrite what other writers have stored meanwhile.
+//   - There are never more holders than places, unless an edit of the job has reduced the
+//     places.
 type Lock struct {
 	Job     string
 	Holders []LockSlot
 
-	// Waiting is in the order of LockSlot.At, at most MaxLockWaiting of them.
+	// Waiting is sorted by LockSlot.At, and has at most MaxLockWaiting elements.
 	Waiting []LockSlot
 
-	// Newest is the newest slot published on time that has come here under
-	// OverlapLatest or OverlapReplace: older ones are too late.
+	// Newest is the instant of the newest slot that was published on time and entered under
+	// OverlapLatest or OverlapReplace. Older slots are refused.
 	Newest time.Time
 
 	Nonce string
@@ -44,71 +44,70 @@ type Lock struct {
 type LockSlot struct {
 	Slot job.Slot
 
-	// At is the slot's place in the order: its instant, of a triggered run the
-	// publication of the message that brought it into the lock.
+	// At determines the slot's turn. It is the slot's instant. For a triggered run it is the
+	// publication time of the message with which the slot entered the lock.
 	At time.Time
 
-	// OnTime says that it was published on time, so that a newer one may displace
-	// it by its job's policy.
+	// OnTime is true if the slot was published on time. Then, depending on its job's policy,
+	// a newer slot may replace it.
 	OnTime bool
 
-	// Since is when it came in, by the corrected clock of who wrote it. A slot that is
-	// reopened may come in again: the two stays are told apart by this.
+	// Since is when the slot entered the lock, by the corrected clock of the writer. A slot
+	// that is reopened may enter again. Since distinguishes the two stays.
 	Since time.Time
 }
 
-// Entrant is a slot that asks for a place.
+// Entrant is a slot that requests a place.
 type Entrant struct {
 	LockSlot
 	Policy job.Overlap
 
-	// Places is how many slots of the job may run at once. 0: the job was deleted, and
-	// nobody knows: the slot goes on as it is if there is nobody in the lock, and else
-	// as if it was one.
+	// Places is how many slots of the job may run at once. It is 0 if the job was deleted, so
+	// that the number is unknown. Then the slot is admitted without a place if the lock is
+	// empty. Otherwise the job counts as one with a single place.
 	Places int
 }
 
-// InLine reports whether the entrant waits for its turn however many do: it is not
-// skipped, and displaces nothing.
+// InLine reports whether the entrant only ever waits for its turn: it is not skipped, and it does
+// not replace other slots.
 func (e Entrant) InLine() bool {
 	return !e.OnTime || e.Policy == job.OverlapQueue || e.Policy == job.OverlapAllow
 }
 
-// PlaceKind is what a lock says to an entrant.
+// PlaceKind is a lock's verdict on an entrant.
 type PlaceKind int
 
 const (
-	// PlaceUnasked: nobody has asked yet.
+	// PlaceUnasked: the worker has not asked the lock.
 	PlaceUnasked PlaceKind = iota
-	// PlaceHeld: it has a place, once the lock that says so is stored.
+	// PlaceHeld: the slot holds a place, as soon as the new lock is stored.
 	PlaceHeld
-	// PlaceWaits: it stands in the lock, and has its turn later.
+	// PlaceWaits: the slot waits in the lock.
 	PlaceWaits
-	// PlaceCrowded: more wait than the lock holds; it is to try again.
+	// PlaceCrowded: the lock's list of waiting slots is full. The slot must retry.
 	PlaceCrowded
-	// PlaceBarred: by its policy it is left out; Place.InWay was in its way.
+	// PlaceBarred: the job's policy skips the slot because of Place.InWay.
 	PlaceBarred
-	// PlaceDisplaced: by its policy it is to end; Place.InWay came after it.
+	// PlaceDisplaced: the job's policy replaces the slot by Place.InWay, which is newer.
 	PlaceDisplaced
 )
 
-// Place is a lock's answer.
+// Place is a lock's verdict with its details.
 type Place struct {
 	Kind PlaceKind
 
-	// InWay is the slot that PlaceBarred and PlaceDisplaced speak of.
+	// InWay is the other slot of PlaceBarred and PlaceDisplaced.
 	InWay job.Slot
 
-	// Ahead is how many slots that wait have their turn before this one.
+	// Ahead is the number of waiting slots whose turn comes before this slot's.
 	Ahead int
 
-	// Displaces is the holder that has to end for this slot; zero for none.
+	// Displaces is the holder that this slot replaces, or the zero slot.
 	Displaces job.Slot
 }
 
-// NewEntrant is the delivered slot as it asks for a place, as a whole: its shards
-// do not get in each other's way. Of a deleted job (v.Entry is nil) it is one that has
-// begun.
+// NewEntrant returns the entrant of a delivered slot. All shards of a slot share one place, so the
+// entrant is the whole slot. If the job was deleted (v.Entry is nil), the slot has begun.
 func NewEntrant(d Delivery, v View) Entrant {
 	policy, places := job.OverlapQueue, 0
 	if v.Entry != nil {
@@ -126,20 +125,20 @@ func NewEntrant(d Delivery, v View) Entrant {
 	}
 }
 
-// Enter answers an entrant, and returns the lock as it has to be stored for the
-// answer to hold. ended says of slots in the lock whether they have an outcome;
-// those that must be known first are returned in ask, and nothing else then.
+// Enter decides about an entrant. The verdict takes effect when the caller has stored next. ended
+// maps slots in the lock to whether they have an outcome. If Enter must know this of further
+// slots, it returns only ask: the caller looks them up and calls Enter again.
 func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Place, ask []LockSlot) {
 	l = l.without(func(s LockSlot) bool { return ended[s.Slot] })
 	if stay, in := l.Stay(e.Slot); in {
-		e.At = stay.At // its messages may differ in when they were published; its place in the order is one
+		e.At = stay.At // another message of the slot may have another publication time; its turn does not change
 	}
 	newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace
 	held := find(l.Holders, e.Slot)
 	holds := held >= 0
 	if e.Policy == job.OverlapReplace && holds && l.Holders[held].OnTime {
 		if i := slices.IndexFunc(l.Waiting, func(w LockSlot) bool { return w.OnTime && w.after(e.LockSlot) }); i >= 0 {
-			if _, known := ended[l.Waiting[i].Slot]; !known { // it may have been cancelled, or be past its deadline
+			if _, known := ended[l.Waiting[i].Slot]; !known { // it may have been cancelled, or have expired
 				return Lock{}, Place{}, l.Waiting[i : i+1]
 			}
 			return l, Place{Kind: PlaceDisplaced, InWay: l.Waiting[i].Slot}, nil
@@ -168,14 +167,14 @@ func (l Lock) Enter(e Entrant, ended map[job.Slot]bool) (next Lock, p Place, ask
 	return next, Place{Kind: PlaceHeld}, nil
 }
 
-// refuse answers an entrant for which there is no place now.
+// refuse decides about an entrant for which no place is free.
 func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]bool) (Lock, Place, []LockSlot) {
-	// A slot is skipped for one that came before it. After a gap in which no worker was
-	// ready a newer one may have got the place first: the older one then has its turn.
+	// A slot is skipped only because of an older slot. If no worker was ready for a while, a
+	// newer slot may have acquired the place first. Then the older slot waits for its turn.
 	if e.Policy == job.OverlapSkip && e.OnTime {
 		inWay := append(slices.Clone(l.Holders), ahead...)
 		if i := slices.IndexFunc(inWay, func(s LockSlot) bool { return !s.after(e.LockSlot) }); i >= 0 {
-			if _, known := ended[inWay[i].Slot]; !known { // it waits, and may have been cancelled
+			if _, known := ended[inWay[i].Slot]; !known { // a waiting slot may have been cancelled
 				return Lock{}, Place{}, inWay[i : i+1]
 			}
 			return l, Place{Kind: PlaceBarred, InWay: inWay[i].Slot}, nil
@@ -200,9 +199,9 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]b
 	return next, p, nil
 }
 
-// oldestBefore is the holder that an entrant displaces, zero for none: the oldest of
-// those that were published on time. A run that somebody asked for, or that catches
-// up, has its turn: of a job that is due every few seconds it would never end.
+// oldestBefore returns the holder that the entrant replaces, or the zero slot. It is the oldest
+// holder that was published on time. Triggered, caught-up and backfilled runs are not replaced: if a job
+// is due every few seconds, they could never complete.
 func (l Lock) oldestBefore(e Entrant) (oldest job.Slot) {
 	var first LockSlot
 	for _, h := range l.Holders {
@@ -213,8 +212,8 @@ func (l Lock) oldestBefore(e Entrant) (oldest job.Slot) {
 	return oldest
 }
 
-// Leave takes a slot out of the lock, for good, and gives the places that are free
-// to those that wait: they are woken.
+// Leave removes a slot from the lock and gives free places to waiting slots. It returns those
+// slots in woken.
 func (l Lock) Leave(s job.Slot, places int) (next Lock, woken []job.Slot) {
 	next = l.without(func(o LockSlot) bool { return o.Slot == s })
 	for len(next.Holders) < max(1, places) && len(next.Waiting) > 0 {
@@ -231,7 +230,7 @@ func (l Lock) Holds(s job.Slot) bool { return find(l.Holders, s) >= 0 }
 // Has reports whether the slot holds a place or waits for one.
 func (l Lock) Has(s job.Slot) bool { return find(l.Holders, s) >= 0 || find(l.Waiting, s) >= 0 }
 
-// Stay is the slot as it stands in the lock; false when it does not.
+// Stay returns the slot's element of the lock, and false if the slot is not in the lock.
 func (l Lock) Stay(s job.Slot) (LockSlot, bool) {
 	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
 		if i := find(slots, s); i >= 0 {
@@ -241,8 +240,8 @@ func (l Lock) Stay(s job.Slot) (LockSlot, bool) {
 	return LockSlot{}, false
 }
 
-// Renewed is the lock with the slot, if it is there, in a stay that began at the
-// given time: what was found out about an earlier one does not hold of it.
+// Renewed returns the lock with a new stay of the slot, since the given time, if the slot is in the
+// lock. What a worker has read about the earlier stay does not apply to the new one.
 func (l Lock) Renewed(s job.Slot, since time.Time) Lock {
 	l = l.without(func(LockSlot) bool { return false })
 	for _, slots := range [][]LockSlot{l.Holders, l.Waiting} {
@@ -253,20 +252,21 @@ func (l Lock) Renewed(s job.Slot, since time.Time) Lock {
 	return l
 }
 
-// Same reports whether two locks say the same, whoever wrote them.
+// Same reports whether two locks have the same slots and Newest.
 func (l Lock) Same(o Lock) bool {
 	same := func(a, b LockSlot) bool { return a.Slot == b.Slot }
 	return slices.EqualFunc(l.Holders, o.Holders, same) && slices.EqualFunc(l.Waiting, o.Waiting, same) && l.Newest.Equal(o.Newest)
 }
 
-// without is a copy that shares nothing with l.
+// without returns a copy of the lock without the slots for which gone returns true. The copy
+// shares no slices with l.
 func (l Lock) without(gone func(LockSlot) bool) Lock {
 	l.Holders = slices.DeleteFunc(slices.Clone(l.Holders), gone)
 	l.Waiting = slices.DeleteFunc(slices.Clone(l.Waiting), gone)
 	return l
 }
 
-// remember notes the newest slot under a policy that lets only the newest run.
+// remember updates Newest if the policy is OverlapLatest or OverlapReplace.
 func (l Lock) remember(e Entrant) Lock {
 	if newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace; newest && e.OnTime && e.At.After(l.Newest) {
 		l.Newest = e.At
@@ -274,8 +274,8 @@ func (l Lock) remember(e Entrant) Lock {
 	return l
 }
 
-// unlisted are those that wait on beside the entrant: not itself, and by its
-// policy not those that it displaces.
+// unlisted returns the waiting slots without the entrant, and without the slots that the entrant
+// replaces by its policy. It changes the array of l.Waiting.
 func (l Lock) unlisted(e Entrant) []LockSlot {
 	newest := e.Policy == job.OverlapLatest || e.Policy == job.OverlapReplace
 	return slices.DeleteFunc(l.Waiting, func(w LockSlot) bool {
@@ -283,7 +283,7 @@ func (l Lock) unlisted(e Entrant) []LockSlot {
 	})
 }
 
-// newestSlot is the one that an older entrant came too late for.
+// newestSlot returns the slot at l.Newest, because of which an older entrant is refused.
 func (l Lock) newestSlot(e Entrant) job.Slot {
 	for _, s := range slices.Concat(l.Holders, l.Waiting) {
 		if s.At.Equal(l.Newest) {
@@ -293,8 +293,8 @@ func (l Lock) newestSlot(e Entrant) job.Slot {
 	return job.NewSlot(e.Slot.Job, l.Newest)
 }
 
-// unknown are the slots that must be known to have no outcome before an entrant
-// is refused: the holders when no place is free, else those that would go first.
+// unknown returns the slots that ended does not have, but must, before an entrant is refused. If
+// no place is free, these are holders. Otherwise these are the waiting slots ahead of the entrant.
 func unknown(holders, ahead []LockSlot, free int, ended map[job.Slot]bool) (ask []LockSlot) {
 	inWay := holders
 	if free > 0 {
@@ -334,8 +334,8 @@ type lockSlotWire struct {
 	Since  time.Time `json:"since"`
 }
 
-// MarshalJSON writes the value of the key lock.<job>: what encoding/json makes of
-// lockWire, in a fraction of the time. A guarded slot has it written once or twice.
+// MarshalJSON returns the value of the key lock.<job>. The result is that of encoding/json for
+// lockWire, but it takes a fraction of the time. Each guarded slot writes its lock once or twice.
 func (l Lock) MarshalJSON() ([]byte, error) {
 	return l.AppendJSON(make([]byte, 0, 160+120*(len(l.Holders)+len(l.Waiting))))
 }
@@ -365,8 +365,8 @@ func appendSlots(o codec.Object, name string, slots []LockSlot) codec.Object {
 	return append(o, ']')
 }
 
-// DecodeLock reads the value of a key lock.<job>. One that names a slot of another
-// job is none.
+// DecodeLock decodes the value of a key lock.<job>. A lock that names a slot of another job is
+// invalid.
 func DecodeLock(data []byte) (Lock, error) {
 	var w lockWire
 	extra, err := codec.Decode("lock", data, &w)
@@ -386,7 +386,7 @@ func DecodeLock(data []byte) (Lock, error) {
 			if err != nil {
 				return Lock{}, err
 			}
-			if slot.Job != l.Job { // or who may write one job's lock could have another's slots replaced
+			if slot.Job != l.Job { // a login with write access to one job's lock must not replace slots of another job
 				return Lock{}, fmt.Errorf("%w lock of job %q: it names slot %q", job.ErrInvalid, codec.Clip(l.Job), codec.Clip(s.ID))
 			}
 			*part.to = append(*part.to, LockSlot{slot, s.At, s.OnTime, s.Since})
