@@ -18,8 +18,8 @@ type hashVector struct {
 	Hash  int    `json:"hash"`
 }
 
-// The vectors are part of the protocol: were they to change, every job with an H
-// would move, and clients in other languages would disagree.
+// The vectors are part of the protocol. If they changed, every job with an H would have other slots,
+// and clients in other languages would compute different ones.
 func TestHashAgreesWithTheVectorsOfTheProtocol(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/hash.json"
@@ -52,7 +52,7 @@ func TestHashAgreesWithTheVectorsOfTheProtocol(t *testing.T) {
 	}
 }
 
-// FNV-1a as its authors write it, without the library.
+// The test computes FNV-1a from its definition, without the library.
 func TestHashIsFNV1aOverNameZeroAndField(t *testing.T) {
 	t.Parallel()
 	h := uint64(14695981039346656037)
@@ -77,7 +77,7 @@ func TestHResolvesToTheHashOfTheJobsName(t *testing.T) {
 		step        bool
 	}{
 		{"minute", "H", 0, 60, false},
-		{"dom", "H", 1, 28, false}, // a day that every month has
+		{"dom", "H", 1, 28, false}, // every month has these days
 		{"month", "H", 1, 12, false},
 		{"dow", "H", 0, 7, false},
 		{"hour", "H(9-17)", 9, 9, false},

@@ -9,13 +9,13 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// judge is a second, slow and obvious implementation of schedules, that shares
-// nothing with the first: it walks instant by instant, looks at the clock on the
-// wall, and compares numbers.
+// judge is a second implementation of schedules. It is slow and simple, and shares no code with the
+// first. It visits each instant of a window, and compares the wall time there with the fields of the
+// expression.
 type judge struct {
 	walk
 	elapsed  bool
-	matched  []bool // by index of the walk
+	matched  []bool // by index in walk.instants
 	match    func(wall time.Time) bool
 	excluded []bool
 }
@@ -39,7 +39,7 @@ func newJudge(w walk, p job.Plan) judge {
 	return j
 }
 
-// naiveStep is the distance at which the slots of an expression can lie.
+// naiveStep returns the smallest distance between slots of an expression, in seconds.
 func naiveStep(expression string) int64 {
 	if len(strings.Fields(expression)) == 6 {
 		return 1
@@ -47,21 +47,20 @@ func naiveStep(expression string) int64 {
 	return 60
 }
 
-// wallTime is what a clock shows at u, as though it stood in UTC.
+// wallTime returns the wall time at u in loc, as a time in UTC.
 func wallTime(loc *time.Location, u int64) time.Time {
 	t := time.Unix(u, 0).In(loc)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 }
 
-// walk is what the judge saw of a window of instants, which does for many
-// schedules.
+// walk has the wall times in a window of instants. It can be used for many schedules.
 type walk struct {
 	step     int64
 	instants []int64
 	walls    []time.Time
-	gap      []bool // the clock went over wall times on its way here
-	earlier  []bool // this wall time was shown before, in the window
-	later    []bool // this wall time is shown again, in the window
+	gap      []bool // the clock skipped wall times just before this instant
+	earlier  []bool // this wall time also occurs earlier in the window
+	later    []bool // this wall time also occurs later in the window
 }
 
 func newWalk(loc *time.Location, step, from, to int64) walk {
@@ -81,8 +80,8 @@ func newWalk(loc *time.Location, step, from, to int64) walk {
 	return w
 }
 
-// slots lists the slots of the window under a pair of policies. Those near its
-// ends may be wrong: what the clock showed beyond is not known.
+// slots lists the slots in the window under a pair of policies. Near the ends of the window they may
+// be wrong, since the wall times beyond it are not known.
 func (j judge) slots(gap job.GapPolicy, repeat job.RepeatPolicy) []int64 {
 	var slots []int64
 	for i, u := range j.instants {
@@ -106,8 +105,8 @@ func (j judge) onTheClock(i int, repeat job.RepeatPolicy) bool {
 	}
 }
 
-// afterGap looks for a match among the wall times that the clock went over on
-// its way to this instant.
+// afterGap reports whether the expression matches a wall time that the clock skipped just before this
+// instant.
 func (j judge) afterGap(i int) bool {
 	if j.elapsed || !j.gap[i] {
 		return false
@@ -121,8 +120,8 @@ func (j judge) afterGap(i int) bool {
 	return false
 }
 
-// naiveMatch reads stars, numbers, names, ranges, steps and lists. seconds
-// stands for the first field where there are five; negative: any.
+// naiveMatch parses stars, numbers, names, ranges, steps and lists. If the expression has five
+// fields, seconds is the value of the missing first one, and a negative value means a star.
 func naiveMatch(text string, seconds int) func(time.Time) bool {
 	fields := strings.Fields(text)
 	if len(fields) == 5 {
@@ -158,7 +157,7 @@ func naiveField(text string, low, high int) (set [64]bool, star bool) {
 			step, _ = strconv.Atoi(stepText)
 		}
 		if high == 7 && (stepped || base == "*") {
-			to = 6 // Sunday is 0 where it is not written as 7
+			to = 6 // in a star or a step Sunday is 0 only
 		}
 		switch a, b, ranged := strings.Cut(base, "-"); {
 		case base == "*":

@@ -10,8 +10,7 @@ import (
 	"github.com/cronce-io/cronce/internal/codec"
 )
 
-// A member that recordWire has and MarshalJSON does not write would be read, and
-// lost with the next write.
+// If MarshalJSON left out a member of recordWire, the next write of a record would lose that member.
 func TestARecordIsWrittenAsItsWireFormSays(t *testing.T) {
 	t.Parallel()
 	instant := rapid.Custom(func(t *rapid.T) time.Time {

@@ -13,10 +13,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// judgedZones have, among them, every kind of change that the world has seen
-// since 2000: midnight gaps (Sao_Paulo, Havana), half hours (Lord_Howe), a
-// skipped day (Apia), DST in Ramadan, backwards (Casablanca), winter time as the
-// exception (Dublin), new standard times (Caracas, Pyongyang, Volgograd), none
+// judgedZones cover every kind of clock change since 2000: gaps at midnight (Sao_Paulo, Havana),
+// half hours (Lord_Howe), a skipped day (Apia), clocks that go back in Ramadan (Casablanca), winter
+// time as negative DST (Dublin), new standard times (Caracas, Pyongyang, Volgograd), and no change
 // at all (Kolkata, Kathmandu).
 var judgedZones = []string{
 	"Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Australia/Lord_Howe", "Africa/Casablanca",
@@ -35,13 +34,13 @@ var policies = []job.Plan{
 
 const (
 	day = 86400
-	// margin is what the judge has to see beyond a window to know of repeated
-	// wall times at its ends: more than a clock has been put back since 2000.
+	// margin is how far the judge's walk extends beyond a compared window, to detect repeated
+	// wall times at its ends. No clock has been set back by more since 2000.
 	margin = 2 * 3600
 )
 
-// transitions are all changes of each judged zone's clock from 2000 to 2037, found
-// by looking at it every six hours.
+// transitions returns all changes of the offset of each judged zone from 2000 to 2037. It samples the
+// offset every six hours.
 var transitions = sync.OnceValues(func() (map[string][]int64, error) {
 	const stride = 6 * 3600
 	found := map[string][]int64{}
@@ -96,8 +95,8 @@ type failer interface {
 	Fatalf(string, ...any)
 }
 
-// agree holds the schedule against the judge, under all policies, a margin inside
-// of the window that the judge walked.
+// agree compares the schedule with the judge under all policies. It leaves out a margin at both ends
+// of the walk.
 func agree(t failer, p job.Plan, loc *time.Location, w walk) {
 	t.Helper()
 	from, to := w.instants[0]+margin, w.instants[len(w.instants)-1]-margin
@@ -113,7 +112,7 @@ func agree(t failer, p job.Plan, loc *time.Location, w walk) {
 		}
 		s, err := job.ParseSchedule("report", p)
 		if err != nil && len(want) == 0 && strings.Contains(err.Error(), "can never fire") {
-			continue // under this policy; a gap may bring slots under another
+			continue // under another policy a gap may cause slots
 		}
 		if err != nil {
 			t.Fatalf("%+v: %v; the judge has %d slots", p, err, len(want))
@@ -148,7 +147,7 @@ func TestEveryDSTTransitionFrom2000To2037AgreesWithASecondImplementation(t *test
 			loc := zone(t, name)
 			changes := transitionsOf(t, name)
 			if len(changes) == 0 {
-				changes = []int64{1e9} // no transition: any day will do
+				changes = []int64{1e9} // the zone has no transition: any day is as good
 			}
 			for _, change := range changes {
 				w := newWalk(loc, 60, change-2*day-margin, change+2*day+margin)

@@ -15,7 +15,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// drawField draws one field of a cron expression: mostly stars, as people write.
+// drawField draws one field of a cron expression. Stars are frequent, as in real expressions.
 func drawField(t *rapid.T, label string, low, high int) string {
 	number := rapid.IntRange(low, high)
 	item := func() string {
@@ -88,7 +88,7 @@ func TestAnyExpressionAgreesWithASecondImplementation(t *testing.T) {
 	})
 }
 
-// Where no clock changes, robfig/cron is the reference.
+// In a zone without clock changes, robfig/cron is the reference.
 func TestAnyExpressionInUTCAgreesWithTheParsersOwnSearch(t *testing.T) {
 	t.Parallel()
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
@@ -105,7 +105,7 @@ func TestAnyExpressionInUTCAgreesWithTheParsersOwnSearch(t *testing.T) {
 		u := time.Unix(drawInstant(t, "after"), 0).UTC()
 		for range 20 {
 			want := theirs.Next(u)
-			if want.IsZero() { // they give up after five years
+			if want.IsZero() { // robfig/cron searches five years only
 				return
 			}
 			if err != nil {

@@ -22,7 +22,7 @@ func at(t testing.TB, text string) time.Time {
 	return parsed.UTC()
 }
 
-// first lists the first n slots after an instant, as RFC 3339 in the plan's zone.
+// first returns the first n slots after an instant, as RFC 3339 in the plan's zone.
 func first(t testing.TB, p job.Plan, after string, n int) []string {
 	t.Helper()
 	s := parse(t, p)
@@ -40,11 +40,10 @@ func expect(t testing.TB, p job.Plan, after string, want ...string) {
 	}
 }
 
-// The invariant of this name in the design: same definition, same slots, on
-// every machine.
+// Invariant 1: the same definition has the same slots on every machine.
 func TestNextDependsOnNothingButItsArguments(t *testing.T) {
 	local := time.Local
-	t.Cleanup(func() { time.Local = local }) // so not parallel
+	t.Cleanup(func() { time.Local = local }) // the test changes a global, so it is not parallel
 	t.Setenv("TZ", "Asia/Tokyo")
 	t.Setenv("ZONEINFO", "testdata")
 	plan := job.Plan{Schedule: "H 2 * * *", Timezone: "America/New_York", Spread: time.Hour}
@@ -57,7 +56,7 @@ func TestNextDependsOnNothingButItsArguments(t *testing.T) {
 		}
 		time.Local = loc
 		s := parse(t, plan)
-		for range 3 { // the first call leaves nothing behind that the second sees
+		for range 3 { // a call does not affect later ones
 			if got := s.Next(after.In(loc)); got != want || got.Location() != time.UTC {
 				t.Fatalf("in %s: %v, want %v", zone, got, want)
 			}
@@ -104,7 +103,7 @@ func TestRepeatedWallTimeRunsWhereThePolicySays(t *testing.T) {
 	expect(t, p, "2026-04-04T00:00:00Z",
 		"2026-04-05T01:15:00+11:00", "2026-04-05T01:30:00+11:00", "2026-04-05T01:30:00+10:30", "2026-04-06T01:15:00+10:30")
 
-	// Asking between the two occurrences gives the same answer.
+	// Next between the two occurrences does not return the second one.
 	p = job.Plan{Schedule: "30 2 * * *", Timezone: "Europe/Berlin"}
 	expect(t, p, "2026-10-25T00:30:00Z", "2026-10-26T02:30:00+01:00")
 }
@@ -116,11 +115,11 @@ func TestHourFieldThatBeginsWithAStarFollowsElapsedTime(t *testing.T) {
 		expect(t, p, "2026-03-29T00:00:00Z", "2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00")
 		expect(t, p, "2026-10-25T00:00:00Z", "2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T03:30:00+01:00")
 	}
-	// In a gap the clock never shows 02:00; in the repetition it does twice.
+	// When the clocks go forward, 02:00 does not occur. When they go back, it occurs twice.
 	p := job.Plan{Schedule: "0 */2 * * *", Timezone: "Europe/Berlin"}
 	expect(t, p, "2026-03-28T23:00:00Z", "2026-03-29T04:00:00+02:00")
 	expect(t, p, "2026-10-24T22:00:00Z", "2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T04:00:00+01:00")
-	// @hourly is elapsed; 0-23 is not.
+	// @hourly follows elapsed time, but 0-23 does not.
 	expect(t, job.Plan{Schedule: "@hourly", Timezone: "Europe/Berlin"}, "2026-10-24T23:00:00Z",
 		"2026-10-25T02:00:00+02:00", "2026-10-25T02:00:00+01:00")
 	expect(t, job.Plan{Schedule: "0 0-23 * * *", Timezone: "Europe/Berlin"}, "2026-10-24T23:00:00Z",
@@ -129,7 +128,7 @@ func TestHourFieldThatBeginsWithAStarFollowsElapsedTime(t *testing.T) {
 
 func TestTwoWallTimesThatMapToOneInstantAreOneSlot(t *testing.T) {
 	t.Parallel()
-	// 02:00, 02:20, 02:40 are in the gap and 03:00 is its end.
+	// 02:00, 02:20 and 02:40 are in the gap, which ends at 03:00.
 	expect(t, job.Plan{Schedule: "0,20,40 1-3 * * *", Timezone: "Europe/Berlin"}, "2026-03-29T00:30:00Z",
 		"2026-03-29T01:40:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-29T03:20:00+02:00")
 }
@@ -142,7 +141,7 @@ func TestEveryIsCountedFromAFixedEpochAndKnowsNoZone(t *testing.T) {
 	expect(t, job.Plan{Schedule: "@every 7m"}, "2026-06-01T00:00:00Z", "2026-06-01T00:01:00Z", "2026-06-01T00:08:00Z")
 	expect(t, job.Plan{Schedule: "@every 10m", Timezone: "Asia/Tokyo", Exclude: []string{"* 0-22 * * *", "2026-06-01"}},
 		"2026-06-01T00:00:00Z", "2026-06-02T23:00:00+09:00", "2026-06-02T23:10:00+09:00")
-	// An excluded night in which the clocks go forward is an hour shorter.
+	// In the night when the clocks go forward, the excluded hours are an hour shorter.
 	expect(t, job.Plan{Schedule: "@every 10m", Timezone: "Europe/Berlin", Exclude: []string{"* 1-4 * * *"}},
 		"2026-03-28T23:40:00Z", "2026-03-29T00:50:00+01:00", "2026-03-29T05:00:00+02:00")
 }
@@ -179,17 +178,17 @@ func TestExcludeTakesDatesAndExpressionsOfTheJobsZoneAway(t *testing.T) {
 	t.Parallel()
 	expect(t, job.Plan{Schedule: "0 0 * * *", Timezone: "Asia/Tokyo", Exclude: []string{"2026-12-25", "* * * * SUN"}},
 		"2026-12-24T00:00:00Z", "2026-12-26T00:00:00+09:00", "2026-12-28T00:00:00+09:00")
-	// Five fields take the minute whatever the second, six take the second.
+	// An exclusion of five fields excludes the whole minute. One of six fields excludes a second.
 	expect(t, job.Plan{Schedule: "*/20 * * * * *", Exclude: []string{"1 * * * *"}}, "2026-01-01T00:00:30Z",
 		"2026-01-01T00:00:40Z", "2026-01-01T00:02:00Z")
 	expect(t, job.Plan{Schedule: "*/20 * * * * *", Exclude: []string{"0 1 * * * *"}}, "2026-01-01T00:00:30Z",
 		"2026-01-01T00:00:40Z", "2026-01-01T00:01:20Z")
-	// What the clocks show at the slot decides, not what was planned.
+	// An exclusion applies to the wall time at the slot's instant, not to the planned wall time.
 	gap := job.Plan{Schedule: "30 2 * * *", Timezone: "Europe/Berlin", Exclude: []string{"30 2 29 3 *"}}
 	expect(t, gap, "2026-03-28T12:00:00Z", "2026-03-29T03:00:00+02:00")
 	gap.Exclude = []string{"0 3 * * *"}
 	expect(t, gap, "2026-03-28T12:00:00Z", "2026-03-30T02:30:00+02:00")
-	// The day that Samoa skipped is over when its slot falls.
+	// The slot of the day that Samoa skipped is on the next day, which is not excluded.
 	expect(t, job.Plan{Schedule: "0 12 30 12 *", Timezone: "Pacific/Apia", Exclude: []string{"2011-12-30"}},
 		"2011-12-20T00:00:00Z", "2011-12-31T00:00:00+14:00")
 }
@@ -197,12 +196,12 @@ func TestExcludeTakesDatesAndExpressionsOfTheJobsZoneAway(t *testing.T) {
 func TestRareDatesAreFound(t *testing.T) {
 	t.Parallel()
 	expect(t, job.Plan{Schedule: "0 0 29 2 *"}, "2096-03-01T00:00:00Z", "2104-02-29T00:00:00Z", "2108-02-29T00:00:00Z")
-	// Mondays only: forty years in a row without one.
+	// 29 February on a Monday: there is none for forty years.
 	expect(t, job.Plan{Schedule: "0 0 29 2 *", Exclude: []string{"* * * * TUE-SUN"}}, "2072-03-01T00:00:00Z",
 		"2112-02-29T00:00:00Z")
 	expect(t, job.Plan{Schedule: "0 0 29 2 MON"}, "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z")
 	expect(t, job.Plan{Schedule: "0 0 31 4,6,12 *"}, "2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z")
-	// The last Sunday of March at an hour that Berlin has always skipped since.
+	// The last Sunday of March at an hour that Berlin has skipped each year since 1981.
 	expect(t, job.Plan{Schedule: "30 2 25-31 3 *", Exclude: []string{"* * * * MON-SAT"}, Timezone: "Europe/Berlin", DSTGap: job.GapSkip},
 		"1970-01-01T00:00:00Z", "1970-03-29T02:30:00+01:00")
 }
@@ -211,7 +210,7 @@ func TestDayFieldsFollowCron(t *testing.T) {
 	t.Parallel()
 	const start = "2026-11-21T00:00:00Z" // a Saturday
 	for _, c := range []struct{ schedule, want string }{
-		{"0 0 1 * MON", "2026-11-23"}, // either
+		{"0 0 1 * MON", "2026-11-23"}, // either day field suffices
 		{"0 0 1 * *", "2026-12-01"},
 		{"0 0 * * MON", "2026-11-23"},
 		{"0 0 ? * 3", "2026-11-25"},
@@ -221,7 +220,7 @@ func TestDayFieldsFollowCron(t *testing.T) {
 		{"0 0 * * MON-SUN", "2026-11-22"},
 		{"0 0 * * tue", "2026-11-24"},
 		{"0 0 * jan *", "2027-01-01"},
-		{"0 0 */30 * MON", "2026-11-23"}, // a stepped star restricts
+		{"0 0 */30 * MON", "2026-11-23"}, // a star with a step counts as a restriction
 		{"@weekly", "2026-11-22"},
 		{"@monthly", "2026-12-01"},
 		{"@yearly", "2027-01-01"},
@@ -416,7 +415,7 @@ func ExampleSchedule_Next() {
 		panic(err)
 	}
 	slot := time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC)
-	for range 3 { // over the night in which the clocks go forward at two
+	for range 3 { // the clocks go forward in the second night
 		slot = s.Next(slot)
 		fmt.Println(slot.Format(time.RFC3339), slot.In(s.Location()).Format("15:04 MST"))
 	}

@@ -79,7 +79,7 @@ func TestSlotKeyHasOneSpelling(t *testing.T) {
 func TestNewSlotIsComparable(t *testing.T) {
 	t.Parallel()
 	berlin := zone(t, "Europe/Berlin")
-	now := time.Now() // with a monotonic reading, which == would see
+	now := time.Now() // has a monotonic reading, which == compares
 	if job.NewSlot("a", now) != job.NewSlot("a", now.Round(0).In(berlin)) {
 		t.Error("one instant makes two slots")
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/cronce-io/cronce/internal/tzdata"
 )
 
-// The search for slots relies on this: within a span the offset is constant, it changes
-// where the span ends, and the next span ends later. The bounds that package time returns
-// are wrong on the last day of some leap years.
+// The search for slots relies on this: the offset is constant within a span and changes at its end,
+// and the next span ends later. The bounds that package time returns are wrong on the last day of
+// some leap years.
 func TestSpansHaveOneOffsetAndGoOn(t *testing.T) {
 	t.Parallel()
 	names := tzdata.Names()
@@ -30,7 +30,7 @@ func TestSpansHaveOneOffsetAndGoOn(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range names { // where ZoneBounds goes wrong, and around
+	for _, name := range names { // the days on which ZoneBounds is wrong, and the days around them
 		for year := 1996; year <= 2096; year += 4 {
 			for hour := -48; hour <= 72; hour += 12 {
 				check(t, name, time.Date(year, 12, 31, hour, 30, 0, 0, time.UTC).Unix())

@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// decoders are all that read what stands on the broker, by kind of value.
+// decoders has the decoder of every kind of value that the broker stores.
 var decoders = map[string]func([]byte) (json.Marshaler, error){
 	"record":       func(b []byte) (json.Marshaler, error) { return core.DecodeRecord(b) },
 	"lock":         func(b []byte) (json.Marshaler, error) { return core.DecodeLock(b) },
@@ -30,7 +30,7 @@ var decoders = map[string]func([]byte) (json.Marshaler, error){
 
 var at0 = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// sound are values with every member, which the tests bend.
+// sound has a valid value of each kind, with all members. The tests replace members of them.
 var sound = map[string]string{
 	"record": `{"v":1,"id":"report:2026-11-21T07:00:00Z","queue":"default","state":"retrying","attempt":1,"attempts":[{"attempt":1,"node":"a-1-1-x","fence":7,"started":"2026-11-21T07:00:00Z","finished":"2026-11-21T07:00:01Z","error":"boom"}],` +
 		`"max_attempts":3,"node":"a-1-1-x","nonce":"n","job_revision":5,"due":"2026-11-21T07:00:00Z","published":"2026-11-21T07:00:00Z","publisher":"p","payload":"e30=","retry_at":"2026-11-21T07:00:02Z","finished":"2026-11-21T07:00:02Z","error":"boom","output":"out","shards":2,"count":1,"last":"2026-11-21T07:00:00Z"}`,
@@ -47,9 +47,9 @@ var sound = map[string]string{
 		`"since":"2026-11-21T07:00:00Z","past":[{"from":"2026-11-20T07:00:00Z","plan":{"schedule":"@hourly","timezone":"UTC","dst_gap":"after","dst_overlap":"first","shards":2}}],"superseded":["abc"],"paused":true,"pauses":[{"from":"2026-11-21T07:00:00Z","to":"2026-11-21T08:00:00Z"},{"from":"2026-11-21T09:00:00Z"}],"applied":true,"owner":"file","node":"a-1-1-x","nonce":"n"}`,
 }
 
-// Each member of each value is replaced, one at a time, by what no program of ours
-// writes: the value is refused, or what is read can be written and read again and no
-// count, list, text or time in it is out of bounds.
+// The test replaces each member of each value, one at a time, by invalid or unusual JSON. The decoder
+// must refuse the value with a short error. Otherwise the decoded value must survive encoding and
+// decoding, and every count, list, text and time in it must be within its bounds.
 func TestEveryDecoderBoundsEveryMember(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 300_000)
@@ -83,8 +83,8 @@ func TestEveryDecoderBoundsEveryMember(t *testing.T) {
 	}
 }
 
-// bounded holds that what was read can be written and read again, and that it asks
-// for nothing large.
+// bounded fails the test if a decoded value cannot be encoded and decoded again, or if a count, list
+// or text in it is too large.
 func bounded(t *testing.T, name, kind string, read json.Marshaler) {
 	t.Helper()
 	data, err := read.MarshalJSON()
@@ -124,8 +124,8 @@ func bounded(t *testing.T, name, kind string, read json.Marshaler) {
 	}
 }
 
-// members are the members of an object and of those within it, by path, each with
-// what makes the whole with another value in its place.
+// members returns all members of an object and of the objects within it, by path. Each has a function
+// that returns the whole object with this member replaced.
 func members(t *testing.T, object string) map[string]func(with string) []byte {
 	t.Helper()
 	found := map[string]func(string) []byte{}
@@ -171,8 +171,8 @@ func members(t *testing.T, object string) map[string]func(with string) []byte {
 	return found
 }
 
-// A state that this program does not know is a newer program's: nothing is decided
-// from such a value, and it is not taken for running.
+// A newer program may write a state that this one does not know. The decoder refuses such a value, so
+// that no node treats the slot as running.
 func TestAnUnknownStateIsLeftToANewerProgram(t *testing.T) {
 	t.Parallel()
 	for kind, state := range map[string]string{"record": `"state":"retrying"`, "node": `"state":"alive"`} {
@@ -190,8 +190,8 @@ func TestAnUnknownStateIsLeftToANewerProgram(t *testing.T) {
 	}
 }
 
-// A slot whose record says that it was claimed as often as a record can say ends; one
-// more claim would write a record that cannot be read.
+// If a record has the largest valid number of attempts, its slot ends. Another claim would write a
+// record that the decoder refuses.
 func TestASlotEndsBeforeItsAttemptsAreOutOfBounds(t *testing.T) {
 	t.Parallel()
 	const most = 1_000_000

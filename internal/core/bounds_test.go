@@ -11,12 +11,11 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// serverLimit is what a nats-server takes by default, headers included.
+// serverLimit is the default payload limit of a nats-server, less a reserve for headers.
 const serverLimit = 1<<20 - 4<<10
 
-// A record with the largest payload, output and errors, all of it control
-// characters, and the longest history fits in a message: one that does not could
-// never be completed.
+// The largest record has the longest history, and the largest payload, output and errors, all of
+// characters that JSON escapes. It must fit in a message, or its slot could never complete.
 func TestTheLargestRecordFitsInAMessage(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
@@ -56,7 +55,7 @@ func TestASlotWithATooLargePayloadIsCancelled(t *testing.T) {
 	}
 }
 
-// A login that may publish a slot can set any headers.
+// A login with permission to publish slots can set any headers.
 func TestHostileHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{"\x00\x1b[2J", strings.Repeat("n", 60_000), "a\r\nX-Other: b", "\xff\xfe", "$KV.>", "../../etc/passwd", `"}`} {

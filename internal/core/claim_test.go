@@ -16,12 +16,12 @@ import (
 
 var rewriteClaims = flag.Bool("rewrite-claims", false, "write what the claim scenarios give into their files")
 
-// claimBase is 07:00:00 of the scenario files; times in them are offsets to it.
+// claimBase is the base of the scenario files: times in them are offsets to it.
 var claimBase = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// TestClaimRules runs the scenario files: each line of input is one question to
-// Decide or Complete, the line under it the answer. Run with -rewrite-claims to
-// have the answers written, and review the diff.
+// TestClaimRules runs the scenario files. Each input line is a call of Decide, Complete or Cancel,
+// and the line below is the result. To write the results into the files, run the test with
+// -rewrite-claims, and review the diff.
 func TestClaimRules(t *testing.T) {
 	t.Parallel()
 	runScenarios(t, "claim", *rewriteClaims, func(t *testing.T) func(io.Writer, string) {
@@ -83,7 +83,7 @@ func decideScenario(t *testing.T, args map[string]string) string {
 	return answer(v, core.Decide(d, v))
 }
 
-// cancelScenario asks for the record of a slot that is ended from outside.
+// cancelScenario returns the record of a slot that is cancelled or replaced.
 func cancelScenario(t *testing.T, args map[string]string) string {
 	t.Helper()
 	d, v := scenario(t, args)

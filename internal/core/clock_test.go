@@ -8,7 +8,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// at7 is a slot's instant, and delivered what a worker has of it.
+// at7 is the instant of the slot that delivered returns.
 var at7 = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
 func delivered(published time.Time) core.Delivery {
@@ -25,8 +25,8 @@ func seenAt(now time.Time, edit ...func(*core.View)) core.View {
 	return v
 }
 
-// The broker stored the slot before its time. A worker whose clock may be two seconds
-// fast waits until the instant has certainly come.
+// The broker stored the slot before its instant, and the worker's clock may be two seconds fast. The
+// worker waits until the instant has certainly come.
 func TestSlotDoesNotStartBeforeItsInstantByAClockThatIsUncertain(t *testing.T) {
 	t.Parallel()
 	early := delivered(at7.Add(-2 * time.Second))
@@ -44,8 +44,8 @@ func TestSlotDoesNotStartBeforeItsInstantByAClockThatIsUncertain(t *testing.T) {
 	}
 }
 
-// A start is never recorded before the broker's stamp on the message that asked for it,
-// as far as the clock's error goes.
+// A recorded start is never before the broker's timestamp on the message, if the difference is within
+// the error of the clock.
 func TestStartIsRecordedAfterThePublication(t *testing.T) {
 	t.Parallel()
 	for published, want := range map[time.Duration]time.Duration{
@@ -59,7 +59,7 @@ func TestStartIsRecordedAfterThePublication(t *testing.T) {
 	}
 }
 
-// A record that is ended by a wrong clock is ended for good: so the slot waits.
+// An outcome is final. So a slot does not end because of its age while the clock may be wrong.
 func TestNothingEndsByAgeWhileTheClockIsDoubted(t *testing.T) {
 	t.Parallel()
 	record := func(state job.State) func(*core.View) {
@@ -99,8 +99,8 @@ func TestNothingEndsByAgeWhileTheClockIsDoubted(t *testing.T) {
 	}
 }
 
-// An attempt failed by a clock that was two days ahead, and the next one was to come a
-// minute later. The clock was set right since.
+// An attempt failed while the clock was two days ahead, and its retry delay was a minute. Since then
+// the clock was set back to the right time.
 func TestRetryDelayIsBoundedWhenTheClockStepsBack(t *testing.T) {
 	t.Parallel()
 	ahead := at7.Add(48 * time.Hour)

@@ -14,7 +14,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// registry is a stand-in for the broker: it gives entries revisions and times.
+// registry stands in for the broker: it assigns revisions and times to entries.
 type registry struct {
 	t     *testing.T
 	entry *core.Entry
@@ -25,7 +25,7 @@ func newRegistry(t *testing.T) *registry {
 	return &registry{t: t, now: time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)}
 }
 
-// apply upserts a definition a minute later, through the wire format.
+// apply advances the time by a minute and upserts a definition through the wire format.
 func (r *registry) apply(j job.Job, owner, node string, force bool) core.Change {
 	r.t.Helper()
 	next, change, err := core.Upsert(r.entry, j, owner, node, force)
@@ -66,7 +66,7 @@ func TestAnEqualDefinitionWritesNothing(t *testing.T) {
 	if c := r.apply(j, "file", "A", false); c != core.Changed {
 		t.Fatalf("first: %v", c)
 	}
-	same := j.WithDefaults() // defaults written out, other white space, another node
+	same := j.WithDefaults() // explicit defaults, other white space, another node
 	same.Payload = json.RawMessage("{\n\"a\":1}")
 	if c := r.apply(same, "code", "B", false); c != core.Unchanged {
 		t.Errorf("an equal definition: %v, want unchanged", c)
@@ -106,14 +106,14 @@ func TestAnEditOfAnythingButThePlanDoesNotMoveTheEffectiveTime(t *testing.T) {
 	if !r.entry.Since().Equal(first) || len(r.entry.Past) != 0 {
 		t.Errorf("since %v with %d past plans, want %v and none", r.entry.Since(), len(r.entry.Past), first)
 	}
-	// And a new plan after that still knows when the old one began.
+	// When a new plan is applied after that, the old one still has its own beginning.
 	r.apply(report("0 8 * * *"), "file", "A", false)
 	if past := r.entry.Past; len(past) != 1 || !past[0].From.Equal(first) {
 		t.Errorf("past %+v, want one plan from %v", past, first)
 	}
 }
 
-// Two spellings of one plan are one plan.
+// Plans that differ only in their notation are equal.
 func TestTheSameInstantInAnotherZoneIsNoEdit(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)
@@ -136,7 +136,7 @@ func TestTheSameInstantInAnotherZoneIsNoEdit(t *testing.T) {
 	}
 }
 
-// An old pod in a crash loop must not revert an edit; a person who insists may.
+// An old pod in a crash loop must not revert an edit. An operator can revert it by force.
 func TestASupersededDefinitionComesBackOnlyByForce(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)

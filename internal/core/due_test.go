@@ -18,12 +18,12 @@ import (
 
 var rewriteDue = flag.Bool("rewrite-due", false, "write what the due scenarios give into their files")
 
-// dueBase is 07:00:00 of the scenario files; times in them are offsets to it.
+// dueBase is the base of the scenario files: times in them are offsets to it.
 var dueBase = time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 
-// TestDueRules runs the scenario files: "job" begins a job, each "plan" is one
-// stretch of its timeline, and "due" asks what is due; the lines under it are the
-// answer. Run with -rewrite-due to have the answers written, and review the diff.
+// TestDueRules runs the scenario files. "job" begins a job, each "plan" adds a stretch to its
+// timeline, and "due" calls Due. The lines below are the result. To write the results into the
+// files, run the test with -rewrite-due, and review the diff.
 func TestDueRules(t *testing.T) {
 	t.Parallel()
 	runScenarios(t, "due", *rewriteDue, func(t *testing.T) func(io.Writer, string) {
@@ -119,8 +119,8 @@ func is(d core.DueSlot) string {
 	return "on time"
 }
 
-// Whatever the window, each of its slots comes up once, and cutting a timeline in
-// two changes nothing.
+// Due returns each slot of a window once. If a timeline is cut into two stretches of one plan, the
+// result is the same.
 func TestDueHandsOutEverySlotOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

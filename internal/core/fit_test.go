@@ -11,8 +11,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Invariant 11: what cannot be stored is cut. The largest record that there can be fits
-// any server that takes 16 KiB, says that it was cut, and is about what it was about.
+// Invariant 11: what cannot be stored is cut. The largest possible record is cut to the limit of any
+// server that accepts 16 KiB. The cut record has a mark, and keeps its identity and state.
 func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
@@ -49,7 +49,7 @@ func TestWhatCannotBeStoredIsCut(t *testing.T) {
 	}
 }
 
-// What fits is stored as it is.
+// A record within the limit is stored unchanged.
 func TestWhatFitsIsNotCut(t *testing.T) {
 	t.Parallel()
 	r := job.Record{Slot: job.NewSlot("report", time.Unix(0, 0)), State: job.Succeeded, Output: strings.Repeat("<&>", 1000)}

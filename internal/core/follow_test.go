@@ -83,8 +83,9 @@ func TestAJobThatSomethingElseStartsHasNoSlotsOfItsOwn(t *testing.T) {
 
 func TestCirclesAreFound(t *testing.T) {
 	t.Parallel()
-	// A way along the names, each after the one before it, has a circle if and only
-	// if it is closed.
+	// Each job comes only after jobs with earlier names, so there is no cycle. Then the test lets
+	// an earlier job come after the last one, and each job between them after its predecessor,
+	// which closes a cycle.
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 12).Draw(t, "n")
 		jobs := make([]job.Job, n)
@@ -151,8 +152,8 @@ func TestWhatFollowsIsNamedAfterWhatItComesAfter(t *testing.T) {
 	}
 }
 
-// An edit of the job, a moment after what it comes after has succeeded, takes no turn
-// from it; and it has none from before it came after anything.
+// A job is edited a moment after the job that it comes after has succeeded. The edit does not lose
+// the chained slot. But if the job came after no other job at that time, it has no such slot.
 func TestAnEditTakesNoTurn(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
@@ -172,7 +173,7 @@ func TestAnEditTakesNoTurn(t *testing.T) {
 	}
 }
 
-// A chained slot has another job's instant, and another's time as its due time.
+// A chained slot has the instant of another job. Its due time is the end of that job's slot.
 func TestAChainedSlotIsJudgedByTheJobAsItStands(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)

@@ -12,11 +12,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// The fuzz targets read a value that anybody may have written, and then do with it
-// what nodes do. They look for panics, for loops without an end, for what is written
-// and cannot be read, and for handlers that would start.
+// The fuzz targets decode an arbitrary value, and then process it as nodes do. They look for panics,
+// for infinite loops, for encoded values that cannot be decoded, and for handlers that would start
+// against the rules.
 
-// read decodes a value of the kind; nil: it is refused, as an error should.
+// read decodes a value of the kind. If the decoder refuses the value, read checks the error and
+// returns nil.
 func read(t *testing.T, kind string, data []byte) json.Marshaler {
 	t.Helper()
 	v, err := decoders[kind](data)
@@ -26,14 +27,14 @@ func read(t *testing.T, kind string, data []byte) json.Marshaler {
 	if !errors.Is(err, job.ErrInvalid) && !errors.Is(err, job.ErrVersion) {
 		t.Errorf("an error of no kind: %v", err)
 	}
-	const most = 4 << 10 // an error may join some of a definition
+	const most = 4 << 10 // the error of a definition may be longer, since it joins several
 	if kind != "definition" && len(err.Error()) > most {
 		t.Errorf("an error of %d bytes", len(err.Error()))
 	}
 	return nil
 }
 
-// corpus adds the sound values of a kind, and the one that ended a fleet.
+// corpus adds the sound value of a kind and further values.
 func corpus(f *testing.F, kind string, more ...string) {
 	for _, value := range append(more, sound[kind]) {
 		f.Add([]byte(value), int64(0))
@@ -93,7 +94,7 @@ func writable(t *testing.T, s core.Step) {
 	}
 }
 
-// written holds that a record that this program would store is one that it can read.
+// written fails the test if a record cannot be encoded and decoded again.
 func written(t *testing.T, r job.Record) {
 	t.Helper()
 	data, err := r.MarshalJSON()
@@ -222,7 +223,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzValue is of the values with which little is computed.
+// FuzzValue covers the kinds of values that need little code after the decoder.
 func FuzzValue(f *testing.F) {
 	kinds := []string{"node", "settings", "watermark", "event", "announcement", "sweep"}
 	for i, kind := range kinds {

@@ -200,8 +200,8 @@ func (l Lock) refuse(e Entrant, ahead []LockSlot, free int, ended map[job.Slot]b
 }
 
 // oldestBefore returns the holder that the entrant replaces, or the zero slot. It is the oldest
-// holder that was published on time. Triggered, caught-up and backfilled runs are not replaced: if a job
-// is due every few seconds, they could never complete.
+// holder that was published on time. Triggered, caught-up and backfilled runs are not replaced: if
+// a job is due every few seconds, they could never complete.
 func (l Lock) oldestBefore(e Entrant) (oldest job.Slot) {
 	var first LockSlot
 	for _, h := range l.Holders {

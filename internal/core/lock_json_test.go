@@ -10,8 +10,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// A member that lockWire has and MarshalJSON does not write would be lost with the
-// next write.
+// If MarshalJSON left out a member of lockWire, the next write of the lock would lose that member.
 func TestALockIsWrittenAsItsWireFormSays(t *testing.T) {
 	t.Parallel()
 	instant := rapid.Custom(func(t *rapid.T) time.Time {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// locked is a job's lock and the truth about its slots.
+// locked is a job's lock with the actual state of its slots.
 type locked struct {
 	core.Lock
 	policy job.Overlap
@@ -32,8 +32,8 @@ func (l *locked) entrant(s job.Slot, onTime bool) core.Entrant {
 	}
 }
 
-// enter answers the lock's questions from the truth, as a worker does from the
-// ledger, and stores what it says.
+// enter calls Enter until it returns a verdict, and stores the new lock. When Enter asks about slots,
+// enter answers from l.ended, as a worker answers from the ledger.
 func (l *locked) enter(s job.Slot, onTime bool) core.Place {
 	known := map[job.Slot]bool{}
 	for {
@@ -57,8 +57,8 @@ func (l *locked) holders() (slots []job.Slot) {
 	return slots
 }
 
-// Slots come in any order and again, end, crash before they leave, and leave
-// twice; never do more hold a place than there are, and somebody always can.
+// Slots enter in any order and more than once, end, leave, and end without leaving. There are never
+// more holders than places, and if a place is free, the first slot in the order can acquire it.
 func TestALockNeverHasMoreHoldersThanPlaces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -70,18 +70,18 @@ func TestALockNeverHasMoreHoldersThanPlaces(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			s := slotAt(rapid.IntRange(0, 12).Draw(t, "slot"))
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
-			case 0: // it ends, and its worker dies before it leaves
+			case 0: // the slot ends, and its worker dies before it releases the lock
 				if slices.Contains(l.holders(), s) {
 					l.ended[s] = true
 				}
-			case 1: // it ends and leaves
+			case 1: // the slot ends and leaves
 				if slices.Contains(l.holders(), s) {
 					l.ended[s] = true
 					l.Lock, _ = l.Leave(s, l.places)
 				}
 			default:
 				if l.ended[s] {
-					continue // its record is final: nobody asks for it
+					continue // its record is final: no worker enters it again
 				}
 				before := l.holders()
 				p := l.enter(s, rapid.Bool().Draw(t, "on time"))
@@ -156,8 +156,8 @@ func TestSkipNamesTheSlotInTheWayAndLetsLateOnesWait(t *testing.T) {
 	if p := l.want(t, slotAt(1), true, core.PlaceBarred); p.InWay != slotAt(0) {
 		t.Errorf("in the way was %s", p.InWay)
 	}
-	l.want(t, slotAt(-5), false, core.PlaceWaits) // caught up
-	l.ended[slotAt(0)] = true                     // its worker dies before it leaves
+	l.want(t, slotAt(-5), false, core.PlaceWaits) // a caught-up slot
+	l.ended[slotAt(0)] = true                     // its worker dies before it releases the lock
 	if p := l.want(t, slotAt(2), true, core.PlaceBarred); p.InWay != slotAt(-5) {
 		t.Errorf("in the way was %s", p.InWay)
 	}
@@ -183,7 +183,8 @@ func TestQueueKeepsTheOrderOfTheSlotsThatHaveCome(t *testing.T) {
 	l.want(t, slotAt(4), true, core.PlaceHeld)
 }
 
-// The first in the line was cancelled, or ended elsewhere: the next gets past it.
+// If the first waiting slot has ended, for example because it was cancelled, the next one is
+// admitted.
 func TestAnEndedSlotKeepsNoPlaceInTheLine(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapQueue, 1)
@@ -207,8 +208,8 @@ func TestOfTheSlotsThatWaitLatestLetsOnlyTheNewestRun(t *testing.T) {
 	l.Lock, _ = l.Leave(slotAt(0), 1)
 	l.want(t, slotAt(3), true, core.PlaceHeld)
 	l.Lock, _ = l.Leave(slotAt(3), 1)
-	l.want(t, slotAt(2), true, core.PlaceBarred) // the lock is free, but it is too late
-	l.want(t, slotAt(-9), false, core.PlaceHeld) // backfilled: it is not about being new
+	l.want(t, slotAt(2), true, core.PlaceBarred) // a place is free, but a newer slot has run
+	l.want(t, slotAt(-9), false, core.PlaceHeld) // a backfilled slot runs however old it is
 }
 
 func TestReplaceEndsTheOldestAndThenRuns(t *testing.T) {
@@ -219,40 +220,40 @@ func TestReplaceEndsTheOldestAndThenRuns(t *testing.T) {
 	if p := l.want(t, slotAt(2), true, core.PlaceWaits); p.Displaces != slotAt(0) {
 		t.Errorf("displaces %s", p.Displaces)
 	}
-	l.begun[slotAt(0)] = true // its owner died: whoever takes it over sees that it is to end
+	l.begun[slotAt(0)] = true // its owner died; the worker that takes it over must end it
 	if p := l.want(t, slotAt(0), true, core.PlaceDisplaced); p.InWay != slotAt(2) {
 		t.Errorf("displaced by %s", p.InWay)
 	}
 	l.Lock, _ = l.Leave(slotAt(0), 2)
 	l.want(t, slotAt(2), true, core.PlaceHeld)
-	l.want(t, slotAt(1), true, core.PlaceHeld) // asks again at its retry
+	l.want(t, slotAt(1), true, core.PlaceHeld) // enters again for its retry
 }
 
-// An operator cancelled it while it waited, or its deadline passed.
+// The newer slot ended while it waited: an operator cancelled it, or its deadline passed.
 func TestASlotThatHasEndedReplacesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapReplace, 1)
 	l.want(t, slotAt(0), true, core.PlaceHeld)
 	l.want(t, slotAt(1), true, core.PlaceWaits)
 	l.ended[slotAt(1)] = true
-	l.want(t, slotAt(0), true, core.PlaceHeld) // asks again at its retry
+	l.want(t, slotAt(0), true, core.PlaceHeld) // enters again for its retry
 	if l.Has(slotAt(1)) {
 		t.Errorf("the lock still has it: %+v", l.Lock)
 	}
 }
 
-// Of a job that is due every few seconds a run that somebody asked for, or that
-// catches up, would never come to its end.
+// If a job is due every few seconds and newer slots replaced its triggered and caught-up runs, these
+// runs could never complete.
 func TestReplaceEndsNoRunThatWasNotOnTime(t *testing.T) {
 	t.Parallel()
 	l := newLocked(job.OverlapReplace, 1)
-	l.want(t, slotAt(5), false, core.PlaceHeld) // triggered
+	l.want(t, slotAt(5), false, core.PlaceHeld) // a triggered run
 	for _, second := range []int{4, 6} {
 		if p := l.want(t, slotAt(second), true, core.PlaceWaits); p.Displaces != (job.Slot{}) {
 			t.Errorf("displaces %s", p.Displaces)
 		}
 	}
-	l.want(t, slotAt(5), false, core.PlaceHeld) // asks again at its retry
+	l.want(t, slotAt(5), false, core.PlaceHeld) // enters again for its retry
 	l.want(t, slotAt(7), false, core.PlaceWaits)
 	l.Lock, _ = l.Leave(slotAt(5), 1)
 	l.want(t, slotAt(6), true, core.PlaceHeld)
@@ -260,7 +261,7 @@ func TestReplaceEndsNoRunThatWasNotOnTime(t *testing.T) {
 		t.Errorf("displaces %q, want the one that was on time", p.Displaces)
 	}
 	l.Lock, _ = l.Leave(slotAt(6), 1)
-	l.want(t, slotAt(7), false, core.PlaceHeld) // it came before
+	l.want(t, slotAt(7), false, core.PlaceHeld) // it is older than the waiting slot
 	l.Lock, _ = l.Leave(slotAt(7), 1)
 	l.want(t, slotAt(8), true, core.PlaceHeld)
 }
@@ -270,7 +271,7 @@ func TestASlotOfADeletedJobWaitsForThoseInTheLockOnly(t *testing.T) {
 	l := newLocked(job.OverlapQueue, 0)
 	l.begun[slotAt(0)], l.begun[slotAt(1)] = true, true
 	l.want(t, slotAt(0), true, core.PlaceHeld)
-	l.want(t, slotAt(1), true, core.PlaceHeld) // as under allow
+	l.want(t, slotAt(1), true, core.PlaceHeld) // as under OverlapAllow
 	if len(l.Holders) > 0 {
 		t.Errorf("they take places: %+v", l.Lock)
 	}
@@ -288,7 +289,7 @@ func TestALockListsAtMostAHundredThatWait(t *testing.T) {
 		l.enter(slotAt(second+10), true)
 	}
 	l.want(t, slotAt(1000), true, core.PlaceCrowded)
-	l.want(t, slotAt(1), true, core.PlaceWaits) // it comes before them: the last one is to come back
+	l.want(t, slotAt(1), true, core.PlaceWaits) // it is older, so the last waiting slot is dropped and must retry
 	if n := len(l.Waiting); n != core.MaxLockWaiting {
 		t.Errorf("%d wait", n)
 	}

@@ -21,7 +21,7 @@ func at(t testing.TB, text string) time.Time {
 	return parsed.UTC()
 }
 
-// drawSlot draws a slot of a plan, a range of them, or a triggered run.
+// drawSlot draws a planned slot, a range of slots, or a triggered run.
 func drawSlot(t *rapid.T) job.Slot {
 	name := rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(t, "job")
 	if token := rapid.StringMatching(`[a-z0-9/#@. -]{0,20}`).Draw(t, "token"); job.ValidateToken(token) == nil {
@@ -51,7 +51,7 @@ func TestMessageRoundTripsThroughItsHeaders(t *testing.T) {
 		if m.Missed > 1 {
 			m.MissedLast = instant("last missed")
 		}
-		if m.Due.Before(m.Slot.At) { // which is no due time
+		if m.Due.Before(m.Slot.At) { // a due time is never before the instant
 			m.Due = m.Slot.At
 		}
 		if got, err := core.ParseMessage(m.Header()); err != nil || got != m {
@@ -100,8 +100,8 @@ func TestMessageThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// A login that may publish for one job must not start another: the server looks at the
-// subject alone.
+// A login with permission to publish for one job must not start another job. The server checks only
+// the subject.
 func TestMessageThatContradictsItsSubjectOrIDIsNoSlot(t *testing.T) {
 	t.Parallel()
 	mail := job.Slot{Job: "mail", Token: "x"}

@@ -69,8 +69,8 @@ func TestRunOfAMessageWithoutAnIDIsNamedByStreamCreationAndSequence(t *testing.T
 	}
 }
 
-// A consumer that was removed delivers old messages again: their slots are published
-// now, and as old as they are.
+// If a consumer is removed and created again, it delivers old messages again. Their slots are
+// published now, but their age is that of the messages.
 func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -93,7 +93,7 @@ func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
 			t.Errorf("%s: action %d, %s (%s)", name, s.Action, s.Record.State, s.Record.Error)
 		}
 	}
-	// One that says that it comes from the future does not wait for ever.
+	// If the message's time is in the future, the slot still expires.
 	m := Message{Slot: job.Slot{Job: "charge", Token: "x"}, JobRevision: 9, Due: eventTime.AddDate(1, 0, 0), Event: true}
 	s := Decide(Delivery{Message: m, Published: eventTime}, View{Now: eventTime.Add(25 * time.Hour), Self: "A", Horizon: 24 * time.Hour, Handles: true})
 	if s.Action != End || s.Record.State != job.Expired {
@@ -101,9 +101,8 @@ func TestAgeOfAnEventsSlotIsTheEventsOwn(t *testing.T) {
 	}
 }
 
-// A slot that is offered again, by the sweep or by an operator, is no younger for that.
-// An operator's message does not say that the slot is an event's, nor does that of an
-// older sweep.
+// If the sweep or an operator offers a slot again, its age does not change. The message of an
+// operator or of an older sweep does not say that an event started the slot.
 func TestAgeOfASlotThatIsOfferedAgainIsItsRecords(t *testing.T) {
 	t.Parallel()
 	const horizon = 24 * time.Hour
@@ -133,7 +132,7 @@ func TestAgeOfASlotThatIsOfferedAgainIsItsRecords(t *testing.T) {
 				t.Errorf("%s, offered again at %v: %s (%s), want %s", name, age, s.Record.State, s.Record.Error, state)
 			}
 		}
-		// No attempt is planned for after that.
+		// No retry is planned beyond the horizon.
 		end := Complete(claim.Record, 1, eventTime.Add(c.want), horizon, Result{Err: errors.New("failed"), Backoff: 1})
 		if end.State != job.Failed {
 			t.Errorf("%s: at the horizon the next attempt is due: %s", name, end.State)
@@ -141,7 +140,7 @@ func TestAgeOfASlotThatIsOfferedAgainIsItsRecords(t *testing.T) {
 	}
 }
 
-// A message that is delivered again after an edit names the slots that it named before.
+// If a message is delivered again after an edit of the job, it still names the same slots.
 func TestRunOfAMessageIsSplitAsThePlanOfItsTimeSaid(t *testing.T) {
 	t.Parallel()
 	split := charge

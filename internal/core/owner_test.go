@@ -6,8 +6,9 @@ import (
 	"github.com/cronce-io/cronce/internal/core"
 )
 
-// What an operator replaced is kept away while the operator's edit stands, and
-// has to come back when that is released; what the file itself replaced has not.
+// While an operator's edit is in force, the definition that it replaced is refused. When the operator
+// releases the job, that definition is accepted again. A definition that the file itself had replaced
+// is still refused.
 func TestReleasedAJobIsItsFilesAgain(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)

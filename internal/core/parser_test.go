@@ -13,8 +13,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// What a parser remembers of other jobs and plans changes nothing: the plans are
-// alike in all but a part or two.
+// The parser's cache does not affect its results. The plans differ in few members, so that a wrong
+// cache key would return the schedule of another plan.
 func TestAParserAnswersAsIfItRememberedNothing(t *testing.T) {
 	t.Parallel()
 	some := func(t *rapid.T, label string, from ...string) string { return rapid.SampledFrom(from).Draw(t, label) }
@@ -65,7 +65,8 @@ func TestAParserCompilesAPlanOfManyJobsOnce(t *testing.T) {
 	}
 }
 
-// More plans than it remembers are compiled all the same, and those it gave up anew.
+// If there are more plans than the cache holds, the parser compiles the further ones, and compiles
+// evicted ones again.
 func TestAParserForgetsRatherThanGrows(t *testing.T) {
 	t.Parallel()
 	var parser core.EntryDecoder

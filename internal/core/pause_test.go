@@ -13,7 +13,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// edit stores what f makes of the entry, a minute later.
+// edit advances the time by a minute and stores the result of f for the entry, if f changed it.
 func (r *registry) edit(f func(core.Entry, string) (core.Definition, bool)) (changed bool) {
 	r.t.Helper()
 	d, changed := f(*r.entry, "B")
@@ -41,7 +41,7 @@ func TestAPauseIsBoundedByTheBrokersTimestamps(t *testing.T) {
 		if r.edit(core.Pause) {
 			t.Error("a paused job was paused")
 		}
-		r.apply(report(fmt.Sprintf("%d 8 * * *", r.now.Minute())), "file", "A", true) // edits touch no pause
+		r.apply(report(fmt.Sprintf("%d 8 * * *", r.now.Minute())), "file", "A", true) // an edit does not change the pauses
 		if open := append(want, core.Window{From: from}); !slices.Equal(r.entry.Pauses, open) {
 			t.Errorf("pauses %v, want %v", r.entry.Pauses, open)
 		}
@@ -66,7 +66,7 @@ func TestAPauseIsBoundedByTheBrokersTimestamps(t *testing.T) {
 	}
 }
 
-// Setting or removing "paused" in an entry by hand pauses or resumes the job.
+// If a person sets or removes "paused" in the stored entry, the job is paused or resumed.
 func TestAPauseByHand(t *testing.T) {
 	t.Parallel()
 	r := newRegistry(t)

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// runScenarios reads the files testdata/KIND/*.txt: lines that begin with two
-// spaces are answers to the line above them, and are compared, or rewritten; "#"
-// begins a comment. begin starts a file, and returns what answers a line of it.
+// runScenarios runs the files testdata/KIND/*.txt. Lines that begin with two spaces are the results
+// of the input line above them: runScenarios compares them, or rewrites them if rewrite is true.
+// "#" begins a comment. begin is called for each file, and returns the function that writes the
+// results of an input line.
 func runScenarios(t *testing.T, kind string, rewrite bool, begin func(*testing.T) func(out io.Writer, line string)) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", kind, "*.txt"))
