@@ -327,8 +327,8 @@ const (
 	doubtWait   = 30 * time.Second
 )
 
-// early returns how long the slot must still wait. It waits only if the broker stored the message
-// before the due time, because its producer's clock was fast. A range is due with its last slot.
+// early returns how long the slot must still wait. If the broker stored the message before the due
+// time, the producer's clock was fast, and the slot waits. A range is due with its last slot.
 // The due time of a chained slot comes from the clock of the worker that wrote an outcome, so it
 // does not delay the slot. A chained slot waits for its instant instead, which is that of the
 // slots that it follows.
@@ -399,7 +399,7 @@ func unsplit(d Delivery, e *Entry) bool {
 	return e.Job.Shards > 0
 }
 
-// PlanAt returns the plan that was in force at the instant.
+// PlanAt returns the plan that was in force at the instant, and false if there was none.
 func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
 	for i := range e.Past { // does not copy e.Past: each slot calls this several times
 		if p := &e.Past[i]; at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
@@ -580,10 +580,11 @@ const releasedText = "given back before it was started"
 // Released reports whether Release returned r. Then r is retrying although no attempt failed.
 func Released(r job.Record) bool { return r.State == job.Retrying && r.Error == releasedText }
 
-// Outlasts reports whether the claim r is still valid although its key has another revision. It is
-// if the ledger was purged, or an older copy of it was restored. stands is the key's record now, or
-// nil if there is none. A valid claim finds itself there, or a record from before it. If another
-// worker has taken the slot over, its record counts more attempts.
+// Outlasts reports whether the claim r is still valid although its key has another revision. stands
+// is the key's record now, or nil if there is none. If the ledger was purged or an older copy of it
+// was restored, stands is nil, this very claim, or a record from before it. Then the claim is
+// valid. If another worker has taken the slot over, stands counts more attempts. If the slot has
+// ended, or another worker has taken it over, the claim is lost.
 func Outlasts(r job.Record, stands *job.Record) bool {
 	switch {
 	case stands == nil:

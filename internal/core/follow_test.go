@@ -83,9 +83,8 @@ func TestAJobThatSomethingElseStartsHasNoSlotsOfItsOwn(t *testing.T) {
 
 func TestCirclesAreFound(t *testing.T) {
 	t.Parallel()
-	// Each job comes only after jobs with earlier names, so there is no cycle. Then the test lets
-	// an earlier job come after the last one, and each job between them after its predecessor,
-	// which closes a cycle.
+	// Each job comes only after jobs with earlier names, so there is no cycle. Then the test adds
+	// one: each job from some job on comes after its predecessor, and that job after the last one.
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 12).Draw(t, "n")
 		jobs := make([]job.Job, n)

@@ -289,7 +289,7 @@ func TestALockListsAtMostAHundredThatWait(t *testing.T) {
 		l.enter(slotAt(second+10), true)
 	}
 	l.want(t, slotAt(1000), true, core.PlaceCrowded)
-	l.want(t, slotAt(1), true, core.PlaceWaits) // it is older, so the last waiting slot is dropped and must retry
+	l.want(t, slotAt(1), true, core.PlaceWaits) // it is older; the newest waiting slot is dropped and must retry
 	if n := len(l.Waiting); n != core.MaxLockWaiting {
 		t.Errorf("%d wait", n)
 	}
