@@ -44,7 +44,7 @@ func (t *task) run() progress {
 	traced, endTrace := t.trace(a.ctx, StepRun, t.rec)
 	t.endTrace = endTrace
 	defer func() {
-		if !a.over { // the handler ends the goroutine: what is left to do is done on its way out
+		if !a.over { // the handler has called runtime.Goexit: this deferred call takes the remaining steps
 			a.returned(errGoexit)
 			t.passOn()
 			t.advance(true)
@@ -69,8 +69,8 @@ type attempt struct {
 	over   bool
 }
 
-// returned passes the permit on, and makes what the handler returned the end of the
-// attempt.
+// returned releases the permit, and prepares the record of the attempt's result from what the
+// handler returned.
 func (a *attempt) returned(err error) progress {
 	t, took := a.task, time.Since(a.began)
 	a.over = true
@@ -102,9 +102,9 @@ func (a *attempt) returned(err error) progress {
 
 var errGoexit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
-// call runs the handler, and turns a panic into a failed attempt with its stack. The
-// handler runs on the task's goroutine: to start one of its own would make a short handler
-// wait twice, with a permit held.
+// call runs the handler, and turns a panic into an error with the stack. The handler runs on
+// the task's goroutine. On a goroutine of its own, a short handler would be scheduled twice
+// while it holds a permit.
 func call(ctx context.Context, h job.Handler, run job.Run) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -154,9 +154,9 @@ func (o *output) String() string {
 	return string(o.kept)
 }
 
-// leaseContext is a handler's context that ends with its node's lease by the clock: Err
-// compares the clock with the trust that is left, so that a handler which asks gets the
-// right answer even if the process was starved and no timer has fired yet.
+// leaseContext is a handler's context that ends with the lease of its node. Err asks whether
+// the node is still trusted. So a handler that calls Err gets the right answer even if the
+// process was starved and no timer has fired yet.
 //
 // Deadline has only the job's timeout: see docs/decisions/0002-deadline-of-a-handlers-context.md.
 type leaseContext struct {

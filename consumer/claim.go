@@ -8,9 +8,12 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// mayClaimAhead reports whether the slot may be claimed before the task has a permit. A slot of one attempt is not claimed ahead: its attempt would be
-// spent if the worker died before the handler starts. Nor is a slot with a deadline, which
-// could start too late, or one that waited for its lock: the slots behind it wait too.
+// mayClaimAhead reports whether the slot may be claimed before the task has a permit. Three
+// kinds of slots may not:
+//   - A slot of one attempt. If the worker died before the handler starts, the attempt would
+//     be spent.
+//   - A slot with a start deadline. It could start too late.
+//   - A slot that waited for its lock. The slots behind it would wait longer too.
 func (t *task) mayClaimAhead(claim job.Record) bool {
 	e := t.view.Entry
 	return t.ahead && claim.MaxAttempts > 1 && !t.lock.waited && (e == nil || e.Job.Deadline == 0)
@@ -22,7 +25,7 @@ func (t *task) claim() progress {
 	if t.decision.Action == core.Start {
 		step = StepClaim
 		if !t.permit && !t.mayClaimAhead(t.decision.Record) {
-			t.state = deciding // anew, when there is a permit: time has passed by then
+			t.state = deciding // if the task has to wait for a permit, it decides again: time has passed
 			if !t.limiter.acquire(t) {
 				return handed
 			}
@@ -32,15 +35,16 @@ func (t *task) claim() progress {
 	return onward
 }
 
-// prepare makes rec the record that is to be written at a revision, until ctx ends. Its
-// nonce is the same in all copies of the write.
+// prepare sets the record that the step write sends, the revision at which to write it, and the
+// context that bounds the write. All repetitions of the write have the same nonce.
 func (t *task) prepare(ctx context.Context, rec job.Record, at uint64, step string) {
 	t.rec, t.at, t.ctx, t.state = rec, at, ctx, writing
 	t.rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
 	_, t.endTrace = t.trace(ctx, step, t.rec)
 }
 
-// write hands the record over to be written, and with it the task.
+// write sends the record. The answer takes the task on. If the result of an attempt cannot be
+// written any more, because t.ctx has ended, it gives up.
 func (t *task) write(mayBlock bool) progress {
 	switch {
 	case !t.ending:
@@ -59,15 +63,15 @@ func (t *task) write(mayBlock bool) progress {
 	return handed
 }
 
-// goOn goes on with the answer to a claim, or to an outcome without a run. If the write
-// was lost to another worker, the slot is looked at again.
+// goOn handles the answer to the write of a claim, or of an outcome without a run. If another
+// worker has changed the record, the task looks at the slot again.
 func (t *task) goOn(mayBlock bool) progress {
 	err, claim, left := t.answer.err, t.decision.Action == core.Start, t.view.OwnerDead || t.view.Disowned
 	if err == nil && claim {
 		t.fence = t.answer.revision
 	}
 	if !mayBlock && (err != nil || !claim || left) {
-		return blocks // it is logged
+		return blocks // what follows is logged, and logging may block
 	}
 	t.endTrace(err)
 	switch {
@@ -92,7 +96,7 @@ func (t *task) goOn(mayBlock bool) progress {
 	return t.postpone(err)
 }
 
-// hasOutcome goes on with a slot whose outcome this task has written.
+// hasOutcome sets the next state after this task has written an outcome.
 func (t *task) hasOutcome() progress {
 	if t.d.Slot.Shards > 0 {
 		t.state = concluding

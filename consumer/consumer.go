@@ -13,37 +13,38 @@ import (
 
 // Ledger stores the records of slots. kv.Ledger satisfies it.
 type Ledger interface {
-	// Read returns the record as the leader has it; job.ErrNotFound, with the
-	// revision to write over, when there is none.
+	// Read returns the record and its revision from the leader. If there is no record, it
+	// returns job.ErrNotFound with the revision at which Write can create one.
 	Read(ctx context.Context, s job.Slot) (job.Record, uint64, error)
 
-	// Write stores the record if revision is still the key's last one, 0 for
-	// none, and returns its own. It repeats itself until it is answered or ctx
-	// ends: job.ErrConflict is a definite no, job.ErrUnknown is not.
+	// Write stores the record if revision is the last one of its key, and returns the new
+	// revision. Revision 0 means that the key must not exist. Write repeats the request until
+	// it is answered or ctx ends. job.ErrConflict means that the record was not stored,
+	// job.ErrUnknown that it may have been.
 	Write(ctx context.Context, r job.Record, revision uint64) (uint64, error)
 
-	// Send is Write without waiting: answered is called with what Write returns, once
-	// and on any goroutine, the caller's included. It must not block.
+	// Send is Write without waiting. It calls answered once, with the results of Write, on any
+	// goroutine, even the caller's. answered must not block.
 	Send(ctx context.Context, r job.Record, revision uint64, answered func(uint64, error))
 
-	// Beside returns the records of those of others that have one, as a server has them
-	// that has own's record at revision.
+	// Beside reads the records of the other slots from a server that has already stored own's
+	// record at revision. It leaves out slots without a record.
 	Beside(ctx context.Context, own job.Slot, revision uint64, others []job.Slot) ([]job.Record, error)
 }
 
 // Registry knows the jobs' definitions.
 type Registry interface {
 	// Lookup returns the definition as of registry revision atLeast or later.
-	// job.ErrNotFound means that the job is deleted, as its leader says; any
-	// other error, that it cannot be said now.
+	// job.ErrNotFound means that the registry's leader has answered that the job is deleted.
+	// After any other error it is not known whether the job exists.
 	Lookup(ctx context.Context, name string, atLeast uint64) (core.Entry, error)
 
-	// Known returns what Lookup would, from what is known here, without a request; nil if
-	// that is too little. The caller does not write to it.
+	// Known is Lookup from local memory, without a request. It returns nil if the memory has
+	// no definition that is new enough. The caller must not change the entry.
 	Known(name string, atLeast uint64) *core.Entry
 
-	// After returns the jobs that come after the named one, as far as is known here,
-	// without a request.
+	// After returns the jobs that are defined to run after the named one. It answers from
+	// local memory, without a request.
 	After(name string) []core.Entry
 }
 
@@ -57,7 +58,8 @@ type Node interface {
 	// Trusted reports whether it may act right now.
 	Trusted() bool
 
-	// Dead proves another node dead, or says when to ask again.
+	// Dead reports whether another node is proved dead. If it is not, wait is how long to wait
+	// before the next call.
 	Dead(ctx context.Context, name string) (dead bool, wait time.Duration, err error)
 }
 
@@ -88,15 +90,16 @@ type Config struct {
 	// broker has it. It may store it twice.
 	Alert func(ctx context.Context, e job.Event, id string) error
 
-	// Table holds what this process owes; shared by all its consumers.
+	// Table holds the slots that this process works on. All its consumers share one table.
 	Table *Table
 
 	// Emit publishes an event. It must not block. Default: it does nothing.
 	Emit func(job.Event)
 
-	// Trace begins StepClaim, StepRun or StepComplete, with the record that is written or
-	// was written. The step goes on in the returned context; ended is called with its
-	// result. Nil: nothing is traced.
+	// Trace is called at the beginning of StepClaim, StepRun and StepComplete. For a run, rec is
+	// the claim; for the others, it is the record that is about to be written. The handler runs
+	// in the context that is returned for StepRun. ended is called with the result of the step.
+	// Nil: nothing is traced.
 	Trace func(ctx context.Context, step string, d core.Delivery, rec job.Record) (_ context.Context, ended func(error))
 
 	// Observer measures. Nil: nothing is measured.
@@ -135,8 +138,9 @@ type Config struct {
 	// negative: none.
 	Grace time.Duration
 
-	// Life ends with the process. Until then the end of a handler that returned in time,
-	// or may outlive its node (job.LeaseLostFinish), is written. Default: it never ends.
+	// Life ends with the process. If a handler returned before the lease of its node ended, or
+	// may outlive its node (job.LeaseLostFinish), the consumer goes on writing its result until
+	// Life ends. Default: it never ends.
 	Life context.Context
 
 	// Logger: default, nothing is logged.
@@ -144,13 +148,12 @@ type Config struct {
 }
 
 const (
-	// DefaultConcurrency and DefaultGrace are Config's.
+	// DefaultConcurrency and DefaultGrace are the defaults of Config.
 	DefaultConcurrency = 16
 	DefaultGrace       = 25 * time.Second
 
-	// linger is how long a handler whose context has ended may take to return
-	// before the consumer ends without it. The table keeps it: its slot stays claimed
-	// until the node falls silent.
+	// linger is how long the consumer waits at its end for handlers whose contexts have ended.
+	// Then it returns without them. Their slots stay in the table, and claimed.
 	linger = 5 * time.Second
 )
 
@@ -168,8 +171,8 @@ type Consumer struct {
 	// is over.
 	ended context.Context
 	end   context.CancelCauseFunc
-	// finishing is the parent of the contexts that do not end with the node. The table
-	// ends those with the process.
+	// finishing is the parent of the handler contexts that do not end with the node. It ends
+	// when the grace is over. If the node is lost before, Table.Finish ends these contexts.
 	finishing context.Context
 	finish    context.CancelCauseFunc
 
@@ -229,12 +232,15 @@ func New(cfg Config) *Consumer {
 	return c
 }
 
-// Run takes slots until ctx ends. Then it asks for no more, gives back what arrives, waits
-// for the handlers until their grace is over, ends their contexts, and waits until they have
-// returned and what they did not finish is recorded and given back. It returns nil. If the
-// node's context ends, it returns the cause at once, since nothing may be written any more.
-// If the queue is set up otherwise than this node works, it returns job.ErrMismatch. It
-// leaves no goroutines behind but those of handlers that ignore their context.
+// Run takes slots until ctx ends. Then it asks for no more messages, gives back those that
+// still arrive, and waits for the handlers. When the grace is over, it ends their contexts.
+// It waits up to linger until the handlers have returned and their results are recorded. Then
+// it returns nil.
+//
+// If the node's context ends, Run returns the cause without the grace: it waits only up to
+// linger for the handlers that end with the node. If the settings of the queue on the broker
+// differ from this node's, it returns job.ErrMismatch. It leaves no goroutines but those of
+// handlers that ignore their context or may outlive the node.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.end(job.ErrStopping)
 	context.AfterFunc(c.ended, func() { c.limiter.close(c) })
@@ -268,8 +274,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return failed
 }
 
-// drain waits for the slots in flight: as long as the grace lasts, and then until their
-// handlers have noticed that their contexts have ended.
+// drain waits until no slot is in flight or the grace is over. Then it ends the contexts of
+// the handlers, and waits up to linger until they have returned.
 func (c *Consumer) drain(node context.Context) {
 	done := make(chan struct{})
 	go func() { c.slots.Wait(); close(done) }()

@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	// maxLooks bounds how often a slot that other workers contend for is looked at in
-	// one delivery, and maxDecisions how often it is decided about in one look.
+	// maxLooks bounds how often a task looks at a slot for which other workers contend, in one
+	// delivery. maxDecisions bounds the decisions in one look.
 	maxLooks     = 8
 	maxDecisions = 10
 
-	// maxReasons is in how many deliveries of a slot the reason for leaving it is logged.
+	// maxReasons bounds the deliveries of a slot in which the reason for leaving it to other
+	// workers is logged.
 	maxReasons = 3
 )
 
@@ -80,8 +81,8 @@ func (t *task) lookUp(ctx context.Context) {
 	}
 }
 
-// decide asks job.Decide what to do. Without a goroutine of its own the slot goes on only
-// if it is to be started: anything else may be logged.
+// decide asks core.Decide what to do, and sets the next state. If it may not block, it goes on
+// only with a slot that is to be started or to enter its lock. All other ways may log.
 func (t *task) decide(mayBlock bool) progress {
 	if t.decided++; t.decided > maxDecisions {
 		return t.lookAgain()
@@ -122,8 +123,8 @@ func (t *task) decide(mayBlock bool) progress {
 	return onward
 }
 
-// acknowledge goes on with a slot that has its outcome. A crash may have kept another
-// worker from what follows.
+// acknowledge goes on with a slot whose outcome another worker has written. That worker may
+// have crashed before it published what follows, so this one publishes it too.
 func (t *task) acknowledge() progress {
 	switch {
 	case t.d.Slot.Shards > 0:
@@ -136,8 +137,9 @@ func (t *task) acknowledge() progress {
 	return onward
 }
 
-// prove finds out whether the owner of the slot's record has left it: the owner is dead,
-// or lives and does not hold the claim. Meanwhile another slot has the permit.
+// prove finds out whether the owner of the slot's record has left the slot: either the owner is
+// dead, or it is alive and does not hold the claim. The task gives up its permit first, so that
+// another slot can use it meanwhile.
 func (t *task) prove() progress {
 	t.releasePermit()
 	ctx, owner := t.cfg.Node.Context(), t.view.Record.Node
@@ -172,8 +174,9 @@ func (t *task) divide() progress {
 	return onward
 }
 
-// policies are the job's. A slot whose job was deleted after its first claim goes on,
-// with the defaults for what its record does not keep (timeout, backoff).
+// policies returns the job's definition with its defaults. If the job was deleted after the
+// slot's first claim, the slot goes on, and what its record does not hold (timeout, backoff)
+// has the defaults.
 func (t *task) policies() job.Job {
 	if t.view.Entry == nil {
 		return job.Job{}.WithDefaults()

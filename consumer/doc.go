@@ -7,18 +7,21 @@
 //
 // # Design
 //
-// A delivered message is a task, a machine of named states (task.go). One function takes a
-// step of it. A flag says whether the step may block. If it would block and may not, the
-// task moves to a goroutine of the pool, and takes the step there.
+// Each delivered message becomes a task, which is a machine of named states (task.go). The
+// method step does the work of the current state and sets the next one. Its parameter says
+// whether it may block. If a step would have to block and may not, the task moves to a
+// goroutine of the pool and takes the step there.
 //
-//	arrived -> looking -> deciding -> entering -> writing -> running -> recording -> following -> settling -> leaving
-//	                      |  ^        the lock    the claim  the        its end      chains,      the ack     the lock
-//	                      v  |                               handler                 alerts
-//	          proving, dividing, waiting
+//	arrived -> looking -> deciding -> claiming -> writing -> claimed -> running -> writing -> recorded -> following -> settling -> leaving
+//	                      |  ^                    the claim             the        its                    chains,      the ack     the lock
+//	                      v  |                                          handler    result                 alerts
+//	      entering the lock, waiting for it,
+//	      proving, dividing
 //
-// core.Decide has the claim rules, and is pure. The states do what it says. A step that
-// writes hands the task over with the write: the answer goes on with it, and no goroutine
-// waits. A short slot needs a goroutine only for its handler.
+// core.Decide holds the claim rules and does no I/O. It names the next step whenever the task
+// is deciding. A step that writes sends the record and returns. The callback that gets the
+// broker's answer takes the next step, so no goroutine waits for the answer. A slot that
+// succeeds at once needs a goroutine only for its handler.
 //
 //	pull.go     asks the sources for as many messages as the limiter allows
 //	task.go     the machine: states, steps, verdicts, and panics
@@ -32,29 +35,32 @@
 //	waitlist.go keeps the slots that wait for their lock
 //	limiter.go  bounds the handlers of a queue that run at once in the process
 //	inflight.go marks the messages that are not answered yet, every third of a lease
-//	table.go    holds every slot that the process owes a claim, a run or a completion
-//	pool.go     has the goroutines
+//	table.go    holds every slot that the process works on, so that it runs each only once
+//	pool.go     keeps idle goroutines for reuse
 //	report.go   publishes events, logs, measures and traces
 //
 // # Invariants
 //
 // The numbers are those of the design.
 //
-//   - (3) No handler starts without a won write. A read only names the revision to write
-//     at. A write without an answer is repeated until it has one, or the incarnation ends.
+//   - (3) No handler starts before the ledger has accepted the worker's claim. A read only
+//     gives the revision to write at. The worker repeats a write without an answer until it
+//     has one, or until the incarnation ends.
 //   - (4) No handler's context outlives its node's lease, and the lease is checked once
 //     more between the won claim and the start: the process may have slept there.
 //   - (5) A worker that lost its claim cannot complete: the end of an attempt is written at
 //     the revision of its claim, which a takeover has moved.
 //   - (6) The ack comes after the durable record, and only from the worker that wrote it or
 //     read it as final. A worker that lost its claim sends nothing: an ack does not fence.
-//   - (10) If a slot's owner lives, it is asked whether it holds the claim. If it does not,
-//     the slot is taken over. Past the horizon the slot ends without an answer too.
-//   - A guarded slot is admitted by its job's lock before its first claim, and leaves it
-//     after its outcome is written. Only an outcome frees a lock: none needs a reset.
-//   - What follows from an outcome is on the broker before the message is acked.
-//   - A handler that does not return keeps its permit and its entry in the table until its
-//     node falls silent: Go cannot end it.
+//   - (10) If the owner of a claim is alive, the worker asks the owner whether it still holds
+//     the claim. If the owner says no, the worker takes the slot over. Past the horizon it
+//     does so without an answer too, and the slot ends.
+//   - A job's lock admits a guarded slot before the slot's first claim. The slot leaves the
+//     lock after its outcome is written. The outcome alone frees the lock, even if the worker
+//     dies before it leaves, so an operator never has to reset a lock.
+//   - The worker publishes what follows from an outcome before it acks the message.
+//   - Go cannot end a handler that does not return. Such a handler keeps its permit and its
+//     entry in the table as long as the process lives.
 //
 // # Decisions
 //

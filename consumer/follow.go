@@ -9,9 +9,9 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// follow publishes what follows from the outcome of a whole slot, t.rec, before the message
-// is acked. If the worker crashes in between, the message comes again, its outcome is
-// found, and all of it is published once more under the same IDs, which the stream folds.
+// follow publishes what follows from the outcome of a whole slot, which is t.rec, before the
+// message is acked. If the worker crashes in between, the next delivery finds the outcome and
+// publishes everything again. The message IDs are the same, so the stream drops the duplicates.
 func (t *task) follow(mayBlock bool) progress {
 	var next []core.Entry
 	if t.rec.State == job.Succeeded {
@@ -30,8 +30,8 @@ func (t *task) follow(mayBlock bool) progress {
 	return t.end(ack)
 }
 
-// publish publishes the slots of the next jobs and the alert. It goes on if the node has
-// just been lost: they follow from the record, not from the claim.
+// publish publishes the alert and the slots of the next jobs. It does so even if the node's
+// lease has just ended, since they follow from the stored record and not from the claim.
 func (t *task) publish(next []core.Entry, alert bool) error {
 	rec, revision := t.rec, t.answer.revision
 	ctx, cancel := context.WithTimeout(t.cfg.Life, t.cfg.Lease)
@@ -52,8 +52,8 @@ func (t *task) publish(next []core.Entry, alert bool) error {
 	return errors.Join(errs...)
 }
 
-// alerts reports whether the outcome needs an alert. If the definition is not known just
-// now, the sender of alerts looks it up.
+// alerts reports whether the outcome needs an alert. If the definition could not be looked up, it
+// returns true: the sender of alerts looks it up again.
 func (t *task) alerts(rec job.Record) bool {
 	switch {
 	case rec.State != job.Failed && rec.State != job.Expired && rec.State != job.Missed:
@@ -64,10 +64,10 @@ func (t *task) alerts(rec job.Record) bool {
 	return core.AlertAbout(t.view.Entry.Job, rec.State) != nil
 }
 
-// chain publishes the slot of e's job that follows from rec, if all that it comes
-// after have succeeded. Two of them that succeed at the same moment on two workers
-// each look for the other's record when their own is written: one of them finds it,
-// and if both do the stream folds what they publish.
+// chain publishes the slot of e's job that follows from rec, if the slots of all jobs in e's
+// After have succeeded. If two of them succeed at the same moment on two workers, each worker
+// writes its own record and then reads the other's. At least one finds the other's record. If
+// both do, the stream drops the duplicate.
 func (t *task) chain(ctx context.Context, e core.Entry, rec job.Record, revision uint64) error {
 	var others []job.Slot
 	for _, name := range e.Job.After {

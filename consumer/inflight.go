@@ -8,14 +8,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// inflight is the messages that this consumer has and has not answered. It marks each as
-// in progress, so that the broker does not deliver it to another worker: a third of a
-// lease after it came, and then every third of a lease.
+// inflight holds the messages that this consumer has received and not answered. It marks each
+// of them as in progress every third of a lease, so that the broker does not deliver it to
+// another worker.
 //
-// A message that is older than that when it comes is marked after markSoon. A broker that
-// restarts or changes leaders counts AckWait from the message's age, unless a mark told it
-// better, and would deliver the message again at once. The claim makes that harmless, so a
-// slot that is done sooner is worth no mark.
+// If a message was published more than a third of a lease before it arrived, its first mark is
+// sent after markSoon already. A broker that has restarted or changed leaders counts AckWait
+// from the message's publication until the first mark arrives, and could deliver the message
+// again at once. The claim makes that harmless, so slots that end within markSoon are not
+// marked.
 type inflight struct {
 	every time.Duration
 
@@ -51,8 +52,8 @@ func (f *inflight) remove(m *inflightMsg) {
 	delete(f.msgs, m)
 }
 
-// mark sends the marks until ctx ends. A node that is not trusted sends none: it would
-// keep its slots from workers that may have them.
+// mark sends the marks until ctx ends. It sends none while the node is not trusted, because
+// they would keep the slots from workers that may take them over.
 func (f *inflight) mark(ctx context.Context, trusted func() bool) {
 	tick := time.NewTicker(min(markSoon, f.every/4))
 	defer tick.Stop()
@@ -66,7 +67,7 @@ func (f *inflight) mark(ctx context.Context, trusted func() bool) {
 			continue
 		}
 		for _, msg := range f.due(time.Now()) {
-			_ = msg.InProgress() // it has no answer; if it is lost, the next one follows
+			_ = msg.InProgress() // the broker does not answer a mark; after a lost one the next follows
 		}
 	}
 }

@@ -18,15 +18,14 @@ const (
 	patience = 500 * time.Millisecond
 )
 
-// limiter bounds the handlers of one queue that run at once in this process, in
-// whichever incarnation they started. A handler holds a permit from before its start
-// until it has returned.
+// limiter bounds the handlers of one queue that run at once in this process, over all its
+// incarnations. A handler holds a permit from before its start until it has returned.
 //
 // Invariants:
 //   - At most size permits are taken, and no slot waits while one is free.
-//   - The messages that were asked for or have no permit yet are no more than the free
-//     permits and those that will soon be free (see pace). Only a source without an open
-//     request may always ask for one message while a permit is free.
+//   - The messages that were asked for, or are here without a permit, are no more than the
+//     free permits plus those that will soon be free (see ahead). There is one exception:
+//     while a permit is free, a source without an open request may ask for one message.
 //
 // It is safe for concurrent use.
 type limiter struct {
@@ -41,14 +40,14 @@ type limiter struct {
 	taken   int
 	asked   int      // messages, by all sources
 	pending int      // messages here without a permit: in line, or claimed ahead
-	line    []waiter // those that have nothing left to do before they get a permit
+	line    []waiter // the pending tasks that can do nothing more without a permit
 	expiry  *time.Timer
 	pace    pace
 	pullers map[*puller]struct{} // those that may ask for more when a permit is free
 }
 
-// waiter is a task in the line. It holds no goroutine, and is resumed when its wait is
-// over.
+// waiter is a task in the line. It holds no goroutine. The limiter resumes it, with or without
+// a permit.
 type waiter struct {
 	t     *task
 	since time.Time
@@ -61,7 +60,8 @@ func newLimiter(size int) *limiter {
 	return l
 }
 
-// follow has the puller kicked whenever it may ask for more, until unfollow.
+// follow registers a puller. Until unfollow, the limiter kicks the puller whenever a permit is
+// released or a task withdraws, since it may ask for more then.
 func (l *limiter) follow(p *puller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,9 +74,10 @@ func (l *limiter) unfollow(p *puller) {
 	delete(l.pullers, p)
 }
 
-// reserve allots up to most messages to a source that has asked for own already, and
-// counts them as asked for. It allots nothing until half of the window is unused, so
-// that a steady trickle of slots costs one request for several of them.
+// reserve returns how many messages a source may ask for, at most most, and counts them as
+// asked for. own is how many messages the source's open requests may still bring. If there are
+// any, reserve returns 0 until half of the window is unused. So a steady trickle of slots costs
+// one request for several slots.
 func (l *limiter) reserve(own, most int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,9 +93,9 @@ func (l *limiter) reserve(own, most int) int {
 	return n
 }
 
-// ahead is how many messages may be here without a permit: as many as short handlers
-// returned of late, if each permit was released once. Else it is none, so that no slot
-// waits here while another worker has a permit for it. l.mu is held.
+// ahead returns how many messages may be here without a permit: as many as short handlers
+// returned in a recent interval (see pace). If these are fewer than size, it returns 0, so that
+// no slot waits here while another worker has a free permit. l.mu is held.
 func (l *limiter) ahead() int {
 	n := min(l.pace.count(time.Now()), maxAhead*l.size)
 	if n < l.size {
@@ -103,15 +104,15 @@ func (l *limiter) ahead() int {
 	return n
 }
 
-// forget takes back n messages that were asked for: they have come, or will not.
+// forget subtracts n from the messages that were asked for: they have arrived, or never will.
 func (l *limiter) forget(n int) {
 	l.mu.Lock()
 	l.asked -= n
 	l.mu.Unlock()
 }
 
-// admit lets the task of a new message begin, with a permit or ahead of one. If it
-// returns false, the task waits in the line and is resumed.
+// admit lets the task of a new message begin, with a permit or, within the bound of ahead,
+// without one. If it returns false, the task waits in the line until the limiter resumes it.
 func (l *limiter) admit(t *task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,8 +130,8 @@ func (l *limiter) admit(t *task) bool {
 	return true
 }
 
-// acquire gives the task a permit. If it returns false, none is free: the task waits in
-// the line and is resumed, and the caller must not touch it any more.
+// acquire gives the task a permit if one is free. If it returns false, the task waits in the
+// line until the limiter resumes it, and the caller must not touch the task any more.
 func (l *limiter) acquire(t *task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +142,8 @@ func (l *limiter) acquire(t *task) bool {
 	return false
 }
 
-// tryAcquire gives the task a permit if one is free. l.mu is held.
+// tryAcquire gives the task a permit if one is free, and else counts it as pending. l.mu is
+// held.
 func (l *limiter) tryAcquire(t *task) bool {
 	if !t.ahead {
 		l.pending++
@@ -163,13 +165,14 @@ func (l *limiter) queue(w waiter) {
 	}
 }
 
-// leaveLine notes that the task waits no longer. l.mu is held.
+// leaveLine notes that the task is not pending any more, because it got a permit or needs none.
+// The caller removes it from the line. l.mu is held.
 func (l *limiter) leaveLine(t *task, permit bool) {
 	l.pending--
 	t.ahead, t.permit = false, permit
 }
 
-// withdraw notes that the task needs no permit any more.
+// withdraw notes that a pending task, which is not in the line, needs no permit any more.
 func (l *limiter) withdraw(t *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +182,8 @@ func (l *limiter) withdraw(t *task) {
 	}
 }
 
-// returned releases the permit of a handler that took so long; see release.
+// returned releases the permit of a handler that has returned; see release. If the handler was
+// short, it counts for the pace.
 func (l *limiter) returned(took time.Duration) (next *task) {
 	if took < paceInterval {
 		l.mu.Lock()
@@ -189,8 +193,9 @@ func (l *limiter) returned(took time.Duration) (next *task) {
 	return l.release()
 }
 
-// release passes a permit on to the first in the line, or frees it. It returns the first if
-// that is claimed: the caller runs it, on the goroutine that it has.
+// release passes a permit on to the first task in the line, or frees it. If that task has its
+// claim, release returns it: it runs its handler next, and the caller has a goroutine for that.
+// If it has none, release resumes it, and returns nil.
 func (l *limiter) release() (next *task) {
 	l.mu.Lock()
 	if len(l.line) > 0 {
@@ -211,7 +216,7 @@ func (l *limiter) release() (next *task) {
 	return next
 }
 
-// cut removes the first n of the line. l.mu is held.
+// cut removes the first n tasks of the line, and sets the timer for the next. l.mu is held.
 func (l *limiter) cut(n int) {
 	if l.line = l.line[n:]; len(l.line) == 0 {
 		l.line = nil
@@ -221,8 +226,8 @@ func (l *limiter) cut(n int) {
 	l.expiry.Reset(max(time.Until(l.line[0].since.Add(patience)), 0))
 }
 
-// expire refuses a permit to the tasks that have waited for patience: handlers have become
-// slow, and the pace does not hold any more.
+// expire refuses a permit to the tasks that have waited for patience. The handlers have become
+// slow, so it resets the pace.
 func (l *limiter) expire() {
 	now := time.Now()
 	l.mu.Lock()
@@ -238,7 +243,7 @@ func (l *limiter) expire() {
 	l.refuse(late)
 }
 
-// close refuses a permit to all tasks of the consumer that wait: it has ended.
+// close refuses a permit to all waiting tasks of the consumer, which is ending.
 func (l *limiter) close(c *Consumer) {
 	l.mu.Lock()
 	var refused, others []waiter
@@ -254,7 +259,7 @@ func (l *limiter) close(c *Consumer) {
 	l.refuse(refused)
 }
 
-// refuse is called with l.mu held, and unlocks it.
+// refuse resumes the waiters without a permit. It is called with l.mu held, and unlocks it.
 func (l *limiter) refuse(waiters []waiter) {
 	for _, w := range waiters {
 		l.leaveLine(w.t, false)

@@ -13,19 +13,19 @@ import (
 
 // lockPart is what a task knows of its job's lock.
 type lockPart struct {
-	// entered: the lock has the slot, as far as is known here, and since when.
+	// entered: the slot stands in the lock, as far as this task knows. since is when it came in.
 	entered bool
 	since   time.Time
 
-	// skips: the job runs one slot at once, and skips those that come meanwhile.
+	// skips: the job runs one slot at once, and skips slots that fall due meanwhile.
 	skips bool
 
-	// waited: the slot has waited for the lock. outfought: other workers changed the lock
-	// each time that this one wanted to.
+	// waited: the slot has waited for the lock. outfought: in its last try, this worker never got
+	// its write in, since other workers changed the lock each time before.
 	waited, outfought bool
 
-	// turns are those that the task holds to change the lock. asks is how often it has
-	// asked, lost how often its write was refused in a row.
+	// turns are the turns to change the lock that the task holds. asks counts its questions to
+	// the lock, lost how often in a row its write was refused.
 	turns      []chan struct{}
 	asks, lost int
 
@@ -40,10 +40,10 @@ func (l *lockPart) releaseTurns() {
 	l.turns = nil
 }
 
-// enter asks the job's lock for admission, and puts the answer into the view. A slot is
-// admitted by a won write. The step hands that write over, and with it the task. Of most
-// slots nothing has to be read before, and no other slot has the turn: then the step does
-// not block.
+// enter asks the job's lock for admission, and puts the answer into the view. If the answer
+// changes the lock, it holds only after the changed lock is stored. The step sends that write,
+// and the write's answer takes the task on. The step blocks only if it has to read the lock or a
+// record, or if another slot has the turn. Most slots need neither.
 func (t *task) enter(mayBlock bool) progress {
 	l, ctx, slot := &t.lock, t.cfg.Node.Context(), t.d.Slot.Whole()
 	switch {
@@ -67,9 +67,10 @@ func (t *task) enter(mayBlock bool) progress {
 	seen, ended, fresh, err := t.recall(ctx, mayBlock)
 	for ; err == nil && l.asks < maxAsks && l.lost < maxLooks; l.asks++ {
 		next, place, ask := seen.Enter(entrant, ended)
-		// A slot that may have been reopened, and is in the lock from before it ended, begins
-		// a new stay. That write refuses a slot which has found that this one ended and is
-		// about to replace it. The worker that wrote its outcome does not leave for it either.
+		// If the slot may have been reopened, it may stand in the lock from before it ended. It
+		// begins a new stay then. The write of the new stay moves the lock's revision. So the
+		// write of another slot fails that has seen this one's outcome and is about to take its
+		// place. The worker that wrote the outcome does not remove the new stay either.
 		renewed := !l.entered && (t.d.Backfill || t.d.Offer > 0) && next.Has(slot)
 		if renewed {
 			next = next.Renewed(slot, t.cfg.Now())
@@ -77,7 +78,7 @@ func (t *task) enter(mayBlock bool) progress {
 		switch {
 		case len(ask) > 0 && !mayBlock:
 			err = errBlocks
-		case len(ask) > 0 && !fresh: // a remembered lock refuses no slot
+		case len(ask) > 0 && !fresh: // a slot may be refused only by a lock that was just read
 			t.locks.forget(slot.Job)
 			seen, ended, fresh, err = t.recall(ctx, mayBlock)
 		case len(ask) > 0:
@@ -113,11 +114,12 @@ func (t *task) enter(mayBlock bool) progress {
 	return t.admit(core.Place{Kind: core.PlaceCrowded}, entrant, core.Lock{})
 }
 
-// maxAsks bounds how often a slot asks its job's lock in one step.
+// maxAsks bounds how often a slot asks its job's lock before it counts as outfought.
 const maxAsks = 4 * maxLooks
 
-// takeTurns takes the turns to change the lock; without blocking, only if they are free. A
-// slot that has waited goes before those that have just come.
+// takeTurns takes the turns to change the lock. If it may not block, it takes them only if they
+// are free. A slot that has waited needs only the second turn, so it goes before slots that have
+// just come.
 func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
 	l, of := &t.lock, t.locks.turns(t.d.Slot.Job)
 	turns := []chan struct{}{of.enter, of.change}
@@ -133,7 +135,8 @@ func (t *task) takeTurns(ctx context.Context, mayBlock bool) bool {
 	return true
 }
 
-// admit ends the asking with the lock's answer, as the lock is stored.
+// admit takes the lock's answer, whether it admits the slot or not, and goes on to decide.
+// stored is the lock in which the answer holds.
 func (t *task) admit(place core.Place, entrant core.Entrant, stored core.Lock) progress {
 	l := &t.lock
 	l.releaseTurns()
@@ -145,10 +148,10 @@ func (t *task) admit(place core.Place, entrant core.Entrant, stored core.Lock) p
 	return onward
 }
 
-// recall returns the lock of the slot's job, and which of its slots are known to have ended:
-// none, or the only one. What was found out about an earlier write of the lock is forgotten:
-// a slot that had ended may have been reopened, and have entered again. fresh: the lock was
-// read just now.
+// recall returns the lock of the slot's job, from memory or by a read, and the slots in it that
+// are known to have ended: none, or its only one. It always begins with a new ended map, since
+// what was known about an earlier revision may be wrong now: a slot that had ended may have been
+// reopened and have entered again. fresh is true if the lock was read just now.
 func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended map[job.Slot]bool, fresh bool, err error) {
 	if mayBlock {
 		seen, fresh, err = t.locks.get(ctx, t.d.Slot.Job)
@@ -165,8 +168,9 @@ func (t *task) recall(ctx context.Context, mayBlock bool) (seen seenLock, ended 
 	return seen, ended, fresh, nil
 }
 
-// outlast waits before a further write of a lock that was refused so often in a row: not
-// after the first refusal, longer after each further one. It returns false if ctx ends.
+// outlast waits before the next write of a lock whose writes were refused lost times in a row.
+// It does not wait after the first refusal, and longer after each further one. It returns false
+// if ctx ends.
 func outlast(ctx context.Context, lost int) bool {
 	if lost < 2 {
 		return ctx.Err() == nil
@@ -182,9 +186,10 @@ func outlast(ctx context.Context, lost int) bool {
 	}
 }
 
-// learn finds out which of the slots have an outcome. Only the record at the ledger's leader
-// says so, even of a slot that this node has: it may be the second copy of one that has
-// ended. A slot without a record has not ended, unless it never will begin: see isOver.
+// learn reads which of the slots in the lock have an outcome, and stores that in ended. It
+// always asks the ledger's leader, even about a slot that this node has: that may be the second
+// copy of a slot that has ended. A slot without a record has not ended, unless it will never
+// begin: see isOver.
 func (t *task) learn(ctx context.Context, slots []core.LockSlot, ended map[job.Slot]bool) error {
 	for _, s := range slots {
 		rec, _, err := t.cfg.Ledger.Read(ctx, s.Slot)
@@ -200,20 +205,21 @@ func (t *task) learn(ctx context.Context, slots []core.LockSlot, ended map[job.S
 	return nil
 }
 
-// isOver reports whether a slot in the lock that has no record will never have one. It is
-// past the horizon by a lease: its worker may have judged its age and slept before the
-// claim. Or its job was deleted a lease ago, which all workers know by now. A clock that is
-// not believed ends no slot.
+// isOver reports whether a slot that stands in the lock without a record will never have one.
+// There are two such cases. The slot is older than the horizon and a lease: the lease is for a
+// worker that judged the slot's age and slept before its claim. Or the job is deleted, and the
+// slot came in more than a lease ago. isOver is false while the clock is not plausible.
 func (t *task) isOver(s core.LockSlot) bool {
 	now := t.cfg.Now()
 	return t.cfg.Plausible() == nil &&
 		(now.Sub(s.At) > t.cfg.Horizon+t.cfg.Lease || t.view.Entry == nil && now.Sub(s.Since) > t.cfg.Lease)
 }
 
-// leave takes the slot, which has its outcome, out of its job's lock, and wakes the slots
-// that are admitted by that. If it fails, the next slot that asks finds the outcome.
+// leave takes the slot, which has its outcome, out of its job's lock, and wakes the slots that
+// the lock admits in its place. If that fails, the next slot that asks the lock finds the
+// outcome.
 //
-// A short slot under "skip" is left in the lock if none is known to wait there: see
+// A short slot under "skip" is left in the lock if no other is known to wait there: see
 // docs/decisions/0030-a-short-slot-is-left-in-its-lock.md.
 func (t *task) leave(mayBlock bool) progress {
 	short := t.lock.skips && t.cfg.Now().Sub(t.lock.since) < firstLook
@@ -240,8 +246,8 @@ func (t *task) leave(mayBlock bool) progress {
 	return t.close()
 }
 
-// leaveTo takes the slot out of the lock of a job that runs so many at once, until that is
-// done or ctx ends.
+// leaveTo takes the slot out of the lock, and retries until ctx ends. places is how many slots
+// of the job may run at once.
 func (t *task) leaveTo(ctx context.Context, places int) error {
 	turns := t.locks.turns(t.d.Slot.Job)
 	if !take(ctx, turns.change, true) {

@@ -19,17 +19,17 @@ type Locks interface {
 	Send(ctx context.Context, l core.Lock, revision uint64, answered func(uint64, error))
 }
 
-// locks remembers the locks as they were last seen, so that a free one is entered with one
-// write and no read: the revision that the write names decides whether the memory was
-// right. A slot that a remembered lock would refuse reads it first.
+// locks remembers the locks as this consumer last saw them. So a slot enters a free lock with
+// one write and no read: if the remembered revision is not the last one, the write is refused.
+// Before a remembered lock refuses a slot, the task reads the lock.
 type locks struct {
 	Locks
 	mu     sync.Mutex
-	seen   map[string]*seenLock // of each only over is written to
+	seen   map[string]*seenLock // an entry is replaced as a whole; only its field over changes
 	queues map[string]turns     // by job
 
-	// lastMissExisted reports whether the last cache miss found a lock on the broker. After
-	// a start most do; where the jobs are new none does.
+	// lastMissExisted reports whether the last cache miss found a lock on the broker. After a
+	// restart most jobs have one. New jobs have none.
 	lastMissExisted bool
 }
 
@@ -38,13 +38,13 @@ type seenLock struct {
 	revision uint64
 	at       time.Time
 
-	// over: its only slot has ended, in the stay that the lock names. This process has
-	// written its outcome.
+	// over: the only slot in the lock has ended. This process has written the outcome, in the
+	// stay that the lock names.
 	over bool
 }
 
-// fresh is how long a remembered lock that is full is believed. That decides only when a
-// slot asks again.
+// fresh is how long a remembered lock whose waiting list is full is believed to be still full. A
+// wrong guess only delays the slot's next question.
 const fresh = time.Second
 
 // maxSeen bounds the memory. A lock that is forgotten costs a read, or a refused write.
@@ -78,9 +78,9 @@ func (l *locks) get(ctx context.Context, name string) (s seenLock, read bool, er
 	return s, true, err
 }
 
-// guess returns the job's lock as it is remembered, or none if the last cache miss found
-// none: a write over a wrong guess is refused. Its error is errBlocks if the lock has to be
-// read.
+// guess returns the job's lock from memory, without a read. If it is not there, and the last
+// cache miss found no lock on the broker, it returns an empty lock: the write over a wrong guess
+// is refused. Else it returns errBlocks, since the lock has to be read.
 func (l *locks) guess(name string) (seenLock, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,8 +125,8 @@ func (l *locks) learn(next core.Lock, seen seenLock, revision uint64, err error)
 	l.seen[next.Job] = &seenLock{Lock: next, revision: revision, at: time.Now()}
 }
 
-// over notes that a slot has ended in the stay that began at since. It returns false if
-// its lock may hold more than that slot, or another stay of it.
+// over notes in memory that a slot has ended in the stay that began at since. It returns false
+// if the lock may have other slots, or another stay of this one.
 func (l *locks) over(s job.Slot, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,9 +138,10 @@ func (l *locks) over(s job.Slot, since time.Time) bool {
 	return true
 }
 
-// turns serialise the changes that this process makes to a job's lock: of many slots that
-// come at once, each would have its write refused by another's. Slots that enter take both,
-// so that a slot that leaves waits for one of them at most.
+// turns serialise the changes that this consumer makes to a job's lock. Without them, many slots
+// that come at once would cause each other's writes to be refused. A slot that enters takes
+// enter and then change. A slot that leaves takes only change, so it waits for at most one slot
+// that enters.
 type turns struct{ enter, change chan struct{} }
 
 func (l *locks) turns(name string) turns {
@@ -157,8 +158,8 @@ func (l *locks) turns(name string) turns {
 	return t
 }
 
-// take takes a turn; without blocking, only if it is free. It returns false if it did not
-// get the turn, or ctx ended first.
+// take takes a turn. If it may not block, it takes the turn only if it is free. It returns false
+// if it did not get the turn, or ctx ended first.
 func take(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
 	select {
 	case turn <- struct{}{}:
@@ -176,7 +177,8 @@ func take(ctx context.Context, turn chan struct{}, mayBlock bool) bool {
 	}
 }
 
-// full reports whether the job's lock was full a moment ago, without the slot.
+// full reports whether the waiting list of the job's lock was full a moment ago, and the slot
+// was not in the lock.
 func (l *locks) full(name string, slot job.Slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

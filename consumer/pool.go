@@ -2,10 +2,10 @@ package consumer
 
 import "sync"
 
-// pool runs functions on goroutines that it uses again: a new goroutine begins with a small
-// stack, and to grow it took a tenth of a drain's CPU. At most maxIdle goroutines wait for
-// work. The one that became idle last works first, so that few stacks stay in the cache. It
-// is safe for concurrent use.
+// pool runs functions on goroutines, and keeps up to maxIdle idle goroutines for reuse. A new
+// goroutine begins with a small stack, and growing it costs much CPU. The goroutine that became
+// idle last gets the next function, so that few stacks occupy the CPU's cache. A pool is safe
+// for concurrent use.
 type pool struct {
 	maxIdle int
 

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// shortest is how long a request for messages stands while slots arrive. A worker that
-	// is frozen swallows messages for no longer.
+	// shortest is how long a request for messages stays open while slots arrive. The broker
+	// delivers messages to a frozen worker for no longer than that.
 	shortest = time.Second
 
-	// overlap is by how much the next request comes before the end of one, so that the
-	// queue always knows its workers. overdue is how long after its end a request is given
-	// up if the broker has not said that it is over.
+	// overlap is how long before the end of a request the next one is made, so that the broker
+	// always has an open request of each worker. overdue is how long after its deadline a
+	// request is given up if the broker has not ended it.
 	overlap = 50 * time.Millisecond
 	overdue = time.Second
 
-	// absent is how often a source that does not exist is looked for.
+	// absent is how long to wait before a source that does not exist is opened again.
 	absent = time.Minute
 
-	// lanes is how many requests a source may have at once: one that stands, one that
-	// follows it, and room for those that are being served.
+	// lanes is how many requests a source may have at once: one that is open, its successor,
+	// and two more whose messages are arriving.
 	lanes = 4
 )
 
-// pull asks all sources for messages until ctx ends and nothing arrives any more. It opens
-// a source that fails again. It returns an error only if the queue is set up otherwise than
-// this node works.
+// pull asks all sources for messages until ctx ends and nothing arrives any more. If a source
+// fails, pull opens it again. It returns an error only if the settings of the queue on the
+// broker differ from this node's (job.ErrMismatch).
 func (c *Consumer) pull(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -64,21 +64,21 @@ type puller struct {
 
 	mu       sync.Mutex
 	requests [lanes]request
-	failed   error     // what a request ended with
-	heard    time.Time // when the last message arrived; long ago when the session begins
-	worked   bool      // a request of this session has stood, or was served
+	failed   error     // why the session has to end: a request ended with it
+	heard    time.Time // when the last message arrived; shortest ago when the session begins
+	worked   bool      // the broker has served or ended a request of this session without an error
 
 	complained bool
 }
 
-// request is one that was made on a lane.
+// request is the state of one lane. It is zero while the lane has no open request.
 type request struct {
 	stands   bool
 	left     int
 	deadline time.Time
 
-	// lapsing: it has so little time left that it does not count any more, because the
-	// next one replaces it.
+	// lapsing: less than overlap is left before the deadline. The messages that the request
+	// may still bring do not count any more, because the next request replaces it.
 	lapsing bool
 }
 
@@ -222,17 +222,17 @@ func (p *puller) age(r *request, now time.Time) int {
 	return r.left
 }
 
-// standing is how long a request made now stands: as long as nothing has arrived before it,
-// between a second and a fifth of a lease, less up to a quarter. It varies, because with
-// requests in step with the jobs of every second the same worker would get each slot. p.mu
-// is held.
+// standing returns how long a request made now stays open: as long as the source has been idle
+// so far, but at least shortest and at most a fifth of a lease. It takes off up to a random
+// quarter. Without that, requests of one second would stay in step with jobs that run every
+// second, and the same worker would get each slot. p.mu is held.
 func (p *puller) standing(now time.Time) time.Duration {
 	d := min(max(now.Sub(p.heard), shortest), max(p.cfg.Lease/5, shortest))
 	return d - rand.N(d/4)
 }
 
-// most is how many messages this source may have asked for. Of several sources, an idle one
-// leaves most permits to the others. p.mu is held.
+// most returns how many messages this source may ask for in all its requests. If there are
+// several sources, an idle one leaves most permits to the others. p.mu is held.
 func (p *puller) most(now time.Time) int {
 	if len(p.cfg.Sources) > 1 && now.Sub(p.heard) >= shortest {
 		return max(1, p.cfg.Concurrency/8)
@@ -240,7 +240,7 @@ func (p *puller) most(now time.Time) int {
 	return maxAhead * p.cfg.Concurrency
 }
 
-// over ends a request. p.mu is held.
+// over clears a request that has ended. p.mu is held.
 func (p *puller) over(r *request) {
 	if r.stands && !r.lapsing {
 		p.limiter.forget(r.left)
@@ -283,9 +283,9 @@ func (p *puller) ended(lane int, err error) {
 	p.kick()
 }
 
-// runOut waits for short requests to end by themselves. To take one back would be quicker,
-// but would strand a message that is just on its way. Long requests are made only where
-// nothing arrives.
+// runOut waits until the short requests have ended. To cancel them would be quicker, but a
+// message that the broker is just sending would be lost until its redelivery. It does not wait
+// for longer requests: they are open only because nothing arrives.
 func (p *puller) runOut() {
 	for {
 		left := p.leftShort(time.Now())
@@ -299,7 +299,8 @@ func (p *puller) runOut() {
 	}
 }
 
-// leftShort is how long a short request may still stand.
+// leftShort returns how long to wait until the requests with at most shortest left have ended;
+// 0 if there are none.
 func (p *puller) leftShort(now time.Time) (longest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,7 +312,7 @@ func (p *puller) leftShort(now time.Time) (longest time.Duration) {
 	return longest
 }
 
-// leave takes the open requests back. What arrives until then is received.
+// leave cancels the open requests. Messages that arrive meanwhile are received as usual.
 func (p *puller) leave(source Source) {
 	ctx, cancel := context.WithTimeout(context.Background(), shortest)
 	defer cancel()
@@ -323,8 +324,8 @@ func (p *puller) leave(source Source) {
 	}
 }
 
-// complain logs the error once, until a request has been made: a broker that is away must
-// not fill the log.
+// complain logs the error as a warning. Further errors are logged at debug level until a
+// request has worked again, so that a broker that is away does not fill the log.
 func (p *puller) complain(ctx context.Context, err error) {
 	level := slog.LevelWarn
 	if p.complained {

@@ -10,23 +10,26 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// release takes back a claim whose attempt has not begun, and does not count.
+// release prepares the record that gives up a claim before its handler has started. The attempt
+// does not count.
 func (t *task) release() { t.complete(t.cfg.Node.Context(), core.Release(t.rec, t.cfg.Now())) }
 
-// complete makes rec the end of the attempt, which is written at the revision of its
-// claim until ctx ends. The message is answered after that (invariant 6).
+// complete prepares rec as the result of the attempt. It is written at the revision of the claim,
+// and the write is repeated until ctx ends. The message is answered after that (invariant 6).
 //
-// If the handler returned before its node's lease ended, or was to finish in any case, ctx
-// is the process's: the claim stands until another worker has proved the node dead and
-// taken the slot over, and the revision says whether one has. Else ctx is the node's.
+// If the handler returned before the lease of its node ended, or may outlive its node, ctx ends
+// with the process. The claim is valid until another worker has proved the node dead and taken
+// the slot over, and then the write at the claim's revision is refused. Else ctx ends with the
+// node.
 func (t *task) complete(ctx context.Context, rec job.Record) progress {
 	t.ending = true
 	t.prepare(ctx, rec, t.fence, StepComplete)
 	return onward
 }
 
-// finish goes on with the answer to the end of an attempt. It repeats the write until it
-// is stored. A conflict means that the claim was lost, unless the ledger has lost it.
+// finish handles the answer to the write of an attempt's result. It repeats the write until it is
+// stored. A conflict means that another worker has taken the slot over, unless the ledger itself
+// has lost the claim.
 func (t *task) finish(mayBlock bool) progress {
 	err := t.answer.err
 	if !mayBlock && (err != nil || t.rec.State != job.Succeeded || t.cfg.Logger.Enabled(t.cfg.Life, slog.LevelInfo)) {
@@ -69,8 +72,8 @@ func (t *task) finish(mayBlock bool) progress {
 	return onward
 }
 
-// outlasts reports whether the claim still counts although the ledger does not have it any
-// more, and at which revision its outcome is to be written: see job.Record.Outlasts.
+// outlasts reports whether the claim still counts although the ledger has lost it, and at which
+// revision to write the result: see core.Outlasts.
 func (t *task) outlasts() (revision uint64, outlasts bool, err error) {
 	rec, revision, err := t.cfg.Ledger.Read(t.ctx, t.rec.Slot)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// emit publishes and logs the state that a record was just given.
+// emit publishes and logs the new state of a record that was just written.
 func (c *Consumer) emit(rec job.Record, revision uint64) {
 	c.emitKind(job.EventKind(rec.State), rec, rec.Fence(revision), "")
 	if rec.State == job.Succeeded && !c.cfg.Logger.Enabled(context.Background(), slog.LevelInfo) {
@@ -79,9 +79,9 @@ func glimpse(line string) string {
 // Observer measures the worker. Its methods must not block, and are called from many
 // goroutines at once.
 type Observer interface {
-	// Started is called before each handler starts. late is how long ago its slot was
-	// due. planned is false if the start is late by nature: a further attempt, a slot
-	// that was caught up or backfilled, a run without an instant.
+	// Started is called before each handler starts. late is how long ago its slot was due.
+	// planned is false if the slot could not start on time: for a further attempt, a slot that
+	// was caught up or backfilled, and a triggered run.
 	Started(queue string, late time.Duration, planned bool)
 
 	// Returned is called when a handler has returned. took is how long it ran.
@@ -98,8 +98,8 @@ func (t *task) started(rec job.Record) {
 	t.cfg.Observer.Started(t.cfg.Queue, t.cfg.Now().Sub(rec.Due), planned)
 }
 
-// The traced steps of a slot, each once an attempt. A slot that gets its outcome without
-// an attempt has only the last.
+// The traced steps of a slot. Each attempt has all three. A slot that gets its outcome without an
+// attempt has only StepComplete.
 const (
 	StepClaim    = "claim"
 	StepRun      = "run"

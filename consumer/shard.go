@@ -25,8 +25,8 @@ func (t *task) learnWhole(ctx context.Context) error {
 	return nil
 }
 
-// writeWhole writes the record of the whole slot. If another worker was faster, it has
-// written the same or ended the slot: the record is read anew.
+// writeWhole writes the record of the whole slot. If another worker was faster, that worker has
+// written the same record or ended the slot. Then the next decision reads the record again.
 func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
 	t.view.Whole.Known = false
 	rec.Nonce = t.cfg.Table.nonce(t.cfg.Node.Name())
@@ -45,9 +45,10 @@ func (t *task) writeWhole(ctx context.Context, rec job.Record) error {
 	return nil
 }
 
-// conclude writes the outcome of a whole slot if all its parts have theirs, and returns it
-// with its revision; nil: it has none yet. The parts are read at the leader, up to the
-// first without an outcome: the worker that writes the last one finds all of them.
+// conclude writes the outcome of a whole slot if all its parts have their outcomes. It returns
+// the outcome and its revision, or nil if there is none yet. It reads the parts at the leader
+// and stops at the first without an outcome. So the worker that writes the last part's outcome
+// finds all of them.
 func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, revision uint64, err error) {
 	for range maxLooks {
 		rec, revision, err := t.cfg.Ledger.Read(ctx, whole)
@@ -88,8 +89,8 @@ func (t *task) conclude(ctx context.Context, whole job.Slot) (end *job.Record, r
 	return nil, 0, nil
 }
 
-// concludeWhole concludes the whole slot of the shard, which has its outcome. What fails
-// here is done when the message comes again, or by the sweep.
+// concludeWhole concludes the whole slot after this shard of it got its outcome. If that fails,
+// it is done when the message is delivered again, or by the sweep.
 func (t *task) concludeWhole() progress {
 	end, revision, err := t.conclude(t.cfg.Node.Context(), t.d.Slot.Whole())
 	if err != nil {

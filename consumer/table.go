@@ -13,16 +13,15 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// Table holds every slot that this process owes something: a claim not yet
-// answered, a run, a completion not yet answered. One table serves all queues
-// and all incarnations of a process.
+// Table holds every slot that this process works on, from before its claim until its message is
+// settled. One table serves all queues and all incarnations of a process.
 //
 // Invariants:
-//   - A slot is in it at most once, so two deliveries of one slot to one process
-//     never meet in the ledger as if they were strangers.
-//   - An obligation ends when its message is settled, or with its incarnation *and* its
-//     handler: a new incarnation takes no slot over from an older one of its own process
-//     whose handler has not returned.
+//   - A slot is in the table at most once. So two deliveries of one slot to one process never
+//     compete for its claim.
+//   - A slot stays in the table until its handler has returned, even after its incarnation has
+//     ended. So a new incarnation takes no slot over from an older one of the same process
+//     whose handler still runs.
 //
 // It is safe for concurrent use.
 type Table struct {
@@ -30,20 +29,20 @@ type Table struct {
 
 	mu      sync.Mutex
 	owed    map[string]obligation // by slot key
-	changed chan struct{}         // closed and replaced with every change; nil: nothing waits
+	changed chan struct{}         // closed at the next change; nil: await does not wait
 
 	limiters map[string]*limiter // by queue
 }
 
-// obligation is what an incarnation owes one slot.
+// obligation is the state of one slot in the table.
 type obligation struct {
-	node    string
-	attempt *attemptRef // nil before a handler runs
-	over    bool        // it has returned
-	inTime  bool        // and did so before its node's lease ended: its outcome is written in any case
+	node    string      // the incarnation that took the slot
+	attempt *attemptRef // nil before the handler runs
+	over    bool        // the handler has returned
+	inTime  bool        // the handler returned before the lease ended, or may outlive it: its result is written in any case
 
-	// ended is when the handler's context was seen to have ended. stuck: the handler was
-	// found not to return, see Table.Stuck.
+	// ended is when Table.Stuck first saw that the handler's context had ended. stuck:
+	// Table.Stuck has returned the handler.
 	ended time.Time
 	stuck bool
 }
@@ -51,7 +50,7 @@ type obligation struct {
 // outlives reports whether the obligation may outlive its incarnation.
 func (o obligation) outlives() bool { return o.attempt != nil && (o.attempt.finish || o.inTime) }
 
-// attemptRef is an attempt as the table knows it.
+// attemptRef is what the table knows of an attempt.
 type attemptRef struct {
 	fence uint64
 	ctx   context.Context
@@ -79,8 +78,8 @@ func (t *Table) limiter(queue string, size int) *limiter {
 	return l
 }
 
-// take enters an obligation of node. If the slot is in the table already, it returns the
-// node that owes it.
+// take enters a slot for node. If the slot is in the table already, take returns false and the
+// node that took it.
 func (t *Table) take(key, node string) (owner string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,8 +105,7 @@ func (t *Table) tell() {
 	}
 }
 
-// await waits until every obligation is as wanted, and reports whether that was so before
-// ctx ended.
+// await waits until as is true of every obligation. It returns false if ctx ends first.
 func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
 	for {
 		t.mu.Lock()
@@ -131,10 +129,10 @@ func (t *Table) await(ctx context.Context, as func(obligation) bool) bool {
 	}
 }
 
-// Finish waits until over ends for the handlers that have outlived their incarnations. Then
-// it ends their contexts with job.ErrStopping, and waits some seconds more until they have
-// returned and are recorded. It does not wait for handlers that a Consumer has given up. It
-// is called when no Consumer runs any more.
+// Finish waits for the handlers that have outlived their incarnations. When over ends, Finish
+// ends their contexts with job.ErrStopping, and waits up to linger until they have returned and
+// their results are recorded. It does not wait for handlers whose contexts a Consumer has ended
+// with job.ErrStopping. It is called when no Consumer runs any more.
 func (t *Table) Finish(over context.Context) {
 	gone := func(o obligation) bool {
 		return !o.outlives() || errors.Is(context.Cause(o.attempt.ctx), job.ErrStopping)
@@ -160,14 +158,14 @@ func (t *Table) Finish(over context.Context) {
 type Stuck struct {
 	Slot job.Slot
 
-	// For is how long ago its context ended, and Cause is why.
+	// For is how long ago its context was seen to have ended, and Cause is why it ended.
 	For   time.Duration
 	Cause error
 }
 
-// Stuck returns the handlers that have not returned although their context ended more than
-// after ago, and that it has not returned before. It notices the end of a context only when
-// it is called: call it often.
+// Stuck returns the handlers that have not returned within after since their contexts ended. It
+// returns each handler once. It notices the end of a context only when it is called, so call it
+// often.
 func (t *Table) Stuck(after time.Duration) (found []Stuck) {
 	now := time.Now()
 	t.mu.Lock()
@@ -188,7 +186,7 @@ func (t *Table) Stuck(after time.Duration) (found []Stuck) {
 	return found
 }
 
-// CountStuck is how many handlers were found by Stuck and have still not returned.
+// CountStuck returns how many of the handlers that Stuck has returned still run.
 func (t *Table) CountStuck() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,10 +218,10 @@ func (t *Table) returned(key string, inTime bool) {
 	t.tell()
 }
 
-// Cancel ends the context of the handler that runs the slot's attempt of this fence, with
-// cause (see job.Ended), and reports whether it has ended for such a cause. If not, the
-// attempt is not this process's, has not started or is over, or its context had ended for
-// another reason: the record says more.
+// Cancel ends the context of the handler that runs the slot's attempt with this fence. It
+// reports whether a cancellation has ended the context, by this cause or an earlier one (see
+// core.Ended). It is false if this process does not run the attempt now, or if the context had
+// ended for another reason. Then the caller has to look at the record.
 func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	t.mu.Lock()
 	o := t.owed[key]
@@ -236,9 +234,9 @@ func (t *Table) Cancel(key string, fence uint64, cause error) bool {
 	return core.Ended(context.Cause(attempt.ctx))
 }
 
-// Holds reports whether the process owes the slot anything, and whether its handler has
-// not returned although its context has ended. If the process owes it nothing, a handler
-// starts only by a claim that is yet to be written.
+// Holds reports whether the process works on the slot, and whether the slot's handler still runs
+// although its context has ended. If holds is false, this process starts a handler of the slot
+// only after a new claim.
 func (t *Table) Holds(key string) (holds, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,7 +250,7 @@ func (t *Table) nonce(node string) string {
 	return node + "#" + strconv.FormatUint(t.writes.Add(1), 10)
 }
 
-// held returns the keys of the slots that node still owes.
+// held returns the keys of the slots that node works on.
 func (t *Table) held(node string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,7 +264,7 @@ func (t *Table) held(node string) []string {
 	return keys
 }
 
-// Len is how many slots node owes.
+// Len returns how many slots node works on.
 func (t *Table) Len(node string) int { return len(t.held(node)) }
 
 // Running is how many handlers the process runs, in all incarnations.
@@ -282,7 +280,7 @@ func (t *Table) Running() int {
 	return n
 }
 
-// Size is how many slots the process owes, in all incarnations.
+// Size returns how many slots the process works on, in all incarnations.
 func (t *Table) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

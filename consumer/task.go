@@ -13,23 +13,24 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// state names the step that a task takes next. The states stand in the order in which a
-// slot passes them; a short slot passes those that are marked with a star.
+// state names the step that a task takes next. A star marks the states of a slot of a job with
+// a lock, which is admitted at once and succeeds. After entering it is deciding again, and after
+// running it is writing again.
 type state uint8
 
 const (
 	arrived    state = iota // * check the message, and enter the slot in the table
 	looking                 // * read the record if there may be one, and the definition
-	deciding                // * ask job.Decide, which names the next step
+	deciding                // * ask core.Decide, which names the next step
 	proving                 //   ask whether the record's owner has left the slot
 	dividing                //   read or write the record of the whole slot of a shard
 	entering                // * ask the job's lock for admission
 	waiting                 //   wait until the lock may admit the slot
 	claiming                // * prepare a claim, or an outcome without a run
-	writing                 // * write the record
-	claimed                 // * go on with the answer to that write
-	running                 // * run the handler; its end is written by the same step
-	recorded                // * go on with the answer to the end of the attempt
+	writing                 // * send the record: a claim, an outcome, or the result of an attempt
+	claimed                 // * handle the answer to the write of a claim, or an outcome without a run
+	running                 // * run the handler, and prepare the record of its result
+	recorded                // * handle the answer to the write of the result
 	concluding              //   write the outcome of the whole slot of a shard
 	following               // * publish what follows from the outcome
 	settling                // * answer the broker
@@ -43,7 +44,7 @@ type progress uint8
 const (
 	onward progress = iota // take the next step
 	blocks                 // nothing was done: take the step again where it may block
-	handed                 // another goroutine has the task by now, or will have it
+	handed                 // another goroutine has the task by now, or will have it; or it is closed
 )
 
 // task is one delivered message, from its receipt to its verdict.
@@ -63,29 +64,31 @@ type task struct {
 	owed bool
 	key  string
 
-	// permit: the task holds a permit of the limiter. ahead: it will need one.
-	// unrecorded: its handler has returned and its outcome is not stored. The limiter
-	// writes the first two.
+	// permit: the task holds a permit of the limiter. ahead: it has none and will need one; the
+	// limiter counts it as pending. unrecorded: its handler has returned and its outcome is not
+	// stored. Only the limiter sets permit and ahead to true.
 	permit, ahead, unrecorded bool
 
-	// view is what is known of the slot, in the looks-th look. decision is what job.Decide
-	// said last, the decided-th time in this look. undefined is why the definition is not
-	// known.
+	// view is what the task knows of the slot. decision is the last answer of core.Decide.
+	// undefined is the error of the lookup if the definition is not known. looks counts the
+	// earlier looks in this delivery, decided the decisions in this look.
 	view           core.View
 	looks, decided int
 	decision       core.Step
 	undefined      error
 
-	// lock is about the job's lock.
+	// lock is what the task knows of the job's lock.
 	lock lockPart
 
-	// fence is the revision of the claim; 0: it has none. ending: the end of its attempt
-	// was decided.
+	// fence is the revision of the task's claim; 0: it has none. ending: the record to write is
+	// the result of the attempt, or the release of the claim.
 	fence  uint64
 	ending bool
 
-	// rec is the record that is written, or was written last, at revision at, until ctx
-	// ends; answer is the ledger's. endTrace ends the traced step.
+	// rec is the record that is being written, or was written last. It is written over revision
+	// at, and the write is repeated until ctx ends. answer is the ledger's answer. In the state
+	// following, rec and answer.revision are the slot's outcome, whichever worker wrote it.
+	// endTrace ends the traced step.
 	rec      job.Record
 	at       uint64
 	ctx      context.Context
@@ -93,11 +96,13 @@ type task struct {
 	endTrace func(error)
 	retry    *backoff.ExponentialBackOff // between writes of the end of the attempt
 
-	// final: this task has written the slot's outcome.
+	// final: this task has written the slot's outcome. For the task of a shard: the whole slot
+	// has its outcome. Then the task takes the slot out of its lock.
 	final   bool
 	verdict verdict
 
-	// next is the task that got this one's permit when the handler had returned.
+	// next is the task that got this one's permit when the handler returned. The goroutine of
+	// this task takes its steps.
 	next *task
 
 	// failures counts the panics around the slot.
@@ -121,10 +126,11 @@ func (c *Consumer) receive(msg jetstream.Msg) {
 	}
 }
 
-// advance takes the task's steps until another goroutine has the task. If mayBlock is
-// false, it moves the task to a goroutine of the pool before a step that would block. A
-// task that has not written yet needs a permit for that, which bounds the goroutines.
-// advance returns the task that got the permit of this one, if its handler has returned.
+// advance takes the task's steps until another goroutine has the task, or it is closed. If
+// mayBlock is false, advance moves the task to a goroutine of the pool before a step that would
+// block. If the task has no claim yet, it must acquire a permit first, which bounds the
+// goroutines. If the task's handler has returned, advance returns the task that got its permit,
+// or nil.
 func (t *task) advance(mayBlock bool) (next *task) {
 	defer t.recovered()
 	for {
@@ -189,8 +195,8 @@ func (t *task) step(mayBlock bool) progress {
 	return handed
 }
 
-// resume goes on with a task that has waited for a permit. If it got none, another worker
-// may have one.
+// resume goes on with a task that has waited for a permit. If the task got none, it releases
+// its claim or gives the message back, since another worker may have a permit.
 func (t *task) resume() {
 	defer t.recovered()
 	switch {
@@ -203,15 +209,15 @@ func (t *task) resume() {
 	t.advance(false)
 }
 
-// work takes the task's steps on a goroutine of the pool, and then those of the tasks
-// that its permit was passed on to: no goroutine is woken for each.
+// work takes the task's steps on a goroutine of the pool. Then it takes the steps of the task
+// that got the permit, and so on. That saves a switch of goroutines for each task.
 func (t *task) work() {
 	for t != nil {
 		t = t.advance(true)
 	}
 }
 
-// passOn starts the task that got the permit of this one on a goroutine of its own.
+// passOn starts the task that got the permit of this one on another goroutine.
 func (t *task) passOn() {
 	if next := t.next; next != nil {
 		t.next = nil
@@ -219,14 +225,14 @@ func (t *task) passOn() {
 	}
 }
 
-// end makes v the verdict on the message.
+// end sets the verdict on the message. The next step is to settle it.
 func (t *task) end(v verdict) progress {
 	t.verdict, t.state = v, settling
 	return onward
 }
 
-// postpone ends a delivery in which nothing could be found out, or whose write the broker
-// refused: no handler was started, and the slot is wanted again.
+// postpone ends a delivery that met an error of the broker. The message is given back with a
+// delay, and its next delivery goes on from what is stored.
 func (t *task) postpone(err error) progress {
 	if t.cfg.Node.Context().Err() != nil {
 		return t.end(silence)
@@ -235,7 +241,7 @@ func (t *task) postpone(err error) progress {
 	return t.end(later(min(time.Second<<min(t.d.Count, 5), 30*time.Second)))
 }
 
-// close releases what the task holds.
+// close releases everything that the task holds.
 func (t *task) close() progress {
 	if t.state == closed {
 		return handed
@@ -269,8 +275,8 @@ func (t *task) releasePermit() {
 	}
 }
 
-// recovered is deferred around all that is done about a task: a panic in the worker's own
-// code is that slot's failure, on whichever goroutine it happens.
+// recovered is deferred in every function that takes steps of a task. A panic in the worker's
+// own code fails that slot only, on whichever goroutine it happens.
 func (t *task) recovered() {
 	if p := recover(); p != nil {
 		t.fail(p)
@@ -280,8 +286,10 @@ func (t *task) recovered() {
 // maxFailures bounds the panics around one delivery.
 const maxFailures = 3
 
-// fail ends a slot in whose handling the worker panicked. If that panics too, the message
-// is left alone. A slot that was claimed stays in the table: its handler may run.
+// fail handles a panic in the worker's own code. If the task has a claim without a result, it
+// records a failed attempt. Else it postpones the slot, or drops the message past the horizon.
+// After more than maxFailures panics it closes the task without an answer to the broker. Then a
+// claimed slot stays in the table, since its handler may run.
 func (t *task) fail(p any) {
 	err := panicked(p)
 	t.cfg.Logger.Error("handling a slot panicked", "slot", t.d.Slot.ID(), "subject", t.msg.Subject(), "error", err)
@@ -301,7 +309,7 @@ func (t *task) fail(p any) {
 	switch {
 	case t.fence == 0 && core.PastHorizon(t.d, t.cfg.Now(), t.horizon()):
 		t.end(drop(err.Error()))
-	case t.fence == 0 || t.ending: // no handler runs; the record says what is left to do
+	case t.fence == 0 || t.ending: // no handler runs; the next delivery goes on from the record
 		t.postpone(err)
 	default:
 		result := core.Result{Err: err, Backoff: delay(t.policies().Retry, t.rec.Attempt)}
@@ -344,15 +352,15 @@ var (
 	silence = verdict{kind: verdictSilence}
 )
 
-// later: the message is wanted again, no sooner than d from now.
+// later: the broker shall deliver the message again, no sooner than d from now.
 func later(d time.Duration) verdict { return verdict{kind: verdictLater, delay: d} }
 
-// drop: no program can make anything of the message.
+// drop: the broker shall never deliver the message again, although there is no outcome.
 func drop(reason string) verdict { return verdict{kind: verdictDrop, reason: reason} }
 
-// settle is the only step that answers the broker about a message (invariant 6). It does
-// not wait for the server: if the answer is lost, the message comes again, and the record
-// says what became of the slot.
+// settle is the only step that answers the broker about a message (invariant 6). It does not
+// wait until the server has the answer. If the answer is lost, the message is delivered again,
+// and the record says what became of the slot.
 func (t *task) settle() progress {
 	t.state = leaving
 	var err error
@@ -376,10 +384,10 @@ func (t *task) settle() progress {
 	return t.close()
 }
 
-// tooMany is how long a message is given back for that finds no permit.
+// tooMany is the delay of a message that is given back because no permit was free.
 const tooMany = 100 * time.Millisecond
 
-// read reads the message.
+// read parses the message into t.d.
 func (t *task) read() error {
 	meta, err := t.msg.Metadata()
 	if err != nil {
@@ -415,9 +423,9 @@ func (t *task) arrive(mayBlock bool) progress {
 	return t.end(later(t.cfg.Lease / 4)) // a handler of an older incarnation has not returned
 }
 
-// refuseUnreadable ends a message that this program cannot read. A newer program may read
-// it: it comes again until it is older than any slot may be. A message that contradicts
-// itself is no slot for any program, and is dropped at once.
+// refuseUnreadable ends a delivery whose message this program cannot read. A newer program may
+// be able to, so the message is given back until it is past the horizon. A message that
+// contradicts itself is no slot for any program, and is dropped at once.
 func (t *task) refuseUnreadable() progress {
 	if errors.Is(t.unread, core.ErrContradicts) || t.cfg.Now().Sub(t.d.Published) > t.horizon() {
 		return t.end(drop(t.unread.Error()))

@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// maxUnlisted bounds the slots that one consumer keeps although their locks do not
-	// list them; further ones are given back for a while. maxListed bounds the others: a
-	// listed slot that is given back holds up its job when it is admitted.
+	// A listed slot stands in the value of its job's lock. maxUnlisted bounds the unlisted slots
+	// that one consumer keeps; further ones are given back with a delay. maxListed bounds the
+	// listed ones. It is much larger, since a listed slot that was given back holds up its job
+	// from its admission to its next delivery.
 	maxUnlisted = 1000
 	maxListed   = 10_000
 
-	// firstLook is how soon the first of those that wait looks at the lock again if
-	// nothing wakes it. Each further one looks later, none later than lastLook.
+	// firstLook is how soon the first waiting slot of a job asks the lock again if nothing wakes
+	// it. Each slot behind it asks later, but none later than lastLook.
 	firstLook = time.Second
 	lastLook  = 30 * time.Second
 
-	// giveBackBy times the number of its delivery, at most maxGiveBack, is about how long a
-	// message is given back for that is not kept.
+	// If the waitlist is full, a message is given back with a delay of about giveBackBy times
+	// its delivery count. The count is taken as at most maxGiveBack.
 	giveBackBy  = 2 * time.Second
 	maxGiveBack = 15
 )
 
-// waitlist is the slots that this process keeps until their job's lock admits them. They
+// waitlist holds the slots that this consumer keeps until their job's lock may admit them. They
 // hold no permit meanwhile.
 type waitlist struct {
 	listen func(name string, woken func(job.Slot)) (stop func())
@@ -39,12 +40,13 @@ type waitlist struct {
 	listed, unlisted int
 }
 
-// waitingSlots are those of one job. It listens while there are any.
+// waitingSlots holds the waiting slots of one job. It listens for wake-ups until stop is called.
 type waitingSlots struct {
-	slots map[job.Slot]chan struct{}
+	slots map[job.Slot]chan struct{} // nil for a slot that was woken
 	stop  func()
 
-	// unlisted are those that are not in the lock: no other process knows of them.
+	// unlisted are the slots that do not stand in the lock's value. No other process knows of
+	// them, so only this one can wake them.
 	unlisted map[job.Slot]struct{}
 }
 
@@ -75,7 +77,7 @@ func (w *waitlist) add(s job.Slot, listed bool) (woken <-chan struct{}, ok bool)
 	return c, true
 }
 
-// count is called with w.mu held.
+// count adds by to the number of listed or unlisted slots. w.mu is held.
 func (w *waitlist) count(listed bool, by int) {
 	if listed {
 		w.listed += by
@@ -84,7 +86,8 @@ func (w *waitlist) count(listed bool, by int) {
 	}
 }
 
-// wakeOne wakes one of the job's slots that are not in the lock: none waits in it now.
+// wakeOne wakes one unlisted slot of the job. The caller has seen that the lock has a free place
+// and lists no waiting slot.
 func (w *waitlist) wakeOne(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +105,7 @@ func (w *waitlist) wakeOne(name string) {
 	}
 }
 
-// wake wakes the slot, and all shards of it.
+// wake wakes the slot, or all shards of it.
 func (w *waitlist) wake(s job.Slot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,13 +137,13 @@ func (w *waitlist) remove(s job.Slot, listed bool) {
 	}
 }
 
-// wait keeps the message until the lock may admit its slot, and looks at the slot again
-// then. A message that is not kept is given back.
+// wait keeps the message until the lock may admit its slot, and then asks the lock again. If
+// the waitlist is full, or the worker stops, it gives the message back.
 func (t *task) wait() progress {
 	ctx, place := t.cfg.Node.Context(), t.view.Place
 	if place.Displaces != (job.Slot{}) {
 		if !t.lock.waited {
-			return t.askAgain() // it may be a second copy of one that has ended: its record says so
+			return t.askAgain() // read the record first: this may be a second copy of a slot that has ended
 		}
 		t.displace(ctx, place.Displaces)
 	}
@@ -151,7 +154,7 @@ func (t *task) wait() progress {
 		return t.giveBack(d/2 + rand.N(d))
 	}
 	defer t.waitlist.remove(t.d.Slot, listed)
-	// The lock may have admitted it, and the wake-up been sent, before it was listed here.
+	// The lock may have admitted the slot, and the wake-up may have come, before add.
 	if listed {
 		if l, _, err := t.cfg.Locks.Read(ctx, t.d.Slot.Job); err == nil && l.Holds(t.d.Slot.Whole()) {
 			return t.askAgain()
@@ -175,7 +178,7 @@ func (t *task) wait() progress {
 	return t.askAgain()
 }
 
-// giveBack ends the delivery of a slot that is not kept any longer.
+// giveBack ends the delivery of a slot that the waitlist does not keep.
 func (t *task) giveBack(d time.Duration) progress {
 	if t.cfg.Node.Context().Err() != nil {
 		return t.end(silence)
@@ -183,14 +186,14 @@ func (t *task) giveBack(d time.Duration) progress {
 	return t.end(later(d))
 }
 
-// askAgain has the slot looked at anew, with a question to its job's lock.
+// askAgain begins a new look at the slot, which asks the job's lock again.
 func (t *task) askAgain() progress {
 	t.lock.waited, t.looks, t.view.Place, t.state = true, 0, core.Place{}, looking
 	return onward
 }
 
-// nextLook is when a waiting slot looks again by itself. One that displaces another looks
-// soon, and one that has a start deadline right after it.
+// nextLook returns after how long a waiting slot asks the lock again if nothing wakes it. A slot
+// that displaces another asks soon. A slot with a start deadline asks right after the deadline.
 func (t *task) nextLook(p core.Place) time.Duration {
 	d := min(firstLook*time.Duration(p.Ahead+1), lastLook)
 	switch {
@@ -198,7 +201,7 @@ func (t *task) nextLook(p core.Place) time.Duration {
 		d = firstLook/2 + rand.N(firstLook)
 	case p.Kind == core.PlaceCrowded:
 		d = lastLook/2 + rand.N(lastLook/2)
-	case t.lock.skips && p.Ahead == 0: // a short slot that ends wakes none: it waits no longer than it has waited already
+	case t.lock.skips && p.Ahead == 0: // a short slot wakes no other when it ends: wait at most as long again as until now
 		d = min(d, max(t.cfg.Now().Sub(t.lock.since), firstLook/32))
 	}
 	if p.Displaces != (job.Slot{}) {
@@ -215,8 +218,8 @@ func (t *task) nextLook(p core.Place) time.Duration {
 	return d
 }
 
-// displace ends the holder that a newer slot is to replace, with all its parts. What fails
-// here is tried again at the next look.
+// displace ends the holder of the lock, with all its shards, because this slot is to replace it.
+// If that fails, the slot tries again at its next look.
 func (t *task) displace(ctx context.Context, holder job.Slot) {
 	rec, revision, err := t.cfg.Ledger.Read(ctx, holder)
 	if err != nil {
@@ -239,8 +242,8 @@ func (t *task) displace(ctx context.Context, holder job.Slot) {
 	_, _, _ = t.conclude(ctx, holder) // what follows is published by the worker that has its messages
 }
 
-// displaceOne ends a slot, or a shard. If it runs, its owner is asked to end it, again at
-// each look. If it waits for its next attempt, it has no owner and is ended here.
+// displaceOne ends one slot or shard. If it runs, displaceOne asks its owner to end it, once in
+// each look. If it waits for its next attempt, it has no owner, and displaceOne writes its end.
 func (t *task) displaceOne(ctx context.Context, rec job.Record, revision uint64) {
 	by := t.d.Slot.Whole()
 	switch rec.State {
