@@ -18,8 +18,8 @@ import (
 // structure without a clock, a goroutine or a broker: registry events go in, due slots come
 // out.
 //
-// Invariant: no slot of a line from the line's next on has been returned. Every earlier
-// slot has been returned, or the base covers it.
+// Invariant: a line's group stands at the first slot of the line that has not been returned.
+// Every earlier slot has been returned, or the base covers it.
 type agenda struct {
 	rules core.Lateness
 	log   *slog.Logger
@@ -27,8 +27,8 @@ type agenda struct {
 	// base is the watermark as last read. The agenda never returns a slot that base covers.
 	base position
 
-	// cursor is the newest time for which the agenda has returned all due slots. It never
-	// goes back.
+	// cursor is the newest time up to which the agenda has returned all due slots, or the base
+	// covers them. It never goes back.
 	cursor time.Time
 
 	tasks     map[string]*task
@@ -44,9 +44,9 @@ type agenda struct {
 	traits map[traits]*traits
 
 	// known is the newest revision and timestamp of the registry that the agenda has seen.
-	// claimable is known as of the last event at which nothing was pending. A claim under
-	// an older revision is always right, but makes a starting producer publish more slots
-	// again.
+	// claimable is the value that known had at the last event after which no other event was
+	// pending. To claim an older revision is always right, but makes a starting producer
+	// publish more slots again.
 	known, claimable position
 	ready            bool
 

@@ -55,8 +55,8 @@ func (s *session) updateFleet(now time.Time) bool {
 	return s.fleet.resting
 }
 
-// announceShare announces up to when the own share is acknowledged, if there is news. It
-// returns when to call it again.
+// announceShare announces up to which time the own share is acknowledged. It does so when there
+// is news, and at intervals without news. It returns when to call it again.
 func (s *session) announceShare(now time.Time) (next time.Time) {
 	if s.cfg.Peers == nil || !s.agenda.canClaim() {
 		return time.Time{}
@@ -95,8 +95,8 @@ func (s *session) leave() {
 	}
 }
 
-// announce sends an announcement. It is best effort: a producer that is not heard does not
-// count.
+// announce sends an announcement. It does not repeat a lost one: without it, the others publish
+// this producer's share too.
 func (s *session) announce(a core.Announcement) {
 	if s.cfg.Peers == nil {
 		return

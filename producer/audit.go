@@ -11,15 +11,16 @@ const (
 	// by a resting producer, of one peer by an active one.
 	auditEvery = 30 * time.Second
 
-	// auditOneIn: when an audit of a peer is due, one of so many slots is taken.
+	// auditOneIn: when an audit of a peer is due, each announced slot is taken with the
+	// probability 1/auditOneIn.
 	auditOneIn = 4
 
-	// auditAfter is how long ago a slot fell due that a resting producer publishes as an
-	// audit. The active producers have published it by then.
+	// auditAfter is the least age of a slot that a resting producer publishes as an audit. The
+	// active producers have published slots of that age.
 	auditAfter = 15 * time.Second
 
-	// auditLag is the slowest answer that proves something. With a slower broker the other
-	// producers may be behind.
+	// auditLag is how long the answer to an audit may take and still prove something. If the
+	// broker is slower, the other producers may just be behind.
 	auditLag = time.Second
 
 	// liarDistrust is how long a peer does not count after an audit has found that it does

@@ -38,16 +38,16 @@
 //   - R is a revision at which no registry event was pending.
 //   - The agenda returns a slot once, unless the slot comes back unacknowledged.
 //   - A copy is dropped only if its owner announced T at or after the slot's due time, for
-//     the same members E, the same registry digest R and the same definition.
-//   - A guess about which peers are alive changes the number of copies and nothing else. A
-//     silent owner loses its share after 250 ms, a slow one after 2 s.
+//     the same members, the same digest of the registry and the same definition.
+//   - A wrong guess about which peers are alive changes how often a slot is published, and
+//     nothing else. A silent owner loses its share after 250 ms, a slow one after 2 s.
 //   - Announcements are not trusted. They count only for nodes with a live record, and not
 //     for slots that are not due yet. Audits check them: an active producer publishes one
 //     announced slot of each peer every 15 to 30 s. A resting producer publishes one slot,
 //     due 15 to 60 s ago, and reads the watermark once, every 30 s. If the stream did not
-//     have the slot, the peers behind it do not count for 10 minutes, and a warning names
-//     them. The producer then publishes what fell due in the last minute, whatever the
-//     watermark says.
+//     have the slot, the peers that should have published it do not count for 10 minutes, and
+//     a warning names them. If a resting producer becomes active because of that, it publishes
+//     what fell due in the last minute, whatever the watermark says.
 //   - A slot that is returned more than Late (1 min) after its due time is late. The job's
 //     catch-up policy decides about all its late slots together. The range of missed slots
 //     is published last.

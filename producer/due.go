@@ -9,7 +9,8 @@ import (
 	"github.com/cronce-io/cronce/job"
 )
 
-// dueSlot is a slot that the agenda has returned. This producer has to see it acknowledged.
+// dueSlot is a slot that the agenda has returned. This producer publishes it, or keeps a copy
+// until the slot's owner has.
 type dueSlot struct {
 	core.DueSlot
 	line *line
@@ -72,8 +73,8 @@ func (b *agenda) due(slots []dueSlot, now time.Time, limit int) (_ []dueSlot, do
 	return slots, true
 }
 
-// judge returns the due slots of a job that has late slots, or slots of a pause. The
-// catch-up policy decides about the job's whole timeline at once.
+// judge returns the due slots of a job that has late slots, or slots that fell due in a pause.
+// The catch-up policy decides about all of them at once.
 func (b *agenda) judge(slots []dueSlot, t *task, now time.Time) []dueSlot {
 	var behind []*line
 	var timeline []core.Stretch

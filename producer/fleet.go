@@ -62,8 +62,9 @@ type peer struct {
 	heard time.Time
 	last  core.Announcement
 
-	// A silent peer did not announce itself in time. It counts again when it does. A
-	// distrusted peer counts again at that time.
+	// silent is true if the peer did not announce itself in time, or left. It counts again when
+	// it announces itself. distrusted is when a peer that did not publish its slots, or made a
+	// false announcement, counts again.
 	silent     bool
 	distrusted time.Time
 
@@ -169,8 +170,8 @@ func (f *fleet) receive(a core.Announcement, now time.Time) *peer {
 }
 
 // update computes which producers take part, and takes in the registry's digest. It reports
-// whether shares may have changed. While canClaim is false this producer leaves the work to
-// the others; if there are none, it takes part.
+// whether shares may have changed. vouches is the agenda's canClaim: while it is false, this
+// producer leaves the work to the others. If there are none, it takes part.
 func (f *fleet) update(now time.Time, vouches bool, registry uint64) (changed bool) {
 	live := make([]*peer, 0, len(f.peers)+1)
 	for name, p := range f.peers {

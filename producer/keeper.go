@@ -112,8 +112,9 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 }
 
-// write stores p. It reports whether another producer has moved the watermark. Its errors
-// are final.
+// write stores p, and repeats the write until it has an answer. rival reports whether another
+// producer has moved the watermark. It returns an error only if ctx ends or the stored watermark
+// went back.
 func (k *keeper) write(ctx context.Context, p position) (rival bool, err error) {
 	wm := core.Watermark{Time: p.time, Revision: p.revision, RegistryTime: p.registry, Node: k.node, Nonce: rand.Text(), Extra: k.extra}
 	wait := newBackOff()
@@ -167,10 +168,10 @@ func (k *keeper) refresh(ctx context.Context) error {
 	}
 }
 
-// markUnreadable takes in that the stored watermark, at the given revision, cannot be read.
-// A running producer writes its own position over it. A starting one goes on from the
-// horizon, and the ledger refuses what has run. Neither overwrites a newer format. It
-// returns false while a starting producer has no plausible clock.
+// markUnreadable records that the stored watermark, at the given revision, cannot be read. A
+// running producer will overwrite it with its own position. A starting producer goes on from
+// the horizon, and the ledger prevents that slots run again. Neither overwrites a newer format.
+// It returns false while a starting producer has no plausible clock.
 func (k *keeper) markUnreadable(revision uint64, why error) bool {
 	p, does := k.stored, "it is overwritten"
 	if p == (position{}) {

@@ -59,7 +59,7 @@ func bound(t time.Time) int64 {
 func (l *line) after() time.Time         { return time.Unix(l.from, 0).UTC() }
 func (l *line) covers(at time.Time) bool { return at.Unix() <= l.until }
 
-// stretch returns the part of the job's timeline that the line has left.
+// stretch returns the part of the job's timeline that the line still has to go through.
 func (l *line) stretch() core.Stretch {
 	s := core.Stretch{Schedule: l.schedule.Schedule, After: l.group.next.Add(-time.Second), Paused: l.paused}
 	if l.until != never {

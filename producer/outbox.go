@@ -91,7 +91,8 @@ type outbox struct {
 	// is not partial.
 	claimed, passed mark
 
-	// tasks has the jobs with undone items, failing those of them with waiting items.
+	// tasks holds the backlogs of the jobs with undone items, failing those of them with waiting
+	// items.
 	tasks, failing map[*task]*backlog
 	freeBacklogs   []*backlog // for reuse
 
@@ -100,8 +101,8 @@ type outbox struct {
 	// how many publications may be in flight.
 	unacked, inFlight, waiting, standby, window int
 
-	// oldest is when the oldest unanswered publication was sent, or the one before it. took
-	// is how long the last answer took.
+	// oldest is about when the oldest unanswered publication was sent. took is how long the last
+	// answer took.
 	oldest time.Time
 	took   time.Duration
 
@@ -144,9 +145,9 @@ func newOutbox(p *Producer, f *fleet, b *agenda) *outbox {
 // exceed it; they wait for room in the window.
 func (o *outbox) room() int { return o.window - o.inFlight }
 
-// add takes slots from the agenda. It publishes those of the own share and keeps copies of
-// the others. A range of missed slots waits until the job's other late slots are
-// acknowledged.
+// add takes in slots that the agenda has returned. It publishes those of the own share and keeps
+// copies of the others. A range of missed slots waits until the job's other slots in the outbox
+// are done.
 func (o *outbox) add(slots []dueSlot, now time.Time) {
 	for _, s := range slots {
 		if p := o.owner(s); p != o.fleet.self {
@@ -160,7 +161,7 @@ func (o *outbox) add(slots []dueSlot, now time.Time) {
 	o.sealBatches(time.Now()) // the standby delay counts from when the own share was sent
 }
 
-// increment adds one to what the job has undone.
+// increment counts one more undone item of the job, and returns the job's backlog.
 func (o *outbox) increment(t *task) *backlog {
 	u := o.tasks[t]
 	if u == nil {
@@ -171,7 +172,7 @@ func (o *outbox) increment(t *task) *backlog {
 	return u
 }
 
-// start publishes an item, which is counted, or queues it.
+// start publishes an item or queues it. Its backlog u has counted it already.
 func (o *outbox) start(it *item, u *backlog) {
 	o.unannounced = true
 	o.unacked++
@@ -255,8 +256,8 @@ func (o *outbox) complete(it *item) {
 	o.decrement(it.line.task)
 }
 
-// decrement subtracts one from what the job has undone. When only ranges are left, it
-// publishes them.
+// decrement counts one undone item of the job less, and ends the job's backoff. When only ranges
+// are left, it publishes them.
 func (o *outbox) decrement(t *task) {
 	u := o.tasks[t]
 	u.probe, u.retry, u.retryAt = nil, nil, time.Time{}
@@ -307,9 +308,9 @@ func (o *outbox) park(it *item) *backlog {
 	return u
 }
 
-// retryDue publishes what has waited long enough. It returns when to call it again; zero:
+// retryDue publishes waiting items whose retry is due. It returns when to call it again; zero:
 // not before an answer arrives. If a slot of a job has to be judged again, all slots of the
-// job return to the agenda.
+// job return to the agenda, and the outbox takes only the oldest again.
 func (o *outbox) retryDue(b *agenda, now time.Time) time.Time {
 	var next time.Time
 	local := time.Now()
@@ -368,8 +369,8 @@ func (o *outbox) unsuspend(t *task) {
 	}
 }
 
-// resume publishes waiting items of one job, as far as the window has room: one after a
-// failure, all of them after a success.
+// resume publishes waiting items of one job, as far as the window has room: one item while the
+// job backs off, and else all of them.
 func (o *outbox) resume(t *task, u *backlog) {
 	n := min(len(u.waiting), max(o.window-o.inFlight, 0))
 	if u.retry != nil {

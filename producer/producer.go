@@ -38,8 +38,8 @@ type Watermark interface {
 type Slots interface {
 	// Send sends one slot message. Unless it returns an error, it calls answered once, from
 	// any goroutine and within some seconds. duplicate means that the stream already had
-	// the message. An error means that there was no answer, or a refusal. After any error
-	// the same message may be sent again.
+	// the message. err means that the broker did not answer, or refused the message. After an
+	// error of either kind the same message may be sent again.
 	Send(queue string, m core.Message, payload []byte, answered func(duplicate bool, err error)) error
 
 	// Connected is false while publications cannot succeed.
@@ -122,8 +122,8 @@ type Config struct {
 	// for the next turn. Nil: the clock is read once a second.
 	Stepped <-chan struct{}
 
-	// Nap sleeps for a millisecond or two, more exactly than a timer, or for less. Default:
-	// time.Sleep.
+	// Nap sleeps for at most the given time, which is at most two milliseconds. It should be
+	// more exact than a timer. Default: time.Sleep.
 	Nap func(time.Duration)
 
 	// auditEvery replaces the constant of that name in tests.
@@ -183,8 +183,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Producer publishes the slots of every job in the registry when they fall due. Any number
-// of producers may run side by side: they publish the same slots under the same names.
+// Producer publishes the slots of every job in the registry when they fall due. Any number of
+// producers may run side by side: they publish the same slots under the same message IDs.
 type Producer struct {
 	cfg   Config
 	stats counters
@@ -218,7 +218,7 @@ func (p *Producer) Run(ctx context.Context) error {
 	}
 }
 
-// run is Run until the watermark is reset.
+// run does the work of Run until ctx ends, or the watermark is reset (errReset).
 func (p *Producer) run(ctx context.Context) error {
 	k := &keeper{Watermark: p.cfg.Watermark, node: p.cfg.Node, log: p.cfg.Logger, wake: make(chan struct{}, 1), fallback: p.fallback}
 	// The watermark is read before the registry. So the registry is at least as new, and no
@@ -243,8 +243,8 @@ func (p *Producer) run(ctx context.Context) error {
 }
 
 // fallback returns the position from which a producer starts without a readable watermark.
-// Nothing older than the horizon may run, so it starts there. It is false while the clock
-// is not plausible.
+// Nothing older than the horizon may run, so the producer starts there. The second result is
+// false while the clock is not plausible.
 func (p *Producer) fallback() (position, bool) {
 	at := p.cfg.Clock.Now().Add(-p.cfg.Clock.Error() - p.cfg.Horizon)
 	return position{time: at, registry: at}, p.cfg.Clock.Plausible() == nil
@@ -263,9 +263,9 @@ func (p *Producer) watch(ctx context.Context, events chan<- core.RegistryEvent) 
 	return unlessEnded(ctx, fmt.Errorf("watch the job registry: %w", err))
 }
 
-// listen sends the announcements of other producers to the channel. It leaves out this
-// producer's own, which would wake the loop at each. It drops what the loop cannot take in,
-// since peers announce themselves again.
+// listen sends the announcements of the other producers to the channel. It leaves out this
+// producer's own, each of which would wake the loop for nothing. If the channel is full, it
+// drops the announcement, since peers announce themselves again.
 func (p *Producer) listen(announcements chan<- core.Announcement) (stop func(), err error) {
 	if p.cfg.Peers == nil {
 		return func() {}, nil

@@ -27,8 +27,9 @@ const (
 	timerSlack = 1500 * time.Microsecond
 )
 
-// session is one call of Run: the loop that moves slots from the agenda to the outbox, and
-// acknowledged positions from the outbox to the keeper. One goroutine owns it.
+// session is the loop that moves slots from the agenda to the outbox, and acknowledged positions
+// from the outbox to the keeper. One goroutine owns it. Run begins a new session after each
+// reset of the watermark.
 type session struct {
 	*Producer
 	agenda *agenda
@@ -46,8 +47,9 @@ type session struct {
 	// slots is the buffer of a chunk.
 	slots []dueSlot
 
-	// lastTurn is the clock at the last turn. asleep is true while the stored watermark
-	// must be read before a slot is published: others may have published meanwhile.
+	// lastTurn is the broker's clock at the last turn. asleep is true while the stored watermark
+	// must be read before a slot is published, since others may have published meanwhile. away
+	// is true after a turn in which this producer could not publish: see canPublish.
 	lastTurn time.Time
 	asleep   bool
 	away     bool
@@ -199,7 +201,7 @@ func (s *session) isAhead(now time.Time) bool { return s.agenda.cursor.Sub(now) 
 // ones, since the watermark may be forged.
 func (s *session) restingTurn(ctx context.Context, now time.Time) error {
 	if s.outbox.foundFalse {
-		s.outbox.foundFalse, s.watermarkRead = false, time.Time{} // more active peers may be false
+		s.outbox.foundFalse, s.watermarkRead = false, time.Time{} // make the next audit now: more active peers may be false
 	}
 	next, ok := s.agenda.next()
 	if !ok || next.After(now.Add(-auditAfter)) || time.Since(s.watermarkRead) < s.fleet.auditEvery {
@@ -274,8 +276,8 @@ func (s *session) napUntil(next time.Time) time.Duration {
 	return 0
 }
 
-// moveDue moves the slots that are due at now to the outbox. It reports whether none is
-// left on the agenda.
+// moveDue moves the slots that are due at now to the outbox, as far as there is room. It reports
+// whether no due slot is left on the agenda.
 func (s *session) moveDue(now time.Time) bool {
 	for {
 		if s.outbox.room() < maxChunk {
@@ -283,8 +285,8 @@ func (s *session) moveDue(now time.Time) bool {
 		}
 		slots, done := s.agenda.due(s.slots[:0], now, maxChunk)
 		if len(slots) > maxChunk/2 {
-			// A burst takes long to send, and the others wait for an announcement. It goes
-			// first.
+			// A burst takes long to send, and the others wait for an announcement. So it is
+			// sent before the burst.
 			s.fleet.announceNow = true
 			s.announceShare(time.Now())
 		}

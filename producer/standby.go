@@ -6,14 +6,15 @@ import (
 )
 
 const (
-	// standbyLimit is how long a copy is kept for an owner that is alive and agrees. It
-	// publishes as fast as the broker takes it; the copies would only add load.
+	// standbyLimit is how long a copy is kept for an owner that is alive and agrees. Such an
+	// owner publishes as fast as the broker accepts it, and copies would only add load.
 	standbyLimit = 2 * time.Second
 
-	// maxStandby bounds the copies. Beyond it, slots of other shares are published.
+	// maxStandby bounds the copies. Beyond it, this producer publishes slots of other shares
+	// itself.
 	maxStandby = 1 << 18
 
-	// maxExcept bounds the jobs that an announcement excepts.
+	// maxExcept bounds the jobs that an announcement excludes from what it says.
 	maxExcept = 100
 )
 
@@ -105,13 +106,14 @@ func (o *outbox) sealBatches(since time.Time) {
 	}
 }
 
-// dropCopy records that the peer has the slot stored.
+// dropCopy counts a dropped copy, and reports the slot to Handed as stored by the peer.
 func (o *outbox) dropCopy(p *peer, s dueSlot) {
 	o.p.stats.stoodBy.Add(1)
 	o.p.cfg.Handed(s.def.queue, s.message(p.name))
 }
 
-// filterBatch asks for each copy of a batch what to do with it: keep, drop or publish it.
+// filterBatch calls fate for each copy of a batch, and keeps, drops or publishes the copy as
+// fate says.
 func (o *outbox) filterBatch(p *peer, b *batch, fate func(*standbyCopy) verdict) {
 	var ours []standbyCopy
 	n := 0
@@ -285,8 +287,9 @@ func (o *outbox) reshare() {
 	}
 }
 
-// announceable returns up to when the own share is acknowledged, for the shares as they are
-// now, and the jobs to except. It is false if nothing can be announced yet.
+// announceable returns the time up to which all slots of the own share are acknowledged, for the
+// shares as they are now. except names the jobs to which that does not apply. ok is false if
+// nothing can be announced yet.
 func (o *outbox) announceable() (until time.Time, except []string, ok bool) {
 	if len(o.agenda.suspended) > maxExcept {
 		return time.Time{}, nil, false

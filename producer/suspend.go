@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// suspend keeps a task's due slots on the agenda, or ends that. So a job that the broker
-// refuses has in the outbox the slots that were returned before the refusal, and then one
-// slot at a time. It takes no room from other jobs.
+// suspend begins or ends the suspension of a task. A suspended task's due slots stay on the
+// agenda, where due does not return them. A task is suspended while the broker refuses the
+// messages of its job. The outbox then has only the slots that it took before the refusal, and
+// later one slot at a time (see probe). So the job takes no room from other jobs.
 func (b *agenda) suspend(t *task, suspended bool) {
 	if t.suspended == suspended {
 		return
