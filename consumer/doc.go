@@ -35,7 +35,7 @@
 //	waitlist.go keeps the slots that wait for their lock
 //	limiter.go  bounds the handlers of a queue that run at once in the process
 //	inflight.go marks the messages that are not answered yet, every third of a lease
-//	table.go    holds every slot that the process works on, so that it runs each only once
+//	table.go    holds every slot that the process works on, each at most once
 //	pool.go     keeps idle goroutines for reuse
 //	report.go   publishes events, logs, measures and traces
 //
