@@ -16,7 +16,7 @@ func TestSlotThatKillsItsWorkerEveryTimeEndsFailed(t *testing.T) {
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")
 	s.connect()
-	instant := time.Now().Add(20 * time.Second).UTC().Truncate(time.Second) // after the job is in the registry
+	instant := soon().UTC()
 	// The worker's process ID is the second part of the node's name.
 	file := s.jobs(`echo "$CRONCE_ATTEMPT $CRONCE_NODE" >>touched
 kill -9 $(echo "$CRONCE_NODE" | cut -d- -f2)

@@ -18,7 +18,7 @@ func TestLeaseThatIsLostEndsAHandlerOrNotAsTheJobSays(t *testing.T) {
 	s.startServer("127.0.0.1:0")
 	s.connect()
 	wire := s.wire()
-	instant := time.Now().Add(3 * time.Second).UTC().Truncate(time.Second)
+	instant := soon().UTC()
 	at := fmt.Sprintf("schedule: '@at %s', retry: {attempts: 5, backoff: 100ms}", instant.Format(time.RFC3339))
 	file := s.jobs(`echo "start $CRONCE_JOB $CRONCE_ATTEMPT" >>touched
 trap 'echo "stop $CRONCE_JOB $CRONCE_ATTEMPT" >>touched; exit 1' TERM

@@ -15,7 +15,7 @@ func TestShardsOfASlotAreSharedAndEachIsRetriedAlone(t *testing.T) {
 	s := newSite(t)
 	s.startServer("127.0.0.1:0")
 	s.connect()
-	instant := time.Now().Add(4 * time.Second).UTC().Truncate(time.Second)
+	instant := soon().UTC()
 	file := s.jobs(`echo "start $CRONCE_SHARD of $CRONCE_SHARDS at $CRONCE_ATTEMPT by $CRONCE_NODE" >>touched
 case "$CRONCE_SHARD-$CRONCE_ATTEMPT" in
 3-1) exit 1 ;;

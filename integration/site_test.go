@@ -347,11 +347,11 @@ func (s *site) drained() {
 	})
 }
 
-// soon is an instant that a job can still be scheduled at. It is chosen when the program
-// is built: a machine with other work takes longer for that than the five seconds.
+// soon is an instant before which a job gets into the registry even on a busy machine. It
+// is chosen when the program is built, which takes longer.
 func soon() time.Time {
 	_, _ = cronce()
-	return time.Now().Add(5 * time.Second).Truncate(time.Second)
+	return time.Now().Add(15 * time.Second).Truncate(time.Second)
 }
 
 // at is the schedule of a job that fires once.
