@@ -570,7 +570,7 @@ func record(d Delivery, v View) job.Record {
 // attempt is not counted.
 func Release(r job.Record, now time.Time) job.Record {
 	r.Attempts = slices.Clone(r.Attempts[:max(len(r.Attempts)-1, 0)])
-	r.State, r.Attempt, r.RetryAt = job.Retrying, r.Attempt-1, now.UTC()
+	r.State, r.Attempt, r.RetryAt = job.Retrying, max(r.Attempt-1, 0), now.UTC()
 	r.Error = releasedText
 	return r
 }
