@@ -5,7 +5,7 @@ var jobMutants = []mutant{
 	{
 		name:   "start-by-an-uncertain-clock",
 		breaks: "a worker starts a slot that was stored early when its clock may have reached the instant",
-		file:   "internal/core/claim.go",
+		file:   "internal/core/age.go",
 		old:    "return due.Sub(v.certain())",
 		new:    "return due.Sub(v.Now)",
 		test:   "TestSlotDoesNotStartBeforeItsInstantByAClockThatIsUncertain",
@@ -13,7 +13,7 @@ var jobMutants = []mutant{
 	{
 		name:   "end-by-a-doubted-clock",
 		breaks: "a slot ends by its age although the broker's clock is not believed",
-		file:   "internal/core/claim.go",
+		file:   "internal/core/outcome.go",
 		old:    "if v.Doubted {",
 		new:    "if false {",
 		test:   "TestSlotsWaitWhileTheBrokersClockIsImplausible",
@@ -126,7 +126,7 @@ var jobMutants = []mutant{
 	{
 		name:   "lost-claim-over-another",
 		breaks: "an outcome is written over another worker's claim, as if the ledger had been restored (invariant 5)",
-		file:   "internal/core/claim.go",
+		file:   "internal/core/outcome.go",
 		old:    "	return stands.Attempt < r.Attempt\n",
 		new:    "	return stands.Attempt <= r.Attempt\n",
 		test:   "TestAClaimThatTheLedgerLostIsWrittenAgain",
@@ -135,7 +135,7 @@ var jobMutants = []mutant{
 	{
 		name:   "event-age-from-publication",
 		breaks: "a run of an old message that is delivered again counts as new (invariant 7)",
-		file:   "internal/core/claim.go",
+		file:   "internal/core/age.go",
 		old:    "case event && !due.IsZero() && due.Before(published):",
 		new:    "case false:",
 		test:   "TestAgeOfAnEventsSlotIsTheEventsOwn",
@@ -143,7 +143,7 @@ var jobMutants = []mutant{
 	{
 		name:   "event-forgotten-by-its-record",
 		breaks: "a run of an old message whose slot is offered again counts as new (invariant 7)",
-		file:   "internal/core/claim.go",
+		file:   "internal/core/outcome.go",
 		old:    "Publisher: d.Node, Event: d.Event,",
 		new:    "Publisher: d.Node,",
 		test:   "TestAgeOfASlotThatIsOfferedAgainIsItsRecords",
@@ -151,7 +151,7 @@ var jobMutants = []mutant{
 	{
 		name:   "age-begins-again",
 		breaks: "a triggered run that is offered again counts as new (invariant 7)",
-		file:   "internal/core/claim.go",
+		file:   "internal/core/age.go",
 		old:    "r != nil && !r.Published.IsZero() && Began(*r).Before(start)",
 		new:    "r != nil && false",
 		test:   "TestAgeOfASlotThatIsOfferedAgainIsItsRecords",

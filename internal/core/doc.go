@@ -15,10 +15,10 @@
 //	Message (message.go)      the slot on its way from a producer to a worker
 //	   |
 //	   v
-//	Decide (claim.go)         the worker's next step: wait, claim, start, record, ack
+//	Decide (claim.go, age.go)  the worker's next step: wait, claim, start, record, ack
 //	   |  Lock (lock.go): which slots of one job may run at once
 //	   v
-//	job.Record                Complete, Release, Conclude (claim.go, shard.go): what is written
+//	job.Record                Complete, Release, Conclude (outcome.go, shard.go): what is written
 //
 // Two other sources of messages join in the middle: Chain (follow.go) returns the slots
 // that follow a slot which succeeded, and Started (on.go) the run that a message of a

@@ -1,0 +1,83 @@
+package core
+
+import (
+	"time"
+
+	"github.com/cronce-io/cronce/job"
+)
+
+// belongs reports whether the slot is in the plan that was in force at its instant. If the message
+// was computed from this definition or a newer one, it belongs. A chained slot has the instant of
+// another job, so it belongs as long as this job comes after any job.
+func belongs(d Delivery, e *Entry) bool {
+	switch {
+	case d.JobRevision >= e.Revision:
+		return true
+	case len(e.Job.After) > 0:
+		return true
+	case d.Chained:
+		return false
+	case d.Slot.Token != "":
+		return true
+	}
+	p, ok := e.PlanAt(d.Slot.At)
+	if !ok {
+		return false
+	}
+	s, err := job.ParseSchedule(e.Job.Name, p.Plan)
+	return err == nil && s.Includes(d.Slot.At)
+}
+
+// splitOtherwise reports whether the slot is in its job's plan, but the plan splits it into other
+// parts. The producer of such a message lags behind an edit of the plan.
+func splitOtherwise(d Delivery, e *Entry) bool {
+	if d.Slot.Token != "" || d.Chained || d.JobRevision >= e.Revision || !belongs(d, e) {
+		return false
+	}
+	p, _ := e.PlanAt(d.Slot.At)
+	return p.Plan.Shards != d.Slot.Shards
+}
+
+// unsplit reports whether the message is for a whole slot although its job splits slots. Its
+// publisher does not support parts. If a worker ran the message, the parts could never run. If it
+// acked the message and no other producer published the parts, the slot would be lost.
+//
+// The plan in force at a planned slot's instant applies, and for a run that a stream's message
+// started, the plan in force at that message's time. A triggered or chained run by an older
+// definition is valid as it is. If the message names no definition, the current one applies.
+func unsplit(d Delivery, e *Entry) bool {
+	planned := d.Slot.Token == "" && !d.Chained
+	if d.Event {
+		return d.Slot.Shards == 0 && e.planOf(d.Due).Shards > 0
+	}
+	if d.Slot.Shards > 0 || !planned && 0 < d.JobRevision && d.JobRevision < e.Revision {
+		return false
+	}
+	if p, ok := e.PlanAt(d.Slot.At); ok && planned {
+		return p.Plan.Shards > 0
+	}
+	return e.Job.Shards > 0
+}
+
+// PlanAt returns the plan that was in force at the instant, and false if there was none.
+func (e Entry) PlanAt(at time.Time) (PastPlan, bool) {
+	for i := range e.Past { // does not copy e.Past: each slot calls this several times
+		if p := &e.Past[i]; at.After(p.From) && (p.To.IsZero() || !at.After(p.To)) {
+			return *p, true
+		}
+	}
+	if since := e.Since(); at.After(since) {
+		return PastPlan{Plan: e.Job.Plan(), From: since}, true
+	}
+	return PastPlan{}, false
+}
+
+// paused reports whether the slot fell due in a pause that its producer did not know of. If the
+// producer knew of the pause, it applied the catch-up policy after the end of the pause.
+func paused(d Delivery, e *Entry) bool {
+	if d.Slot.Token != "" && !d.Chained || d.JobRevision >= e.Revision {
+		return false
+	}
+	w, in := e.PausedAt(d.Due)
+	return in && (!d.CaughtUp || w.To.IsZero())
+}
